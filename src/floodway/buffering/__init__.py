@@ -1,0 +1,1 @@
+"""WHERE it waits: queues, schedulers, adaptors, cleaner."""

@@ -1,0 +1,1 @@
+"""WHO takes it: contracts, marginal cost, offers, negotiation, ledger."""

@@ -1,0 +1,57 @@
+"""Every error Floodway raises on purpose, under one base class.
+
+An error says what is wrong, where, and what to do; the command line prints it without a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class FloodwayError(Exception):
+    """Base class: `message` says what is wrong and where, `hint` what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message if hint is None else f"{message}. {hint}")
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in a network file: the key path, the line (1-based, if known), the message with its remedy."""
+
+    key: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        where = self.key if self.line is None else f"line {self.line}: {self.key}"
+        return f"{where}: {self.message}"
+
+
+class NetworkError(FloodwayError):
+    """A network file, or rates and keeps given for one, that cannot be used; carries all problems at once."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[Problem], *, source: str = "network") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"{source} has {len(self.problems)} problem(s):\n{lines}")
+
+
+class InputError(FloodwayError):
+    """A bad argument: an option, a rate, a file that is not what it claims to be."""
+
+    exit_code = 2
+
+
+class PlanningError(FloodwayError):
+    """A plan that cannot be computed as asked (too many dimensions, an objective a planner does not know)."""
+
+    exit_code = 2

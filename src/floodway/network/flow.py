@@ -1,0 +1,102 @@
+"""Rates, loads and throughput on a network for given input rates and keeps: plain arithmetic, no scheduler, no LP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from floodway.network.model import Arc, Network, OperatorKind
+
+Rates = Mapping[str, float]
+Keeps = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """What flows where. `arc` rates are after the drops on them; `load` is CPU-seconds/s asked of each node."""
+
+    arc: Mapping[Arc, float]
+    load: Mapping[str, float]
+    bandwidth: Mapping[tuple[str, str], float]
+    memory: Mapping[str, float]
+    throughput: Mapping[str, float]
+    score: float
+
+
+def flows(network: Network, rates: Rates, keeps: Keeps | None = None) -> Flows:
+    """Propagate rates from streams to outputs, applying the keep at every drop location (1 where none is given)."""
+    keeps = keeps or {}
+    emitted = {name: rates.get(name, 0.0) * keeps.get(name, 1.0) for name in network.streams}
+    arc_rate: dict[Arc, float] = {}
+    for name in network.order:
+        operator = network.operators[name]
+        for producer in operator.inputs:
+            arc = Arc(producer, name)
+            arc_rate[arc] = emitted[producer] * keeps.get(str(arc), 1.0)
+        emitted[name] = sum(
+            network.contribution(operator, producer) * arc_rate[Arc(producer, name)] for producer in operator.inputs
+        )
+    throughput: dict[str, float] = {}
+    for output in network.outputs.values():
+        arc = Arc(output.source, output.name)
+        arc_rate[arc] = throughput[output.name] = emitted[output.source] * keeps.get(str(arc), 1.0)
+    return Flows(
+        arc=arc_rate,
+        load=_load(network, arc_rate),
+        bandwidth=_bandwidth(network, arc_rate),
+        memory=_memory(network, arc_rate),
+        throughput=throughput,
+        score=sum(network.outputs[name].weight * rate for name, rate in throughput.items()),
+    )
+
+
+def memory_factor(network: Network, arc: Arc) -> float:
+    """Bytes held per tuple/s on an arc: an aggregate keeps its input for the length of its window."""
+    operator = network.operators.get(arc.consumer)
+    if operator is None or operator.kind is not OperatorKind.AGGREGATE or operator.window is None:
+        return 0.0
+    return operator.window * network.tuple_bytes(arc.producer)
+
+
+def fixed_memory(network: Network, node: str) -> float:
+    """Bytes a node holds whatever the rates: the count windows of its joins."""
+    return sum(
+        window * network.tuple_bytes(producer)
+        for operator in network.operators.values()
+        if operator.node == node and operator.windows is not None
+        for producer, window in zip(operator.inputs, operator.windows, strict=True)
+    )
+
+
+def _load(network: Network, arc_rate: Mapping[Arc, float]) -> dict[str, float]:
+    load = dict.fromkeys(network.nodes, 0.0)
+    for arc, rate in arc_rate.items():
+        operator = network.operators.get(arc.consumer)
+        if operator is not None:
+            load[operator.node] += (operator.cost or 0.0) * rate
+    return load
+
+
+def _bandwidth(network: Network, arc_rate: Mapping[Arc, float]) -> dict[tuple[str, str], float]:
+    used = {(link.source, link.target): 0.0 for link in network.links}
+    for arc, rate in arc_rate.items():
+        link = link_of(network, arc)
+        if link in used:
+            used[link] += rate * network.tuple_bytes(arc.producer)
+    return used
+
+
+def link_of(network: Network, arc: Arc) -> tuple[str, str] | None:
+    """The pair of nodes an arc crosses, or None if it stays on one node, enters from outside or leaves."""
+    source = network.node_of(arc.producer)
+    target = network.node_of(arc.consumer)
+    return (source, target) if source and target and source != target else None
+
+
+def _memory(network: Network, arc_rate: Mapping[Arc, float]) -> dict[str, float]:
+    held = {name: fixed_memory(network, name) for name in network.nodes}
+    for arc, rate in arc_rate.items():
+        operator = network.operators.get(arc.consumer)
+        if operator is not None:
+            held[operator.node] += memory_factor(network, arc) * rate
+    return held

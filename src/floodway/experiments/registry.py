@@ -1,0 +1,28 @@
+"""Every experiment by id. Modules are imported only when asked for, so that listing ids costs nothing."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from typing import cast
+
+from floodway.errors import InputError
+from floodway.experiments.result import Experiment
+
+EXPERIMENTS: dict[str, str] = {
+    "buffer-fig3": "floodway.experiments.buffer_fig3",
+    "buffer-fig4": "floodway.experiments.buffer_fig4",
+    "buffer-fig5": "floodway.experiments.buffer_fig5",
+    "buffer-fig6": "floodway.experiments.buffer_fig6",
+    "buffer-fig7": "floodway.experiments.buffer_fig7",
+    "buffer-fig8": "floodway.experiments.buffer_fig8",
+}
+
+
+def load(identifier: str) -> Experiment:
+    """Import one experiment; an unknown id is refused with the nearest known one."""
+    if identifier not in EXPERIMENTS:
+        near = difflib.get_close_matches(identifier, EXPERIMENTS, n=1, cutoff=0.4)
+        hint = f"Did you mean {near[0]!r}?" if near else "Run `floodway reproduce --list` to see all ids"
+        raise InputError(f"no experiment is called {identifier!r}", hint=hint)
+    return cast(Experiment, import_module(EXPERIMENTS[identifier]))

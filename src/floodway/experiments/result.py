@@ -1,0 +1,86 @@
+"""What an experiment hands back: the paper's claim beside what was measured, and whether the claim holds.
+
+One file an experiment, each with a function `run(*, seeds, trace, progress) -> Result`; `registry.py` names
+them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Progress = Callable[[float], None]
+"""Called with the fraction done so far, from 0 to 1."""
+
+Where = Literal["simulation", "spark", "computation"]
+"""Simulated clock, real Spark or plain arithmetic: a reader must be able to tell where a number is from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper says: `source` is the paper's id (`buffer-preposed`), `where` its table or figure."""
+
+    source: str
+    where: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One reproduced table or figure.
+
+    `measured` holds what JSON can hold. `plots` maps a file name without suffix to a function that draws it,
+    so that nothing is drawn unless asked for.
+
+    >>> claim = Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO")
+    >>> result = Result("demo", "a demo", claim, {"edf": 0.01}, holds=True, where="simulation")
+    >>> result.as_json(seconds=1.5)["measured"]
+    {'edf': 0.01}
+    """
+
+    id: str
+    title: str
+    paper: Claim
+    measured: Mapping[str, Any]
+    holds: bool
+    where: Where
+    notes: tuple[str, ...] = ()
+    plots: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+
+    def as_json(self, *, seconds: float) -> dict[str, Any]:
+        """The fields that scripts read; `seconds` is the wall time the run took."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "paper": {"source": self.paper.source, "where": self.paper.where, "claim": self.paper.text},
+            "measured": dict(self.measured),
+            "holds": self.holds,
+            "seconds": round(seconds, 3),
+            "where": self.where,
+            "notes": list(self.notes),
+        }
+
+    def save_plots(self, directory: Path) -> list[Path]:
+        """Draw every plot as PNG into `directory`, which is created if missing; returns the paths written."""
+        directory.mkdir(parents=True, exist_ok=True)
+        written = []
+        for name, draw in self.plots.items():
+            path = directory / f"{name}.png"
+            draw().savefig(path)
+            written.append(path)
+        return written
+
+
+class Experiment(Protocol):
+    """The module of one experiment: a `TITLE` for listings and a `run`."""
+
+    TITLE: str
+
+    def run(self, *, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
+        """Run with these seeds, on the traffic of `trace` if given; say how far it is through `progress`."""
+        ...

@@ -1,0 +1,1 @@
+"""Puts the repository's root on the import path, so that tests share `tests.strategies` and `tests.oracles`."""

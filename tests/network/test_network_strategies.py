@@ -1,0 +1,37 @@
+"""The shared strategy really gives valid networks with every feature in reach."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from floodway.network.flow import fixed_memory
+from floodway.network.model import Network, OperatorKind
+from tests.strategies import networks
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(networks(4, 8, 3))
+def test_every_producer_is_read_and_memory_holds_the_join_windows(network: Network) -> None:
+    assert all(network.consumers[name] for name in (*network.streams, *network.operators))
+    for name, node in network.nodes.items():
+        assert node.memory is None or node.memory >= fixed_memory(network, name)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(networks(splits=False))
+def test_without_splits_nothing_is_read_twice(network: Network) -> None:
+    assert network.drop_locations == tuple(network.streams)
+
+
+@pytest.mark.parametrize("kind", list(OperatorKind))
+def test_every_kind_of_operator_occurs(kind: OperatorKind) -> None:
+    found = find(networks(), lambda network: any(op.kind is kind for op in network.operators.values()))
+    assert kind in {op.kind for op in found.operators.values()}
+
+
+def test_links_and_splits_occur() -> None:
+    found = find(networks(), lambda network: bool(network.links) and len(network.drop_locations) > 2)
+    assert found.links
+    assert isinstance(networks(), st.SearchStrategy)

@@ -1,0 +1,97 @@
+"""What every planner shares: the plan it returns and the one interface, `plan(rates) -> Plan`.
+
+A planner only has to answer `lookup(rates) -> keeps` on vectors, for the nominal capacity. Everything else (not
+overloaded: drop nothing; another capacity: scale rates; loads, throughput and score of the answer) is done here once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.errors import InputError
+from floodway.network.flow import flows
+from floodway.network.model import Network
+from floodway.planning.program import Program
+
+Vector = NDArray[np.float64]
+
+
+class Objective(StrEnum):
+    """What a plan maximises: weighted throughput (the papers'), the worst-off output, or strict tiers."""
+
+    THROUGHPUT = "throughput"
+    FAIR = "fair"
+    TIERS = "tiers"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Keeps per drop location and what follows from them at the rates they were planned for."""
+
+    rates: Mapping[str, float]
+    keeps: Mapping[str, float]
+    overloaded: bool
+    score: float
+    load: Mapping[str, float]
+    throughput: Mapping[str, float]
+
+    @property
+    def drops(self) -> dict[str, float]:
+        """The keeps that really drop something."""
+        return {at: keep for at, keep in self.keeps.items() if keep < 1.0}
+
+
+class Planner(ABC):
+    """One way to choose drops. Subclasses prepare in their constructor and answer `lookup`."""
+
+    name: str
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    @property
+    def network(self) -> Network:
+        """The network that is planned for."""
+        return self.program.network
+
+    @abstractmethod
+    def lookup(self, rates: Vector) -> Vector:
+        """Keeps in the order of `network.drop_locations`, for overloaded rates in the order of `network.streams`."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Rows or regions held."""
+
+    def keeps(self, rates: Vector, scale: float = 1.0) -> Vector:
+        """Keeps for any rates at `scale` times the nominal capacity; all ones where nothing is overloaded.
+
+        Constraints read A·y <= ζ, so y(r, g·ζ) = g·y(r/g, ζ): a scaled capacity is a look-up at r/g, and keeps,
+        being ratios, need no scaling back.
+        """
+        nominal = rates / scale if scale != 1.0 else rates
+        if not self.program.overloaded(nominal):
+            return np.ones(len(self.network.drop_locations))
+        return self.lookup(nominal)
+
+    def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
+        """The plan for these rates (tuples/s) at `scale` times the nominal capacity."""
+        if not (np.isfinite(scale) and scale > 0):
+            raise InputError(f"capacity scale {scale} is not a positive number", hint="Use 1 for the nominal capacity")
+        vector = np.array([rates[name] for name in self.network.streams], dtype=np.float64)
+        keeps = dict(zip(self.network.drop_locations, self.keeps(vector, scale).tolist(), strict=True))
+        flow = flows(self.network, rates, keeps)
+        return Plan(
+            rates=dict(rates),
+            keeps=keeps,
+            overloaded=self.program.overloaded(vector / scale),
+            score=flow.score,
+            load=flow.load,
+            throughput=flow.throughput,
+        )

@@ -1,0 +1,146 @@
+"""The ledger: durable, idempotent, tolerant of a torn last line, honest about what it does not know."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from floodway.spark.ledger import Ledger, LedgerError, LedgerLine
+
+
+def line(
+    batch: int, *, offered: int = 10, kept: int = 4, reason: str = "shedder", at: str = "clicks"
+) -> LedgerLine:
+    return LedgerLine(
+        "q", batch, at, reason, offered, kept, offered - kept, plan="p1", keep_ppm=400_000, time_us=batch
+    )
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "deep" / "ledger.jsonl")
+    assert ledger.append([line(0), line(1, kept=10)]) == 2
+    assert Ledger(ledger.path).read() == [line(0), line(1, kept=10)]
+
+
+def test_an_empty_or_missing_ledger_reconciles(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    assert ledger.read() == []
+    assert ledger.reconcile() == []
+    assert ledger.totals().offered == 0
+
+
+def test_a_replayed_batch_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(0)])
+    # Another writer, as after a restart; the time of writing differs, the counts do not.
+    assert Ledger(path).append([replace(line(0), time_us=99), line(1)]) == 1
+    assert [entry.batch for entry in Ledger(path).read()] == [0, 1]
+
+
+def test_two_writers_in_turn_see_each_other(tmp_path: Path) -> None:
+    first, second = Ledger(tmp_path / "l.jsonl"), Ledger(tmp_path / "l.jsonl")
+    assert first.append([line(0)]) == 1
+    assert second.append([line(0), line(1)]) == 1
+    assert first.append([line(1), line(2)]) == 1
+    assert [entry.batch for entry in first.read()] == [0, 1, 2]
+
+
+def test_a_replay_that_counts_otherwise_is_a_difference(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append([line(0)])
+    assert ledger.append([line(0, kept=5)]) == 1
+    assert ledger.append([line(0, kept=5)]) == 0
+    assert ledger.totals().kept == 4
+    (difference,) = ledger.reconcile()
+    assert "a replay counted otherwise" in difference
+
+
+def test_totals_by_place_and_reason(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append([line(0), line(0, reason="cleaner", offered=4, kept=3), line(1)])
+    totals = ledger.totals()
+    assert totals.dropped_by == {("clicks", "shedder"): 12, ("clicks", "cleaner"): 1}
+    assert totals.offered == totals.kept + totals.dropped == 24
+    assert ledger.totals(query="other").offered == 0
+
+
+def test_a_torn_last_line_is_passed_over_then_cut_away_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(0), line(1)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    reader = Ledger(path)
+    assert reader.read() == [line(0)]
+    assert any("torn" in difference for difference in reader.reconcile())
+    writer = Ledger(path)
+    assert writer.append([line(1)]) == 1
+    assert writer.torn == 1
+    assert path.read_bytes() == whole
+    assert writer.reconcile() == []
+
+
+def test_every_cut_of_the_file_is_survived(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(0), line(1)])
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        Ledger(path).append([line(0), line(1)])
+        assert path.read_bytes() == whole, f"cut at byte {length}"
+
+
+def test_a_foreign_line_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(0)])
+    with path.open("ab") as file:
+        file.write(b'{"query": "q", "batch": "one"}\n')
+    with pytest.raises(LedgerError, match="line 2"):
+        Ledger(path).read()
+    with pytest.raises(LedgerError, match="line 2"):
+        Ledger(path).append([line(1)])
+
+
+@pytest.mark.parametrize("stored", [b"[]", b"{", b'{"query":1}', b"\xff"])
+def test_lines_that_are_no_ledger_lines(stored: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        LedgerLine.decode(stored)
+
+
+def test_an_unbalanced_line_is_never_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    with pytest.raises(LedgerError, match="does not balance"):
+        ledger.append([line(0), replace(line(1), dropped=7)])
+    assert ledger.read() == []
+
+
+def test_gaps_declared_and_undeclared_are_differences(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    gap = LedgerLine("q", 1, "clicks", "gap", 0, 0, 0, until=2)
+    ledger.append([line(0), gap, line(3), line(5)])
+    assert ledger.last_batch("q", "clicks") == 5
+    assert ledger.last_batch("q", "views") is None
+    declared, undeclared = ledger.reconcile()
+    assert "no counts for batches 1 to 2" in declared
+    assert "[4]" in undeclared
+
+
+def _write_many(path: Path, first: int) -> None:
+    ledger = Ledger(path)
+    for batch in range(first, first + 50):
+        ledger.append([line(batch)])
+
+
+def test_concurrent_writers_lose_and_double_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_many, args=(path, first)) for first in (0, 25, 50)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert sorted(entry.batch for entry in Ledger(path).read()) == list(range(100))
+    assert Ledger(path).reconcile() == []

@@ -1,1 +1,3 @@
-"""HOW MUCH, over time: latency controller, PID, RED', Aurora step, Tu; pure update(observation) -> decision."""
+"""HOW MUCH, over time: control laws as pure `update(state, observation) -> (state, decision)`; no queues,
+no clock.
+"""

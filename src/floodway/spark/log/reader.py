@@ -1,0 +1,152 @@
+"""Reading a log: positions from the listing, tuples as zero-copy slices of memory-mapped segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from floodway.spark.log.errors import MissingLogError, PositionError
+from floodway.spark.log.listing import Listing, Skipped, Span
+from floodway.spark.log.meta import LogMeta, open_log
+from floodway.spark.log.segments import Segment, SegmentName, open_segment
+
+
+class LogReader:
+    """Any number of readers may read a log while it is written.
+
+    >>> reader = LogReader("clicks.log")                            # doctest: +SKIP
+    >>> reader.end_positions()                                      # doctest: +SKIP
+    {0: 1500, 1: 1500}
+    >>> sum(b.num_rows for b in reader.read(0, 1000, 1500))         # doctest: +SKIP
+    500
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.meta: LogMeta = open_log(path)
+        self._listings = {p: Listing(self.meta.partition_path(p)) for p in range(self.meta.partitions)}
+        self._open: Segment | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Sent to Spark's Python workers: the mapping stays here, the listing is made anew there.
+        return {"path": str(self.meta.path)}
+
+    def __setstate__(self, state: Mapping[str, str]) -> None:
+        LogReader.__init__(self, state["path"])
+
+    def end_positions(self) -> dict[int, int]:
+        """The position after the newest tuple of each partition; one scan of the folders."""
+        return {partition: listing.end for partition, listing in self._refreshed()}
+
+    def earliest_positions(self) -> dict[int, int]:
+        """The oldest position of each partition that retention has left."""
+        return {partition: listing.earliest for partition, listing in self._refreshed()}
+
+    def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
+        """For each partition what can be read from `starts` on without a hole; see `Listing.span`.
+
+        A start beyond the end is an error: the log is not the one that the position was taken from.
+        """
+        spans = {}
+        for partition, listing in self._refreshed():
+            start = starts.get(partition, 0)
+            if start > listing.end:
+                raise self._beyond(partition, start, listing.end)
+            spans[partition] = listing.span(start)
+        return spans
+
+    def skipped(self) -> Skipped:
+        """Files that the last look at the folders did not take as data, over all partitions."""
+        return sum((listing.skipped for listing in self._listings.values()), start=Skipped())
+
+    def gaps(self) -> dict[int, list[tuple[int, int]]]:
+        """The holes between segments: per partition the ranges [from, to) that are missing."""
+        return {
+            partition: [
+                (before.end, after.base)
+                for before, after in zip(listing.chain, listing.chain[1:], strict=False)
+                if after.base > before.end
+            ]
+            for partition, listing in self._refreshed()
+        }
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The tuples [start, end) of one partition: payload columns and `_arrival`, in order, nothing left
+        out.
+
+        Raises PositionError when a tuple of the range is retired or missing, SegmentError for a segment
+        that is not what its name says. Touches only the segments and record batches that hold the range.
+        """
+        folder = self.meta.partition_path(partition)
+        listing = self._listings[partition]
+        schema = self.meta.stored_schema
+        at, looked_again = start, False
+        if end > listing.end:
+            self._refresh(listing)
+        while at < end:
+            self._check(partition, at, end)
+            for name in listing.between(at, end):
+                try:
+                    segment = self._segment(folder, name, schema)
+                except FileNotFoundError:
+                    # Retired (or merged) since the listing: look again, once for the same place.
+                    if looked_again:
+                        raise self._missing(partition, at, name.end) from None
+                    looked_again = True
+                    self._refresh(listing)
+                    break
+                for batch in segment.slices(at, end):
+                    yield batch
+                    at += batch.num_rows
+                looked_again = False
+
+    def _segment(self, folder: Path, name: SegmentName, schema: pa.Schema) -> Segment:
+        path = folder / str(name)
+        if self._open is None or self._open.path != path:
+            self._open = open_segment(path, name, schema)
+        return self._open
+
+    def _check(self, partition: int, start: int, end: int) -> None:
+        listing = self._listings[partition]
+        if end > listing.end:
+            raise self._beyond(partition, end, listing.end)
+        span = listing.span(start)
+        if span.first > start:
+            raise self._missing(partition, start, span.first)
+        if span.end < end:
+            raise self._missing(partition, span.end, listing.span(span.end).first)
+
+    def _refreshed(self) -> Iterator[tuple[int, Listing]]:
+        for partition, listing in self._listings.items():
+            self._refresh(listing)
+            yield partition, listing
+
+    def _refresh(self, listing: Listing) -> None:
+        try:
+            listing.refresh()
+        except FileNotFoundError:
+            raise MissingLogError(
+                f"log {self.meta.path} has lost its folder {listing.folder.name}",
+                hint="Restore it, or use another log",
+            ) from None
+
+    def _beyond(self, partition: int, position: int, end: int) -> PositionError:
+        return PositionError(
+            f"log {self.meta.path} partition {partition} ends at {end}, before position {position}",
+            hint="The log was replaced or cut: restore it, or start the query with a new checkpoint",
+            first=end,
+            lost=0,
+        )
+
+    def _missing(self, partition: int, start: int, first: int) -> PositionError:
+        earliest = self._listings[partition].earliest
+        why = "is retired" if start < earliest else "is missing between segments"
+        return PositionError(
+            f"log {self.meta.path} partition {partition}: position {start} {why}, "
+            f"{first - start} tuple(s) lost; the earliest position is {earliest}, the next readable one {first}",
+            hint="Keep segments longer, restore the missing ones, or accept the loss (source option onLoss=skip)",
+            first=first,
+            lost=first - start,
+        )

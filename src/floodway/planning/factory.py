@@ -1,0 +1,62 @@
+"""Planners by name: the one place that knows them all. Modules are imported only when asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, cast
+
+from floodway.errors import InputError, PlanningError
+from floodway.network.model import Network
+from floodway.planning.plan import Objective, Planner
+from floodway.planning.program import Program
+
+PLANNERS = {
+    "exact": ("floodway.planning.exact", "ExactPlanner"),
+    "solver": ("floodway.planning.solver", "SolverPlanner"),
+    "solver-w": ("floodway.planning.solver_w", "SolverWPlanner"),
+    "fit": ("floodway.planning.fit_planner", "FitPlanner"),
+    "dfit": ("floodway.planning.fit_planner", "DFitPlanner"),
+}
+
+
+def make_planner(
+    network: Network,
+    name: str = "exact",
+    *,
+    objective: Objective = Objective.THROUGHPUT,
+    epsilon: float = 0.05,
+    headroom: float = 1.0,
+    **options: Any,
+) -> Planner:
+    """Build a planner: all its preparation happens here, its look-ups are quick.
+
+    `epsilon` is the relative error allowed against the optimum; the exact planner has none and ignores it.
+    `options` go to the planner's own constructor.
+    """
+    check_choice(name, objective)
+    if name != "exact" and not 0 < epsilon < 1:
+        raise InputError(f"epsilon {epsilon} is outside (0, 1)", hint="Use 0.05 for 5% of the optimum")
+    program = Program(network, headroom)
+    if objective is not Objective.THROUGHPUT:
+        return _class("floodway.planning.objectives", "ObjectivePlanner")(program, objective, **options)
+    build = _class(*PLANNERS[name])
+    return build(program, **options) if name == "exact" else build(program, epsilon=epsilon, **options)
+
+
+def _class(module: str, name: str) -> Callable[..., Planner]:
+    return cast(Callable[..., Planner], getattr(import_module(module), name))
+
+
+def check_choice(name: str, objective: Objective) -> None:
+    """Refuse an unknown planner, and an objective that only the exact planner knows."""
+    if name not in PLANNERS:
+        near = difflib.get_close_matches(name, PLANNERS, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Choose one of {', '.join(PLANNERS)}"
+        raise InputError(f"no planner is called {name!r}", hint=hint)
+    if objective is not Objective.THROUGHPUT and name != "exact":
+        raise PlanningError(
+            f"the {name!r} planner prepares plans for weighted throughput only, not for {objective.value!r}",
+            hint="Use the exact planner (--planner exact) for this objective",
+        )

@@ -57,7 +57,8 @@ def install() -> None:
         shutil.rmtree(VENV, ignore_errors=True)
         run([sys.executable, "-m", "venv", str(VENV)], "the environment could not be made")
     print(f"setup: installing {LOCK.name} (about 850 MB the first time)", flush=True)
-    pip("--require-hashes", "-r", str(LOCK))
+    # PEP 517 also for the packages that come as source (pyspark): the same build with every version of pip.
+    pip("--require-hashes", "--use-pep517", "-r", str(LOCK))
     # hatchling comes from the lock: no build environment, and so nothing unlocked, is fetched here.
     pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
 

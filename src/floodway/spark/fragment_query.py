@@ -1,0 +1,232 @@
+"""A fragment as a running Spark query: sources with journaled drops, the streaming part, and the tail with its accounts.
+
+The ledger lines of a batch are written inside the batch, after its sinks and before Spark commits it: there is no
+committed batch without its lines, and a replay finds its own lines there already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from floodway.network.model import Arc, Network
+from floodway.spark.fragments import Fragment, SourceSpec
+from floodway.spark.journal import JournaledBatch, read_batch
+from floodway.spark.layout import Layout
+from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.operators import apply_operator
+from floodway.spark.sinks import Written, is_log, parse_kafka, write_log, write_other
+from floodway.spark.tail import TailResult, run_tail
+
+_TAG = "_source"
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one micro-batch did, for the loop that steers: times in seconds since 1970."""
+
+    fragment: str
+    journal: JournaledBatch
+    ended_seconds: float
+    lines: tuple[LedgerLine, ...]
+    delivered: Mapping[str, Written]
+
+    @property
+    def seconds(self) -> float:
+        """From the cut of the batch to its results being visible."""
+        return self.ended_seconds - self.journal.timestamp_ms / 1e3
+
+
+class FragmentQuery:
+    """Builds and starts one fragment's streaming query."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        network: Network,
+        fragment: Fragment,
+        layout: Layout,
+        ledger: Ledger,
+        on_batch: Callable[[BatchReport], None],
+    ) -> None:
+        self.fragment = fragment
+        self._spark = spark
+        self._network = network
+        self._layout = layout
+        self._ledger = ledger
+        self._on_batch = on_batch
+        self._tasks = max(1, round(network.nodes[fragment.node].cpu))
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where Spark journals this query."""
+        return self._layout.checkpoint(self.fragment)
+
+    def start(self) -> StreamingQuery:
+        """Start the query; batches follow each other as fast as they are processed."""
+        return (
+            self._streaming()
+            .writeStream.queryName(f"{self.fragment.node}.{self.fragment.name}")
+            .option("checkpointLocation", str(self.checkpoint))
+            .foreachBatch(self._process)
+            .start()
+        )
+
+    def schemas(self) -> dict[str, DataFrame]:
+        """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance."""
+        shapes: dict[str, DataFrame] = {}
+
+        def note(frame: DataFrame, sink: str) -> Written:
+            shapes[sink] = frame
+            return Written.none()
+
+        empty = {
+            spec.name: self._spark.createDataFrame([], self._read(spec).schema) for spec in self.fragment.sources
+        }
+        run_tail(self._network, self.fragment, self._heads_of(empty), note)
+        return shapes
+
+    def _streaming(self) -> DataFrame:
+        frames = {spec.name: self._read(spec) for spec in self.fragment.sources}
+        if self.fragment.streaming:
+            return self._zone(frames)
+        if len(frames) == 1:
+            return next(iter(frames.values())).coalesce(self._tasks)
+        # Sources with different columns in one query: each row carries its own struct and the name of its source.
+        tagged = [
+            df.select(F.lit(name).alias(_TAG), F.struct(*[f"`{c}`" for c in df.columns]).alias(name))
+            for name, df in frames.items()
+        ]
+        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), tagged).coalesce(self._tasks)
+
+    def _zone(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        made = dict(frames)
+        for name in self.fragment.streaming:
+            operator = self._network.operators[name]
+            inputs = [made[p] if p in made else made[str(Arc(p, name))] for p in operator.inputs]
+            made[name] = apply_operator(operator, inputs)
+        return made[self.fragment.streaming[-1]]
+
+    def _read(self, spec: SourceSpec) -> DataFrame:
+        address = self._layout.source(self._network, self.fragment, spec)
+        reader = (
+            self._spark.readStream.format("floodway")
+            .option("stream", spec.location or spec.name)
+            .option("decision", str(self._layout.decision))
+            .option("arcs", ",".join(self._inner_arcs()))
+        )
+        if address.startswith("kafka://"):
+            servers, topic = parse_kafka(address)
+            stream = self._network.streams[spec.producer]
+            reader = reader.option("kafka.bootstrap.servers", servers).option("topic", topic)
+            if stream.schema is not None:
+                reader = reader.option("schema", stream.schema)
+            return reader.load()
+        frame = reader.option("path", address).load()
+        if "weight" in frame.columns:  # came through another node, which may have dropped too
+            frame = frame.withColumn("_weight", F.col("_weight") * F.col("weight")).drop("weight")
+        return frame
+
+    def _inner_arcs(self) -> list[str]:
+        """Branches whose drops happen in this fragment's tail."""
+        producers = [*(spec.name for spec in self.fragment.sources), *self.fragment.operators]
+        return [
+            str(Arc(p, c))
+            for p in producers
+            if p in self._network.consumers and self._network.is_split(p)
+            for c in self._network.consumers[p]
+        ]
+
+    def _heads(self, batch: DataFrame) -> dict[str, DataFrame]:
+        if self.fragment.streaming:
+            return {self.fragment.streaming[-1]: batch}
+        if len(self.fragment.sources) == 1:
+            return {self.fragment.sources[0].name: batch}
+        return {
+            spec.name: batch.filter(F.col(_TAG) == spec.name).select(f"`{spec.name}`.*")
+            for spec in self.fragment.sources
+        }
+
+    def _heads_of(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        return {self.fragment.streaming[-1]: self._zone(frames)} if self.fragment.streaming else dict(frames)
+
+    def _process(self, batch: DataFrame, number: int) -> None:
+        journal = read_batch(self.checkpoint, number)
+        # The streaming plan below runs once an action: hold on to its result where several follow.
+        several = len(self.fragment.sources) > 1 and not self.fragment.streaming
+        sinks = len(self.fragment.outputs) + len(self.fragment.cut)
+        held = batch.persist() if several or (sinks > 1 and self.fragment.streaming) else batch
+        try:
+            result = run_tail(self._network, self.fragment, self._heads(held), self._writer(number))
+        finally:
+            if held is not batch or several:
+                held.unpersist()
+        lines = self._lines(journal, result)
+        self._ledger.append(lines)
+        self._on_batch(BatchReport(self.fragment.name, journal, time.time(), tuple(lines), result.delivered))
+
+    def _writer(self, number: int) -> Callable[[DataFrame, str], Written]:
+        def write(frame: DataFrame, sink: str) -> Written:
+            if sink not in self._network.outputs:
+                producer, _, consumer = sink.partition("->")
+                return write_log(frame, self._layout.link(Arc(producer, consumer)), self._tag(number), self._tasks)
+            address = self._layout.output(self._network, sink)
+            if is_log(address):
+                return write_log(frame, Path(address), self._tag(number), self._tasks)
+            return write_other(frame, address, number)
+
+        return write
+
+    def _tag(self, number: int) -> str:
+        return f"{self.fragment.node}.{self.fragment.name}:{number}"
+
+    def _lines(self, journal: JournaledBatch, result: TailResult) -> list[LedgerLine]:
+        query = f"{self.fragment.node}.{self.fragment.name}"
+        lines = []
+        for spec in self.fragment.sources:
+            offset = journal.offsets.get(spec.location or spec.name)
+            if offset is None:
+                continue
+            ranges = offset.ranges()
+            offered = sum(end - start for _, start, end in ranges)
+            kept = sum(offset.admission.count(*piece) for piece in ranges)
+            lines.append(
+                LedgerLine(
+                    query=query,
+                    batch=journal.batch,
+                    at=spec.location or spec.name,
+                    reason=Reason.SHEDDER,
+                    offered=offered,
+                    kept=kept,
+                    dropped=offered - kept,
+                    plan=offset.plan,
+                    mode=offset.mode,
+                    keep_ppm=offset.keep_ppm,
+                    time_us=journal.timestamp_ms * 1000,
+                )
+            )
+        anyone = next(iter(journal.offsets.values()), None)
+        for arc, (offered, kept) in result.branches.items():
+            lines.append(
+                LedgerLine(
+                    query=query,
+                    batch=journal.batch,
+                    at=arc,
+                    reason=Reason.SHEDDER,
+                    offered=offered,
+                    kept=kept,
+                    dropped=offered - kept,
+                    plan=anyone.plan if anyone else "",
+                    mode=anyone.mode if anyone else "off",
+                    keep_ppm=anyone.arc_keep(arc) if anyone else 1_000_000,
+                    time_us=journal.timestamp_ms * 1000,
+                )
+            )
+        return lines

@@ -1,0 +1,147 @@
+"""Where a fragment's results go: an embedded log, Kafka, the console, or any Spark file format.
+
+A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold already (a tag
+a task), file formats overwrite the batch's own folder, so both are exactly-once; Kafka and the console may repeat the
+last batch. Every sink returns when its tuples had arrived, so that latency is measured where results become visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from floodway.errors import InputError
+from floodway.spark.log import LogWriter
+
+ARRIVAL = "_arrival"
+_STATS = "arrival_ms long, tuples long"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970."""
+
+    arrival_ms: NDArray[np.int64]
+    tuples: NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> Written:
+        """Nothing delivered."""
+        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+    @property
+    def rows(self) -> int:
+        """All tuples, those without an arrival time included."""
+        return int(self.tuples.sum())
+
+    def latencies_seconds(self, now_seconds: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Latency of the tuples that carry an arrival time, with how many have it."""
+        timed = self.arrival_ms >= 0
+        return now_seconds - self.arrival_ms[timed] / 1e3, self.tuples[timed]
+
+
+def public_columns(df: DataFrame) -> DataFrame:
+    """The columns a sink stores: identity and weight under plain names, other Floodway columns left out.
+
+    A tuple that came through another node keeps the identity it had at the first.
+    """
+    columns = [F.col(f"`{name}`") for name in df.columns if not name.startswith("_")]
+    if "_id" in df.columns and "origin_id" not in df.columns:
+        columns.append(F.col("_id").alias("origin_id"))
+    if "_weight" in df.columns and "weight" not in df.columns:
+        columns.append(F.col("_weight").alias("weight"))
+    if ARRIVAL in df.columns:
+        columns.append(F.col(ARRIVAL))
+    return df.select(*columns)
+
+
+def write_log(df: DataFrame, path: Path, tag: str, partitions: int) -> Written:
+    """Append to an embedded log, one task a partition; a task that ran before finds its tag and writes nothing."""
+    rows = public_columns(df).coalesce(partitions).mapInArrow(_appender(str(path), tag), _STATS).toArrow()
+    return _written(rows)
+
+
+def write_other(df: DataFrame, sink: str, batch: int) -> Written:
+    """Write to `console`, `kafka://host:port/topic`, or `format:path` with any file format Spark knows."""
+    shown = public_columns(df).persist()
+    try:
+        stored = shown.drop(ARRIVAL)
+        if sink == "console":
+            stored.show(20, truncate=False)
+        elif sink.startswith("kafka://"):
+            servers, topic = parse_kafka(sink)
+            value = stored.select(F.to_json(F.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
+            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+        else:
+            kind, path = _format_and_path(sink)
+            stored.write.format(kind).mode("overwrite").save(f"{path}/batch={batch}")
+        return _written(shown.mapInArrow(_arrivals, _STATS).toArrow())
+    finally:
+        shown.unpersist()
+
+
+def is_log(sink: str | None) -> bool:
+    """Whether a sink is an embedded log: a plain path, or nothing (then the runner chooses one)."""
+    return sink is None or (sink != "console" and ":" not in sink)
+
+
+def parse_kafka(address: str) -> tuple[str, str]:
+    """`kafka://host:port[,host:port]/topic` as (servers, topic)."""
+    servers, slash, topic = address.removeprefix("kafka://").partition("/")
+    if not (servers and slash and topic) or "/" in topic:
+        raise InputError(f"{address!r} is not a Kafka address", hint="Write kafka://host:port/topic")
+    return servers, topic
+
+
+def _format_and_path(sink: str) -> tuple[str, str]:
+    kind, _, path = sink.partition(":")
+    if not kind or not path:
+        raise InputError(
+            f"sink {sink!r} is not understood",
+            hint="Write a log's path, console, kafka://host:port/topic, or format:path such as parquet:out",
+        )
+    return kind, path
+
+
+def _appender(path: str, tag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        full = [batch for batch in batches if batch.num_rows]
+        if not full:
+            return
+        table = pa.Table.from_batches(full)
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        arrival = table.column(ARRIVAL).combine_chunks() if ARRIVAL in table.column_names else None
+        body = table.drop_columns([ARRIVAL]) if arrival is not None else table
+        with LogWriter(path) as writer:
+            writer.append(body, partition, arrival=arrival, tag=f"{tag}:{partition}")
+        yield _histogram(table)
+
+    return append
+
+
+def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield _histogram(pa.Table.from_batches([batch]))
+
+
+def _histogram(table: pa.Table) -> pa.RecordBatch:
+    if ARRIVAL in table.column_names:
+        micros = table.column(ARRIVAL).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        arrival, tuples = np.unique(micros // 1000, return_counts=True)
+    else:
+        arrival, tuples = np.array([-1]), np.array([table.num_rows])
+    columns = [pa.array(arrival, pa.int64()), pa.array(tuples, pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, names=["arrival_ms", "tuples"])
+
+
+def _written(stats: pa.Table) -> Written:
+    return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy())

@@ -1,9 +1,10 @@
-"""Rates, loads and throughput on a network for given input rates and keeps: plain arithmetic, no scheduler, no LP."""
+"""Rates, loads and throughput on a network for given input rates and keeps: no scheduler, no LP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from floodway.network.model import Arc, Network, OperatorKind
 
@@ -13,7 +14,7 @@ Keeps = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """What flows where. `arc` rates are after the drops on them; `load` is CPU-seconds/s asked of each node."""
+    """What flows where: `arc` is tuples/s after the drops on it, `load` CPU-seconds/s asked of each node."""
 
     arc: Mapping[Arc, float]
     load: Mapping[str, float]
@@ -24,7 +25,7 @@ class Flows:
 
 
 def flows(network: Network, rates: Rates, keeps: Keeps | None = None) -> Flows:
-    """Propagate rates from streams to outputs, applying the keep at every drop location (1 where none is given)."""
+    """Propagate rates from streams to outputs, with the keep at every drop location, 1 if absent."""
     keeps = keeps or {}
     emitted = {name: rates.get(name, 0.0) * keeps.get(name, 1.0) for name in network.streams}
     arc_rate: dict[Arc, float] = {}
@@ -34,7 +35,8 @@ def flows(network: Network, rates: Rates, keeps: Keeps | None = None) -> Flows:
             arc = Arc(producer, name)
             arc_rate[arc] = emitted[producer] * keeps.get(str(arc), 1.0)
         emitted[name] = sum(
-            network.contribution(operator, producer) * arc_rate[Arc(producer, name)] for producer in operator.inputs
+            network.contribution(operator, producer) * arc_rate[Arc(producer, name)]
+            for producer in operator.inputs
         )
     throughput: dict[str, float] = {}
     for output in network.outputs.values():
@@ -100,3 +102,22 @@ def _memory(network: Network, arc_rate: Mapping[Arc, float]) -> dict[str, float]
         if operator is not None:
             held[operator.node] += memory_factor(network, arc) * rate
     return held
+
+
+def max_feasible_rates(network: Network) -> dict[str, float]:
+    """The highest rate (tuples/s) of each stream, alone and unshed, that nodes, links and memory still bear.
+
+    Infinite where nothing limits it. No plan can use more of a stream on paths without splits.
+    """
+    return {name: _feasible_alone(network, name) for name in network.streams}
+
+
+def _feasible_alone(network: Network, stream: str) -> float:
+    unit = flows(network, {stream: 1.0})
+    room = [(node.cpu, unit.load[name]) for name, node in network.nodes.items()]
+    room += [(link.bandwidth, unit.bandwidth[link.source, link.target]) for link in network.links]
+    for name, node in network.nodes.items():
+        if node.memory is not None:
+            fixed = fixed_memory(network, name)
+            room.append((node.memory - fixed, unit.memory[name] - fixed))
+    return min((limit / asked for limit, asked in room if asked > 0), default=inf)

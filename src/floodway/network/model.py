@@ -1,7 +1,8 @@
 """The query network as frozen dataclasses: building one runs nothing.
 
 Names are unique over streams, operators and outputs, because arcs and drop locations refer to them by name.
-Units: rates in tuples/s, costs in CPU-seconds per input tuple, bandwidth in bytes/s, memory in bytes, times in seconds.
+Units: rates in tuples/s, costs in CPU-seconds per input tuple, bandwidth in bytes/s, memory in bytes, times
+in seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ DEFAULT_TUPLE_BYTES = 100.0
 
 
 class OperatorKind(StrEnum):
-    """What an operator does to rates; `delay` is a map that busy-waits its cost (the papers' benchmark operator)."""
+    """What an operator does to rates; `delay` is a map that busy-waits its cost (the papers' benchmark)."""
 
     MAP = "map"
     FILTER = "filter"
@@ -72,7 +73,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A query's end point. `tier` 0 is served first under the tiers objective; `latency` is its target in seconds."""
+    """A query's end point. `tier` 0 is served first by the tiers objective; `latency` is a target (s)."""
 
     name: str
     source: str
@@ -135,22 +136,31 @@ class Network:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Operators in topological order, file order where free. The file reader has refused cycles before."""
-        placed: dict[str, None] = {}
-        waiting = list(self.operators.values())
-        while waiting:
-            ready = [op for op in waiting if all(p in self.streams or p in placed for p in op.inputs)]
-            if not ready:
-                raise ValueError(f"cycle among operators {[op.name for op in waiting]}")
-            placed.update((op.name, None) for op in ready)
-            waiting = [op for op in waiting if op.name not in placed]
+        """Operators in topological order, level by level, in file order within a level; no cycles allowed."""
+        position = {name: index for index, name in enumerate(self.operators)}
+        waiting = {name: sum(p in position for p in op.inputs) for name, op in self.operators.items()}
+        level = [name for name, count in waiting.items() if count == 0]
+        placed: list[str] = []
+        while level:
+            placed += level
+            ready: list[str] = []
+            for consumer in (consumer for name in level for consumer in self.consumers[name]):
+                if consumer in waiting:
+                    waiting[consumer] -= 1
+                    if waiting[consumer] == 0:
+                        ready.append(consumer)
+            level = sorted(ready, key=position.__getitem__)
+        if len(placed) < len(self.operators):
+            left = sorted(set(self.operators) - set(placed), key=position.__getitem__)
+            raise ValueError(f"cycle among operators {left}")
         return tuple(placed)
 
     @cached_property
     def drop_locations(self) -> tuple[str, ...]:
         """Where a plan may drop: every stream by name, and every branch of a split as `producer->consumer`.
 
-        On an arc without fan-out a drop is never better than the same drop further up, so none is placed there.
+        On an arc without fan-out a drop is never better than the same drop further up, so none is placed
+        there.
         """
         branches = [
             str(Arc(producer, consumer))
@@ -177,8 +187,8 @@ class Network:
     def contribution(self, operator: Operator, producer: str) -> float:
         """Output tuples per input tuple from `producer`.
 
-        Map, filter, aggregate, union: the selectivity. Join with count windows (w1, w2): s*w2 for a tuple of the
-        first input, s*w1 for one of the second (long paper, section 3.3).
+        Map, filter, aggregate, union: the selectivity. Join with count windows (w1, w2): s*w2 for a tuple of
+        the first input, s*w1 for one of the second (long paper, section 3.3).
         """
         selectivity = 1.0 if operator.selectivity is None else operator.selectivity
         if operator.kind is not OperatorKind.JOIN or operator.windows is None:

@@ -1,0 +1,276 @@
+"""The buffer over logs: which tuples of each queue enter the next micro-batch and which are dropped, as counts.
+
+One queue per (stream, deadline class). A decision is made in this order for every queue:
+
+1. the *adaptor* keeps a share of the newly arrived tuples;
+2. the *cleaner* counts the head tuples that would be late, age + h > T_d. All tuples of a micro-batch end
+   together, so h is the length of the batch: h = overhead + min(budget, cost of what h does not purge);
+3. the *scheduler* merges the queues in its order until the CPU budget is spent;
+4. what then still waits is cut to the queue limit, in the adaptor's way.
+
+Always: waiting + arrived = expired + front_dropped + thinned + new_dropped + take + left.
+
+Generation times within a queue are taken as evenly spaced between its oldest and its newest tuple, so that a
+decision costs the same however many tuples wait. `QueueDecision.apply` carries it out on a `Cursor`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from floodway.buffering.adaptors import Adaptor, Overflow, QueueSample, Shedding, adaptor, split_excess
+from floodway.buffering.merge import Line, take_in_order
+from floodway.buffering.queues import PPM, QueueClass, check_limit
+from floodway.buffering.ranges import Cursor, Range
+from floodway.buffering.schedulers import Scheduler, scheduler
+from floodway.errors import InputError
+
+BISECTIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """One queue as seen at decision time.
+
+    `waiting` tuples were judged before and wait; `arrived` ones are new. `served` left in the last batch.
+    Times are those of the oldest waiting and the newest arrived tuple, None where unknown (then they count
+    as generated now); FIFO goes by arrival times where given. `adaptor_state` is what the last decision
+    handed back.
+    """
+
+    name: str
+    queue: QueueClass
+    waiting: int
+    arrived: int = 0
+    served: int = 0
+    limit: int = 150
+    cost_seconds: float = 0.0
+    oldest_generated: float | None = None
+    newest_generated: float | None = None
+    oldest_arrived: float | None = None
+    newest_arrived: float | None = None
+    adaptor_state: Any = None
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit, where=f"queue {self.name!r}")
+        if min(self.waiting, self.arrived, self.served) < 0:
+            raise InputError(f"queue {self.name!r} holds fewer than no tuples", hint="Counts start at 0")
+        if not (math.isfinite(self.cost_seconds) and self.cost_seconds >= 0):
+            raise InputError(
+                f"queue {self.name!r}: a cost of {self.cost_seconds} s a tuple",
+                hint="Give a finite cost of at least 0 seconds; 0 where it is not measured yet",
+            )
+        for value in (self.oldest_generated, self.newest_generated, self.oldest_arrived, self.newest_arrived):
+            if value is not None and not math.isfinite(value):
+                raise InputError(
+                    f"queue {self.name!r}: a tuple time of {value}",
+                    hint="Give finite seconds, or None if unknown",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """Which policies decide. `overhead_seconds` is what a micro-batch takes with no tuple in it."""
+
+    scheduler: Scheduler = field(default_factory=lambda: scheduler("edf"))
+    adaptor: Adaptor[Any] = field(default_factory=lambda: adaptor("pid"))
+    cleans: bool = True
+    overhead_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDecision:
+    """What happens to one queue, in tuples: the head jumps `jump`, then `take` enter the batch, `left` go
+    on waiting.
+    """
+
+    name: str
+    expired: int
+    front_dropped: int
+    thinned: int
+    new_dropped: int
+    take: int
+    left: int
+    keep_ppm: int
+    thin_ppm: int
+    adaptor_state: Any = None
+
+    @property
+    def jump(self) -> int:
+        """Tuples the head passes without reading: purged by the cleaner or dropped at the front by the
+        adaptor.
+        """
+        return self.expired + self.front_dropped
+
+    @property
+    def shed(self) -> int:
+        """Tuples dropped by the adaptor."""
+        return self.front_dropped + self.thinned + self.new_dropped
+
+    def apply(self, cursor: Cursor, tail: int) -> tuple[tuple[Range, ...], Cursor]:
+        """Carry the decision out on a cursor over a log that ends at `tail`: (ranges to read, the cursor
+        after).
+
+        Hashing keeps a share only on average, so counts are capped at what the ranges are expected to hold.
+        """
+        cursor = cursor.thin(self.thin_ppm).extend(tail, keep_ppm=self.keep_ppm)
+        _, cursor = cursor.advance(min(self.jump, cursor.waiting))
+        return cursor.advance(min(self.take, cursor.waiting))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDecision:
+    """One decision a queue, in the order given, and how long the batch is expected to take."""
+
+    queues: tuple[QueueDecision, ...]
+    expected_seconds: float
+
+    def __getitem__(self, name: str) -> QueueDecision:
+        return next(decision for decision in self.queues if decision.name == name)
+
+
+def schedule_batch(
+    queues: Sequence[QueueView], budget_seconds: float, now: float, policy: BatchPolicy | None = None
+) -> BatchDecision:
+    """Decide the next micro-batch for `budget_seconds` of CPU at time `now`.
+
+    With a budget above 0 at least one tuple is taken wherever one waits, however much it costs, so that no
+    queue is stuck. With a budget of 0 nothing is taken, and cleaner and adaptor still do their work. Keep
+    overhead plus budget below the tightest deadline: a longer batch is late for it whatever it holds.
+
+    >>> view = QueueView("s/1s", QueueClass("s", 1.0), waiting=100, cost_seconds=0.01, limit=50,
+    ...                  oldest_generated=9.0, newest_generated=10.0)
+    >>> schedule_batch([view], 0.25, now=10.0)["s/1s"].take
+    25
+    """
+    policy = policy or BatchPolicy()
+    if not (math.isfinite(budget_seconds) and budget_seconds >= 0 and math.isfinite(now)):
+        raise InputError(
+            f"a budget of {budget_seconds} s at time {now}",
+            hint="Give a finite budget of at least 0 and a finite time",
+        )
+    if len({view.name for view in queues}) != len(queues):
+        raise InputError("two queues have the same name", hint="Name queues by stream and deadline class")
+    lines = [_Waiting.of(view, now, policy) for view in queues]
+    horizon = _horizon(lines, budget_seconds, now, policy) if policy.cleans else math.nan
+    expired = [line.expired(now, horizon) if policy.cleans else 0 for line in lines]
+    order = [line.line(skip, policy.scheduler) for line, skip in zip(lines, expired, strict=True)]
+    takes = take_in_order(order, budget_seconds)
+    if budget_seconds > 0 and not any(takes) and any(line.count for line in order):
+        first = min(
+            (place for place, line in enumerate(order) if line.count),
+            key=lambda place: (order[place].level, order[place].first, order[place].tie, place),
+        )
+        takes[first] = 1
+    decisions = tuple(line.settle(skip, take) for line, skip, take in zip(lines, expired, takes, strict=True))
+    work = sum(take * line.view.cost_seconds for take, line in zip(takes, lines, strict=True))
+    return BatchDecision(decisions, policy.overhead_seconds + work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A queue after the adaptor's early drop: `count` tuples, evenly spaced in time."""
+
+    view: QueueView
+    shedding: Shedding
+    state: Any
+    new: int
+    oldest: float
+    newest: float
+    oldest_arrived: float
+    newest_arrived: float
+
+    @classmethod
+    def of(cls, view: QueueView, now: float, policy: BatchPolicy) -> _Waiting:
+        state = policy.adaptor.initial() if view.adaptor_state is None else view.adaptor_state
+        sample = QueueSample(view.waiting, view.limit, view.arrived, view.served)
+        state, shedding = policy.adaptor.update(state, sample)
+        oldest, newest = _span(view.oldest_generated, view.newest_generated, now)
+        came = _span(view.oldest_arrived, view.newest_arrived, now)
+        if view.oldest_arrived is None and view.newest_arrived is None:
+            came = (oldest, newest)
+        return cls(view, shedding, state, math.floor(view.arrived * shedding.keep), oldest, newest, *came)
+
+    @property
+    def count(self) -> int:
+        return self.view.waiting + self.new
+
+    @property
+    def gap(self) -> float:
+        return (self.newest - self.oldest) / (self.count - 1) if self.count > 1 else 0.0
+
+    def expired(self, now: float, horizon: float) -> int:
+        """Head tuples with age + horizon > T_d; a tuple from the future has age 0."""
+        deadline = self.view.queue.deadline_seconds
+        if horizon > deadline:
+            return self.count
+        cutoff = now + horizon - deadline
+        if self.oldest >= cutoff:
+            return 0
+        if self.newest < cutoff or self.gap <= 0.0:
+            return self.count
+        return min(self.count, math.ceil((cutoff - self.oldest) / self.gap))
+
+    def line(self, skip: int, scheduler: Scheduler) -> Line:
+        """What remains behind `skip` purged heads, as the scheduler orders it."""
+        rank = scheduler.rank(self.view.queue, cost_seconds=self.view.cost_seconds)
+        first, last = self.oldest, self.newest
+        if scheduler.clock == "arrived":
+            first, last = self.oldest_arrived, self.newest_arrived
+        gap = (last - first) / (self.count - 1) if self.count > 1 else 0.0
+        key = first + skip * gap + rank.offset_seconds
+        return Line(rank.level, key, gap, self.count - skip, self.view.cost_seconds, rank.tie)
+
+    def settle(self, expired: int, take: int) -> QueueDecision:
+        """Cut what is left to the limit, and write all of it down."""
+        view = self.view
+        gone = expired + take
+        left_old = max(0, view.waiting - gone)
+        left_new = self.count - gone - left_old
+        from_old, from_new = split_excess(
+            self.shedding.overflow, old=left_old, new=left_new, limit=view.limit
+        )
+        thins = self.shedding.overflow is Overflow.RANDOM
+        thinned = from_old if thins else 0
+        kept_new = self.new - from_new
+        return QueueDecision(
+            name=view.name,
+            expired=expired,
+            front_dropped=from_old - thinned,
+            thinned=thinned,
+            new_dropped=view.arrived - kept_new,
+            take=take,
+            left=left_old + left_new - from_old - from_new,
+            keep_ppm=_ppm(kept_new, view.arrived),
+            thin_ppm=_ppm(view.waiting - thinned, view.waiting),
+            adaptor_state=self.state,
+        )
+
+
+def _horizon(lines: Sequence[_Waiting], budget: float, now: float, policy: BatchPolicy) -> float:
+    """The h for which a batch takes just as long as what h lets into it; purging falls as h does, so it is
+    unique.
+    """
+    low, high = policy.overhead_seconds, policy.overhead_seconds + budget
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        work = sum((line.count - line.expired(now, middle)) * line.view.cost_seconds for line in lines)
+        low, high = (middle, high) if policy.overhead_seconds + min(budget, work) > middle else (low, middle)
+    return high
+
+
+def _span(oldest: float | None, newest: float | None, now: float) -> tuple[float, float]:
+    # Clocks of different sources disagree: the earlier time is the older one, whatever it was called.
+    first = newest if oldest is None else oldest
+    last = oldest if newest is None else newest
+    if first is None or last is None:
+        return now, now
+    return min(first, last), max(first, last)
+
+
+def _ppm(part: int, whole: int) -> int:
+    # Rounded up, so that the range holds `part` tuples again when it is counted with rounding down.
+    return PPM if whole == 0 else -(-part * PPM // whole)

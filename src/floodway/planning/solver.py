@@ -1,0 +1,269 @@
+"""Solver: plans for all rates in advance, within a given error, by dividing the rate space.
+
+Long paper, section 5.1.
+
+With z(r) the optimum at rates r, a cell with lower corner a and upper corner b uses one plan for all its
+points: the optimal flows at a, to which a point s of the cell is scaled down. The cell whose error bound is
+worst is split first, until the worst is ε:
+
+    *corner rule*   error <= 1 − z(a)/z(b)                  since z(a) <= z(s) <= z(b)
+
+At the axes that alone never ends: where a = 0 the bound is 100% at any depth. So a cell may also keep a set
+Z of *small* streams whole and scale the others' plan down to make room. Flows of different streams add up,
+in every constraint and in the score; with v_Z·s_Z the score of all of Z, σ the largest share of a resource
+that b_Z uses, and 0 in place of Z:
+
+    plan            x(s) = all of s_Z + (1 − σ)·x(0, a)     feasible: uses at most σ + (1 − σ)
+    score           >= v_Z·s_Z + (1 − σ)·z(0, a)
+    optimum z(s)    <= v_Z·s_Z + z(0, b)                    all of Z, and the rest as if Z were not there
+    *axis rule*     error <= 1 − (v_Z·a_Z + (1 − σ)·z(0, a)) / (v_Z·a_Z + z(0, b))      worst at s_Z = a_Z
+
+The better rule of the two counts. It ends on every network: z is concave with z(0) = 0, so z(a) >=
+min(a_i/b_i)·z(b); in small cells round a point p, σ -> 0 for the streams with p_i = 0 and a_i/b_i -> 1 for
+the rest, and the axis rule goes to 0. Rates beyond the useful ones are clamped (`solver_space`), and rates
+above a `max_rate` that is smaller are solved when they are seen, so the bound holds at any rates whatever.
+See docs/decisions/0050-solver-error-bound.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.errors import PlanningError
+from floodway.planning import store
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.plan import Planner
+from floodway.planning.program import Matrix, Program, Vector
+from floodway.planning.quadtree import RegionQuadtree
+from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell
+from floodway.planning.solver_space import RateSpace, rate_space
+from floodway.planning.workload import Workload
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far the division was after some solver calls; the error is the maximum or the expected one."""
+
+    lp_calls: int
+    seconds: float
+    error: float
+
+
+class SolverPlanner(Planner):
+    """Plans within `epsilon` of the optimum everywhere.
+
+    `clamp=False` divides the space up to every max_rate even where rates are of no use any more. Where the
+    `budget` ends first, `achieved_epsilon` says how far it got: refused unless `adaptive`. `use_map=False`
+    calls HiGHS for every corner, as the paper does, instead of asking the exact planner's region map.
+    """
+
+    name = "solver"
+
+    def __init__(
+        self,
+        program: Program,
+        epsilon: float = 0.05,
+        *,
+        clamp: bool = True,
+        adaptive: bool = False,
+        budget: Budget | None = None,
+        use_map: bool = True,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        super().__init__(program)
+        self.epsilon = epsilon
+        self._prepare(rate_space(program, clamp=clamp))
+        bounds = Bounds(program, self.space, epsilon, budget or Budget(), use_map=use_map, clock=clock)
+        cells = self._divide(bounds)
+        self.lp_calls = bounds.lp_calls
+        self.build_seconds = bounds.seconds
+        self._hold(cells, bounds.plans())
+        if self.achieved_epsilon > epsilon * (1 + 1e-9) and not adaptive:
+            raise PlanningError(
+                f"the {self.name!r} planner got to an error of {self.achieved_epsilon:.3g} instead of "
+                f"{epsilon:g} with {bounds.lp_calls} solver calls in {bounds.seconds:.1f} s: with "
+                f"{self.tree.dimensions} streams every split makes {self.tree.children_per_split} cells",
+                hint="Use the exact planner, a larger epsilon, or adaptive=True for what the budget gives",
+            )
+
+    def _prepare(self, space: RateSpace) -> None:
+        self.space = space
+        self.tree = RegionQuadtree(space.top.tolist())
+        self.history: list[Step] = []
+        self._exact = ExactPlanner(self.program)
+        # Streams that cost nothing have no dimension and are always kept whole.
+        self._free = np.ones(len(self.program.streams), dtype=bool)
+        self._free[space.dimensions] = False
+        self._top = np.where(np.isinf(space.limit), np.inf, space.limit)
+        self._top[space.dimensions] = space.top
+
+    def _hold(self, cells: list[Cell], plans: Matrix) -> None:
+        self._plans = plans
+        self._cells = cells
+        leaves = [cell for number, cell in enumerate(cells) if self.tree.is_leaf(number)]
+        self._leaves = sum(cell.plan >= 0 for cell in leaves)
+        self.achieved_epsilon = self._achieved()
+
+    @property
+    def size(self) -> int:
+        """Cells with a plan."""
+        return self._leaves
+
+    def lookup(self, rates: Vector) -> Vector:
+        """Keeps that scale the point down to its cell's corner and apply the plan of that corner."""
+        return self.program.keeps(self.flows(rates), rates)
+
+    def flows(self, rates: Vector) -> Vector:
+        """Flows x (tuples/s) on the free arcs."""
+        if (rates > self.space.limit).any():
+            return self._exact.flows(rates)
+        cell = self._cells[self.tree.find(rates[self.space.dimensions].tolist())]
+        if cell.plan < 0:
+            return np.asarray(self.program.full_flow @ rates)
+        flows: Vector = self._plans[cell.plan] * cell.scale
+        whole = self._free
+        if cell.whole:
+            whole = whole.copy()
+            whole[self.space.dimensions[list(cell.whole)]] = True
+        return flows + self.program.full_flow @ np.where(whole, np.minimum(rates, self._top), 0.0)
+
+    def expected_error(self, workload: Workload) -> float:
+        """Σ p·ε over the cells, p being the probability of a cell under the workload (section 5.2)."""
+        return sum(
+            cell.error * self._probability(number, workload)
+            for number, cell in enumerate(self._cells)
+            if self.tree.is_leaf(number) and cell.error > 0
+        )
+
+    def _divide(self, bounds: Bounds) -> list[Cell]:
+        """Split the cell of the highest priority until the error is met or the budget spent."""
+        root = bounds.cell(*self.tree.grid_corners(0))
+        cells = [root]
+        waiting = [(-self._priority(0, root), 0)]
+        error = self._priority(0, root)
+        while waiting and error > self.epsilon:
+            self.history.append(Step(bounds.lp_calls, bounds.seconds, error))
+            priority, number = heapq.heappop(waiting)
+            if not self.tree.splittable(number):
+                continue
+            try:
+                bounds.check_room(len(self.tree), self.tree.children_per_split)
+                # All children first: a split that the budget cuts short leaves its cell as it was.
+                children = [bounds.cell(lower, upper) for lower, upper in self.tree.children(number)]
+            except BudgetSpentError:
+                break
+            cells.extend(children)
+            added = []
+            for child in self.tree.split(number):
+                added.append(self._priority(child, cells[child]))
+                if added[-1] > 0:
+                    heapq.heappush(waiting, (-added[-1], child))
+            error = self._remaining(error, -priority, added, waiting)
+        self.history.append(Step(bounds.lp_calls, bounds.seconds, error))
+        return cells
+
+    def _priority(self, number: int, cell: Cell) -> float:
+        return cell.error
+
+    def _remaining(
+        self, error: float, removed: float, added: list[float], waiting: list[tuple[float, int]]
+    ) -> float:
+        """The error after a split: the largest that waits."""
+        return -waiting[0][0] if waiting else 0.0
+
+    def _achieved(self) -> float:
+        return max(
+            (cell.error for number, cell in enumerate(self._cells) if self.tree.is_leaf(number)), default=0.0
+        )
+
+    def _probability(self, number: int, workload: Workload) -> float:
+        lower = np.zeros(len(self.program.streams))
+        upper = self.space.limit.copy()
+        low, high = self.tree.corners(number)
+        dimensions = self.space.dimensions
+        lower[dimensions] = low
+        # Rates above the top face are clamped onto it, if that loses nothing: the outermost cells reach as
+        # far as the limit.
+        upper[dimensions] = np.where(high >= self.space.top, self.space.limit[dimensions], high)
+        return workload.probability(lower, upper)
+
+    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+        """The tree, and per cell its error, plan, scale and streams kept whole."""
+        meta: store.Meta = {"epsilon": self.epsilon, "lp_calls": self.lp_calls, **self._meta()}
+        whole = np.zeros((len(self._cells), self.tree.dimensions), dtype=np.bool_)
+        for number, cell in enumerate(self._cells):
+            whole[number, list(cell.whole)] = True
+        return meta, {
+            "dimensions": self.space.dimensions,
+            "top": self.space.top,
+            "limit": np.nan_to_num(self.space.limit, posinf=-1.0),
+            "first_child": self.tree.to_array(),
+            "error": np.array([cell.error for cell in self._cells]),
+            "plan": np.array([cell.plan for cell in self._cells], dtype=np.int64),
+            "scale": np.array([cell.scale for cell in self._cells]),
+            "whole": whole,
+            "plans": self._plans,
+        }
+
+    def _meta(self) -> store.Meta:
+        return {}
+
+    @classmethod
+    def from_arrays(
+        cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> Self:
+        """The planner again; no solver is called."""
+        planner = cls.__new__(cls)
+        Planner.__init__(planner, program)
+        epsilon, calls = meta.get("epsilon"), meta.get("lp_calls")
+        store.require(isinstance(epsilon, float) and isinstance(calls, int), "epsilon or lp_calls is missing")
+        planner.epsilon, planner.lp_calls, planner.build_seconds = (
+            float(meta["epsilon"]),
+            int(meta["lp_calls"]),
+            0.0,
+        )
+        streams = len(program.streams)
+        dimensions = store.array(arrays, "dimensions", (None,)).astype(np.int64)
+        fits = len(set(dimensions.tolist())) == len(dimensions) and bool(
+            np.isin(dimensions, range(streams)).all()
+        )
+        store.require(fits, "dimensions are no streams")
+        top = store.array(arrays, "top", (len(dimensions),))
+        limit = store.array(arrays, "limit", (streams,))
+        store.require(bool((top > 0).all()), "a top is not positive")
+        planner._prepare(RateSpace(dimensions, top, np.where(limit < 0, np.inf, limit)))
+        try:
+            planner.tree = RegionQuadtree.from_array(
+                top.tolist(), store.array(arrays, "first_child", (None,)).astype(np.int64)
+            )
+        except ValueError as error:
+            raise store.PlanFileError(str(error), hint="Make the file again with --save") from error
+        count = len(planner.tree)
+        plans = store.array(arrays, "plans", (None, program.size))
+        plan = store.array(arrays, "plan", (count,))
+        store.require(
+            bool(((plan >= -1) & (plan < len(plans))).all()), "a cell names a plan that is not there"
+        )
+        columns = (plan, store.array(arrays, "scale", (count,)), store.array(arrays, "error", (count,)))
+        whole = store.array(arrays, "whole", (count, len(dimensions)))
+        planner._restore(meta)
+        planner._hold(
+            [
+                Cell(error=e, plan=p, scale=s, whole=tuple(np.flatnonzero(w).tolist()))
+                for p, s, e, w in zip(*(column.tolist() for column in columns), whole, strict=True)
+            ],
+            plans,
+        )
+        return planner
+
+    def _restore(self, meta: Mapping[str, Any]) -> None:
+        """For subclasses: take what `_meta` wrote."""

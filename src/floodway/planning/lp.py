@@ -58,8 +58,14 @@ class LinearProgram:
         raw = self._highs.getBasis()
         columns = np.array([int(s) for s in raw.col_status])
         rows = np.array([int(s) for s in raw.row_status])
-        basis = Basis(columns == _BASIC, columns == _UPPER, rows != _BASIC)
-        return np.array(self._highs.getSolution().col_value) * self.unit, basis
+        solution = self._highs.getSolution()
+        at_upper = columns == _UPPER
+        # Where a rate is 0 both bounds coincide and the status says nothing; the sign of the dual tells which
+        # bound the column would stay at if the rate grew, and so makes the basis good beyond this point.
+        fixed = self._stream_columns[(rates[self._stream_rows] <= 0) & (columns[self._stream_columns] != _BASIC)]
+        at_upper[fixed] = np.array(solution.col_dual)[fixed] > 0
+        basis = Basis(columns == _BASIC, at_upper, rows != _BASIC)
+        return np.array(solution.col_value) * self.unit, basis
 
     def run(self, rates: Vector) -> None:
         """Change the bounds to these rates and solve, from the basis of the solve before."""

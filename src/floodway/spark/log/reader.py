@@ -145,8 +145,9 @@ class LogReader:
         why = "is retired" if start < earliest else "is missing between segments"
         return PositionError(
             f"log {self.meta.path} partition {partition}: position {start} {why}, "
-            f"{first - start} tuple(s) lost; the earliest position is {earliest}, the next readable one {first}",
-            hint="Keep segments longer, restore the missing ones, or accept the loss (source option onLoss=skip)",
+            f"{first - start} tuple(s) lost; the earliest position is {earliest}, "
+            f"the next readable one {first}",
+            hint="Keep segments longer, restore them, or accept the loss (source option onLoss=skip)",
             first=first,
             lost=first - start,
         )

@@ -1,0 +1,140 @@
+"""The decision in force: what the steering tells a running source, as data and as a file replaced atomically.
+
+The source runs in a process of its own, so the decision reaches it through a file. The source reads the
+file once a micro-batch and journals what it takes from it in the offset: the file may change at any time, a
+batch never does.
+
+Effective keep of a stream with N tuples in the micro-batch:
+
+    budget given:   1 if N <= budget, else budget / N      (the budget takes precedence over keep_ppm)
+    otherwise:      keep_ppm / 1,000,000
+
+Keeps are parts per million, because a Spark offset holds integers, strings and booleans only.
+
+>>> decision = Decision(plan="r7", streams={"s1": StreamDecision(keep_ppm=250_000)})
+>>> decision.keep_ppm("s1", waiting=1000), decision.keep_ppm("unknown", waiting=1000)
+(250000, 1000000)
+>>> Decision(streams={"s1": StreamDecision(budget=300)}).keep_ppm("s1", waiting=1000)
+300000
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from floodway.errors import FloodwayError
+
+PPM = 1_000_000
+Mode = Literal["enforce", "observe", "off"]
+Drop = Literal["hash", "range"]
+KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
+
+
+class DecisionError(FloodwayError):
+    """A decision file that is torn, or holds something else."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDecision:
+    """The input drop of one stream: a keep in ppm, or a budget of tuples a micro-batch that takes
+    precedence."""
+
+    keep_ppm: KeepPpm = PPM
+    budget: Annotated[int, Field(ge=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to drop from now on. `mode` observe journals the keeps and drops nothing; off keeps everything.
+
+    `arcs` holds the keeps in ppm of the drops inside the node, by arc (`a1->b1`); `drop` says how the
+    source chooses: each tuple by its hash, or whole blocks that are then never read. `issued_us` is the
+    time of issue, microseconds UTC.
+    """
+
+    plan: str = ""
+    mode: Mode = "observe"
+    salt: int = 0
+    streams: Mapping[str, StreamDecision] = field(default_factory=dict)
+    arcs: Mapping[str, KeepPpm] = field(default_factory=dict)
+    drop: Drop = "hash"
+    issued_us: int = 0
+
+    def keep_ppm(self, stream: str, *, waiting: int) -> int:
+        """The keep decided for a micro-batch of `waiting` tuples, whatever the mode; unknown streams are
+        kept whole."""
+        decided = self.streams.get(stream, StreamDecision())
+        if decided.budget is None:
+            return decided.keep_ppm
+        return PPM if waiting <= decided.budget else decided.budget * PPM // waiting
+
+    def arc_ppm(self, arc: str) -> int:
+        """The keep decided for an arc inside the node; unknown arcs are kept whole."""
+        return self.arcs.get(arc, PPM)
+
+
+_FORM = TypeAdapter(Decision)
+
+
+def write_decision(path: Path | str, decision: Decision) -> None:
+    """Replace the decision file atomically: a reader sees the old one or the new one, never a part."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(_FORM.dump_json(decision))
+    temporary.replace(target)
+
+
+def read_decision(path: Path | str) -> Decision:
+    """The decision in a file; without a file: keep everything, mode observe. Raises DecisionError for a bad
+    file."""
+    try:
+        text = Path(path).read_bytes()
+    except FileNotFoundError:
+        return Decision()
+    except OSError as error:
+        raise DecisionError(f"decision file {path} cannot be read: {error}", hint="Check the path") from None
+    try:
+        return _FORM.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "file"
+        raise DecisionError(
+            f"decision file {path} is refused: {where}: {first['msg']}",
+            hint="Write it by `floodway set` or write_decision; the last good decision stays in force",
+        ) from None
+
+
+class DecisionFile:
+    """Reads a decision file again and again; a torn or wrong one is counted and the last good decision
+    stays."""
+
+    def __init__(self, path: Path | str | None, *, initial: Decision | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self.refused = 0
+        self.last_error: str | None = None
+        self._good = initial or Decision()
+
+    def read(self) -> Decision:
+        """The decision in force now."""
+        if self.path is None:
+            return self._good
+        try:
+            self._good = read_decision(self.path)
+        except DecisionError as error:
+            self.refused += 1
+            self.last_error = error.message
+        return self._good
+
+
+def as_dict(decision: Decision) -> dict[str, object]:
+    """Plain values, for reports and JSON output."""
+    return asdict(decision)

@@ -1,0 +1,122 @@
+"""From ranges to the record batches that Spark gets: drop, add the source's columns, join small pieces.
+
+Columns after the payload: `_id`, `_arrival`, `_weight` (1/keep, for unbiased estimates) and `_keep:<arc>`
+in ppm for each arc asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from floodway.spark.decision import PPM
+from floodway.spark.log.schema import TIMESTAMP
+from floodway.spark.source.backend import Backend, Piece
+from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
+from floodway.spark.source.offsets import Admission, Range
+
+TARGET_ROWS = 32_768
+MIN_SPLIT_TUPLES = 20_000
+
+
+def output_schema(payload: pa.Schema, arcs: Sequence[str]) -> pa.Schema:
+    """The columns of `format("floodway")`."""
+    added = [
+        pa.field("_id", pa.int64(), nullable=False),
+        pa.field("_arrival", TIMESTAMP, nullable=False),
+        pa.field("_weight", pa.float64(), nullable=False),
+        *(pa.field(f"_keep:{arc}", pa.int32(), nullable=False) for arc in arcs),
+    ]
+    return pa.schema([*payload, *added])
+
+
+def split_ranges(ranges: Sequence[Range], admission: Admission, splits: int) -> list[list[Range]]:
+    """Cut a micro-batch into at most `splits` parts of about equal size, none of them too small to be worth
+    a task.
+
+    >>> split_ranges([(0, 0, 50_000), (1, 0, 10_000)], Admission(), 2)
+    [[(0, 0, 30000)], [(0, 30000, 50000), (1, 0, 10000)]]
+    """
+    total = sum(end - start for _, start, end in ranges)
+    if total == 0:
+        return []
+    worth = -(-total * max(admission.keep_ppm, 1) // PPM) // MIN_SPLIT_TUPLES
+    parts = max(1, min(splits, worth))
+    size = -(-total // parts)
+    cut: list[list[Range]] = [[]]
+    room = size
+    for partition, first, end in ranges:
+        start = first
+        while start < end:
+            if room == 0:
+                cut.append([])
+                room = size
+            stop = min(end, start + room)
+            cut[-1].append((partition, start, stop))
+            room -= stop - start
+            start = stop
+    return cut
+
+
+def admit(
+    backend: Backend,
+    ranges: Sequence[Range],
+    admission: Admission,
+    arcs: Mapping[str, int],
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """The kept tuples of the ranges with the source's columns, in the shape of `schema`."""
+    for partition, start, end in ranges:
+        runs = _runs(partition, start, end, admission)
+        for sequence, batch in joined(backend.read(partition, runs)):
+            ids = tuple_ids(partition, sequence)
+            if admission.drop == "hash" and admission.keep_ppm < PPM:
+                mask = kept_mask(ids, salt=admission.salt, keep_ppm=admission.keep_ppm)
+                ids, batch = ids[mask], batch.filter(pa.array(mask))
+            if batch.num_rows:
+                yield _finished(ids, batch, admission.keep_ppm, arcs, schema)
+
+
+def _runs(partition: int, start: int, end: int, admission: Admission) -> list[tuple[int, int]]:
+    if admission.keep_ppm <= 0:
+        return []
+    if admission.drop == "range":
+        return kept_runs(partition, start, end, salt=admission.salt, keep_ppm=admission.keep_ppm)
+    return [(start, end)]
+
+
+def joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Join small pieces up to TARGET_ROWS: each batch costs Spark a fixed amount, whatever it holds."""
+    held: list[Piece] = []
+    rows = 0
+    for piece in pieces:
+        held.append(piece)
+        rows += piece[1].num_rows
+        if rows >= TARGET_ROWS:
+            yield _join(held)
+            held, rows = [], 0
+    if held:
+        yield _join(held)
+
+
+def _join(held: list[Piece]) -> Piece:
+    if len(held) == 1:
+        return held[0]
+    return np.concatenate([ids for ids, _ in held]), pa.concat_batches([batch for _, batch in held])
+
+
+def _finished(
+    ids: npt.NDArray[np.int64],
+    batch: pa.RecordBatch,
+    keep_ppm: int,
+    arcs: Mapping[str, int],
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    rows = len(ids)
+    *payload, arrival = batch.columns
+    columns = [*payload, pa.array(ids), arrival, pa.array(np.full(rows, PPM / keep_ppm))]
+    columns += [pa.array(np.full(rows, ppm, dtype=np.int32)) for ppm in arcs.values()]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,77 @@
+"""Cutting the next micro-batch: how far it goes, what it lost, which decision it runs under. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from floodway.spark.decision import Decision
+from floodway.spark.log import PositionError, Span
+from floodway.spark.source.offsets import BatchOffset
+
+
+def capped(spans: Mapping[int, Span], limit: int | None) -> dict[int, int]:
+    """The end of the batch in each partition: all that waits, or `limit` tuples shared in proportion to
+    what waits.
+
+    Every tuple of the limit is given out, by largest remainder, so that a batch is never empty while tuples
+    wait.
+
+    >>> capped({0: Span(0, 300), 1: Span(10, 110)}, 40)
+    {0: 30, 1: 20}
+    """
+    waiting = {partition: span.end - span.first for partition, span in spans.items()}
+    total = sum(waiting.values())
+    if limit is None or total <= limit:
+        return {partition: span.end for partition, span in spans.items()}
+    shares = {partition: divmod(count * limit, total) for partition, count in waiting.items()}
+    left = limit - sum(whole for whole, _ in shares.values())
+    favoured = sorted(shares, key=lambda partition: (-shares[partition][1], partition))[:left]
+    return {
+        partition: span.first + shares[partition][0] + (partition in favoured)
+        for partition, span in spans.items()
+    }
+
+
+def cut_batch(
+    previous: BatchOffset,
+    spans: Mapping[int, Span],
+    decision: Decision,
+    *,
+    arcs: Sequence[str],
+    limit: int | None,
+    skip_lost: bool,
+    where: str,
+) -> BatchOffset | None:
+    """The next batch after `previous`, or None when nothing new can be read.
+
+    A changed decision alone makes no batch. Tuples that are gone raise PositionError, or are counted as lost.
+    """
+    starts = {partition: previous.end.get(partition, 0) for partition in spans}
+    lost = {partition: span.first - starts[partition] for partition, span in spans.items()}
+    lost = {partition: count for partition, count in lost.items() if count > 0}
+    if lost and not skip_lost:
+        partition = min(lost)
+        raise PositionError(
+            f"{where} partition {partition}: position {starts[partition]} is retired or missing, "
+            f"{sum(lost.values())} tuple(s) lost; the next readable position is {spans[partition].first}",
+            hint="Keep tuples longer, restore them, or accept the loss by the option onLoss=skip",
+            first=spans[partition].first,
+            lost=lost[partition],
+        )
+    ends = capped(spans, limit)
+    if all(ends[partition] == start for partition, start in starts.items()):
+        return None
+    offered = sum(ends[partition] - span.first for partition, span in spans.items())
+    return BatchOffset(
+        stream=previous.stream,
+        start=starts,
+        end=ends,
+        lost=lost,
+        waiting=sum(span.end - span.first for span in spans.values()),
+        keep_ppm=decision.keep_ppm(previous.stream, waiting=offered),
+        salt=decision.salt,
+        mode=decision.mode,
+        plan=decision.plan,
+        drop=decision.drop,
+        arcs={arc: decision.arc_ppm(arc) for arc in arcs},
+    )

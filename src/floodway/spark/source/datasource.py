@@ -1,0 +1,55 @@
+"""`spark.readStream.format("floodway")`: schema, readers, and errors told in one line.
+
+floodway.spark.source.register(spark)
+df = spark.readStream.format("floodway").option("path", "clicks.log").option("decision",
+"decision.json").load()
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from typing_extensions import override
+
+from floodway.spark.source.admit import output_schema
+from floodway.spark.source.backend import open_backend
+from floodway.spark.source.options import parse_options
+from floodway.spark.source.readers import FloodwayBatchReader, FloodwayStreamReader
+
+_RAISED = re.compile(r"^floodway\.[\w.]*?(\w+Error): (.+)$", re.MULTILINE)
+
+
+class FloodwaySource(DataSource):
+    """The Floodway source; see `floodway.spark.source.options` for what can be set."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "floodway"
+
+    def schema(self) -> StructType:
+        """The payload of the log or of the option, then `_id`, `_arrival`, `_weight`, `_keep:<arc>`."""
+        options = parse_options(self.options)
+        return from_arrow_schema(output_schema(open_backend(options).payload, options.arcs))
+
+    @override
+    def streamReader(self, schema: StructType) -> FloodwayStreamReader:
+        """For `readStream`."""
+        return FloodwayStreamReader(parse_options(self.options), schema)
+
+    def reader(self, schema: StructType) -> FloodwayBatchReader:
+        """For `read`."""
+        return FloodwayBatchReader(parse_options(self.options), schema)
+
+
+def explain(error: BaseException) -> str:
+    """The one line that matters in an error that Spark wrapped: Floodway's own message, without stack traces.
+
+    >>> explain(RuntimeError("Traceback\\nfloodway.spark.log.errors.MissingLogError: no log at x\\n at y"))
+    'no log at x'
+    """
+    found = _RAISED.findall(str(error))
+    return found[-1][1].strip() if found else str(error).strip().splitlines()[0]

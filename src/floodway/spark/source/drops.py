@@ -1,0 +1,99 @@
+"""Which tuples stay: pure functions of identity, salt and keep, so that a replay keeps the same ones.
+
+*hash*: a tuple stays when mix(_id xor mix(salt)) mod 1,000,000 < keep_ppm, mix being the finaliser of
+splitmix64 (a bijection of 64-bit numbers that flips half of the output bits for each input bit). Every
+tuple stays with probability keep, independently of the others, and a lower keep with the same salt keeps a
+subset.
+
+*range*: whole blocks of `BLOCK` consecutive tuples, so that blocks that go are never read. Block b stays when
+(b·φ + mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block stays
+with probability keep over the salts, so weights 1/keep are unbiased; and because multiples of φ spread
+evenly (a Weyl sequence), the number kept of n blocks is within a few blocks of n·keep, where independent
+draws would miss it by sqrt(n·keep·(1−keep)). Neighbouring tuples share their fate: estimates that assume
+independent drops need *hash*.
+
+>>> kept_runs(0, 0, 1024, salt=5, keep_ppm=500_000)
+[(0, 512), (768, 1024)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from floodway.spark.decision import PPM
+
+BLOCK = 256
+SEQUENCE_BITS = 48
+_COUNT_CHUNK = 1 << 20
+
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+Ids = npt.NDArray[np.uint64]
+
+
+def tuple_ids(partition: int, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The identity of each tuple, `_id` = partition·2^48 + sequence number."""
+    return sequence | np.int64(partition << SEQUENCE_BITS)
+
+
+def mix(values: Ids) -> Ids:
+    """The finaliser of splitmix64, vectorised."""
+    z = values + _GOLDEN
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.NDArray[np.bool_]:
+    """Which of the identities stay at this keep; the salt is mixed first, so that near salts share
+    nothing."""
+    hashed = mix(ids.view(np.uint64) ^ _mixed_salt(salt))
+    return np.asarray(hashed % np.uint64(PPM) < np.uint64(keep_ppm))
+
+
+def _mixed_salt(salt: int) -> np.uint64:
+    return np.uint64(mix(np.array([salt & _MASK], dtype=np.uint64))[0])
+
+
+def kept_runs(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> list[tuple[int, int]]:
+    """The ranges inside [start, end) whose blocks stay; blocks at the edges are cut exactly."""
+    if start >= end or keep_ppm <= 0:
+        return []
+    if keep_ppm >= PPM:
+        return [(start, end)]
+    first = start // BLOCK
+    blocks = np.arange(first, -(-end // BLOCK), dtype=np.uint64)
+    phase = _mixed_salt(salt ^ (partition << SEQUENCE_BITS))
+    kept = blocks * _GOLDEN + phase < np.uint64((keep_ppm << 64) // PPM)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False])).astype(np.int8)))
+    return [
+        (max(start, (first + int(a)) * BLOCK), min(end, (first + int(b)) * BLOCK))
+        for a, b in zip(edges[::2], edges[1::2], strict=True)
+    ]
+
+
+def count_kept_hash(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> int:
+    """How many tuples of [start, end) stay under hash; computed in pieces of bounded memory."""
+    if keep_ppm >= PPM:
+        return max(end - start, 0)
+    return sum(
+        int(np.count_nonzero(kept_mask(tuple_ids(partition, piece), salt=salt, keep_ppm=keep_ppm)))
+        for piece in _pieces(start, end)
+    )
+
+
+def count_kept_range(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> int:
+    """How many tuples of [start, end) stay under range."""
+    return sum(b - a for a, b in kept_runs(partition, start, end, salt=salt, keep_ppm=keep_ppm))
+
+
+def _pieces(start: int, end: int) -> Iterator[npt.NDArray[np.int64]]:
+    for at in range(start, end, _COUNT_CHUNK):
+        yield np.arange(at, min(at + _COUNT_CHUNK, end), dtype=np.int64)

@@ -1,0 +1,164 @@
+"""Kafka as a backend: positions are Kafka offsets, records are read by assignment, every wait is bounded.
+
+No consumer group is joined and nothing is committed to the broker: Spark's checkpoint holds the positions.
+`_arrival` is the record's timestamp (of creation or of append, as the topic is set). Offsets that hold no
+record (transaction markers, compacted records) count as offered and yield nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError as KafkaCode
+
+from floodway.errors import FloodwayError
+from floodway.spark.log import PositionError, Span
+from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
+from floodway.spark.source.backend import Piece
+from floodway.spark.source.decode import decode_json, json_schema, raw_schema
+from floodway.spark.source.options import SourceOptions
+
+_POLL_MESSAGES = 10_000
+_POLL_SECONDS = 0.2
+
+
+class KafkaSourceError(FloodwayError):
+    """A broker that cannot be reached, a topic that is not there, a read that got no answer."""
+
+    exit_code = 2
+
+
+class KafkaBackend:
+    """One topic."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._topic = options.topic or ""
+        self._settings = dict(options.kafka)
+        self._timeout = options.timeout_seconds
+        self._json = options.value_format == "json"
+        self._payload = json_schema(options.schema or "") if self._json else raw_schema()
+        self._open: Consumer | None = None
+
+    @property
+    def stream(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    @property
+    def payload(self) -> pa.Schema:
+        """The columns of the option `schema` with `_error` and `_raw`, or key and value."""
+        return self._payload
+
+    def earliest(self) -> dict[int, int]:
+        """The oldest offset that the broker still has."""
+        return {partition: low for partition, (low, _) in self._watermarks().items()}
+
+    def latest(self) -> dict[int, int]:
+        """The offset that the next record will get."""
+        return {partition: high for partition, (_, high) in self._watermarks().items()}
+
+    def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
+        """Between the watermarks; partitions added to the topic start at their beginning."""
+        spans = {}
+        for partition, (low, high) in self._watermarks().items():
+            start = starts.get(partition, low)
+            if start > high:
+                raise PositionError(
+                    f"topic {self._topic} partition {partition} ends at {high}, before position {start}",
+                    hint="The topic was recreated: start the query with a new checkpoint",
+                    first=high,
+                    lost=0,
+                )
+            spans[partition] = Span(max(start, low), high)
+        return spans
+
+    def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+        """The records of the ranges; between two runs the consumer seeks."""
+        for start, end in runs:
+            consumer = self._consumer()
+            consumer.assign([TopicPartition(self._topic, partition, start)])
+            at, deadline = start, time.monotonic() + self._timeout
+            while at < end:
+                messages = [m for m in consumer.consume(_POLL_MESSAGES, _POLL_SECONDS) if self._is_record(m)]
+                wanted = [m for m in messages if at <= _offset(m) < end]
+                if wanted:
+                    yield self._piece(wanted)
+                    at = _offset(wanted[-1]) + 1
+                # Past offsets that hold no record only the consumer's position moves on.
+                position = consumer.position([TopicPartition(self._topic, partition)])[0].offset
+                if len(wanted) < len(messages) or position >= end:
+                    break
+                if wanted:
+                    deadline = time.monotonic() + self._timeout
+                elif time.monotonic() > deadline:
+                    raise KafkaSourceError(
+                        f"topic {self._topic} partition {partition}: no record at offset {at} "
+                        f"within {self._timeout:g} s",
+                        hint="Check that the broker is up; the query continues from its checkpoint",
+                    )
+
+    def _piece(self, messages: list[Message]) -> Piece:
+        values = [message.value() for message in messages]
+        if self._json:
+            batch = decode_json(values, self._payload)
+        else:
+            keys = pa.array([message.key() for message in messages], pa.binary())
+            batch = pa.RecordBatch.from_arrays([keys, pa.array(values, pa.binary())], schema=self._payload)
+        millis = np.array([message.timestamp()[1] for message in messages], dtype=np.int64)
+        batch = batch.append_column(ARRIVAL, pa.array(millis * 1000).cast(TIMESTAMP))
+        return np.array([_offset(message) for message in messages], dtype=np.int64), batch
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() == KafkaCode.OFFSET_OUT_OF_RANGE or error.code() == KafkaCode._AUTO_OFFSET_RESET:
+            raise KafkaSourceError(
+                f"topic {self._topic}: records were retired while they were read ({error.str()})",
+                hint="Keep records longer, or accept the loss by the option onLoss=skip",
+            )
+        if error.code() == KafkaCode._PARTITION_EOF or error.retriable() or not error.fatal():
+            return False
+        raise KafkaSourceError(f"topic {self._topic}: {error.str()}", hint="Check the broker")
+
+    def _watermarks(self) -> dict[int, tuple[int, int]]:
+        consumer = self._consumer()
+        try:
+            metadata = consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
+            if metadata.error is not None or not metadata.partitions:
+                raise KafkaSourceError(
+                    f"topic {self._topic} is not there", hint="Create it, or check the option 'topic'"
+                )
+            return {
+                partition: consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, partition), timeout=self._timeout
+                )
+                for partition in sorted(metadata.partitions)
+            }
+        except KafkaException as error:
+            raise KafkaSourceError(
+                f"Kafka at {self._settings['bootstrap.servers']} did not answer within {self._timeout:g} s "
+                f"({error.args[0].str()})",
+                hint="Start the broker or check the address; the query continues from its checkpoint",
+            ) from None
+
+    def _consumer(self) -> Consumer:
+        if self._open is None:
+            defaults = {
+                "group.id": "floodway-source",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "log_level": 2,
+            }
+            self._open = Consumer({**defaults, **self._settings})
+        return self._open
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset

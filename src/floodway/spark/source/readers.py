@@ -1,0 +1,221 @@
+"""The readers behind `format("floodway")`: streaming with the decision in the offset, and batch for audits.
+
+Spark runs `latestOffset` and `partitions` in one Python process and `read` in others. Nothing is shared
+between them but the offsets: `partitions` and `read` are pure functions of the journaled end offset, so a
+replay admits the same tuples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+from typing_extensions import override
+
+from floodway.errors import InputError
+from floodway.spark.decision import Decision, DecisionFile, StreamDecision
+from floodway.spark.log import SchemaError, Span
+from floodway.spark.source.admit import admit, output_schema, split_ranges
+from floodway.spark.source.backend import Backend, open_backend
+from floodway.spark.source.cut import cut_batch
+from floodway.spark.source.offsets import Admission, BatchOffset, Range, parse_offset
+from floodway.spark.source.options import SourceOptions
+
+
+class Slice(InputPartition):
+    """What one task reads: ranges, the admission rule and the keeps of the arcs."""
+
+    def __init__(self, ranges: list[Range], admission: Admission, arcs: dict[str, int]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+        self.admission = admission
+        self.arcs = arcs
+
+
+class _Reader:
+    """What both readers share: options, the backend (opened where it is used) and the shape of the output."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._backend: Backend | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A backend may hold sockets and mappings: each process opens its own.
+        return {**self.__dict__, "_backend": None}
+
+    @property
+    def backend(self) -> Backend:
+        # Opened late: Spark hides what goes wrong while it builds a reader behind an error of its own.
+        if self._backend is None:
+            backend = open_backend(self.options)
+            expected = output_schema(backend.payload, self.options.arcs)
+            given = [(field.name, field.type) for field in self.arrow_schema]
+            if given != [(field.name, field.type) for field in expected]:
+                raise SchemaError(
+                    "the schema given to the reader is not the source's",
+                    hint="Leave .schema(...) out and use the option 'schema' to choose columns",
+                )
+            self._backend = backend
+        return self._backend
+
+    @property
+    def stream(self) -> str:
+        return self.options.stream or self.backend.stream
+
+    def slices(self, batch: BatchOffset) -> list[Slice]:
+        arcs = {arc: batch.arc_keep(arc) for arc in self.options.arcs}
+        parts = split_ranges(batch.ranges(), batch.admission, self.options.splits)
+        return [Slice(part, batch.admission, arcs) for part in parts]
+
+    def tuples(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Slice):
+            return
+        yield from admit(
+            self.backend, partition.ranges, partition.admission, partition.arcs, self.arrow_schema
+        )
+
+    def starting_positions(self) -> dict[int, int]:
+        """The option startingOffsets as positions."""
+        if self.options.starting == "earliest":
+            return self.backend.earliest()
+        if self.options.starting == "latest":
+            return self.backend.latest()
+        given = _positions(self.options.starting)
+        return {
+            partition: given.get(partition, first) for partition, first in self.backend.earliest().items()
+        }
+
+
+class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Admission control with a journaled decision."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._decisions: DecisionFile | None = None
+        self._target: dict[int, int] | None = None
+        self._ends: dict[int, int] | None = None
+
+    @override
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts."""
+        positions = self.starting_positions()
+        return BatchOffset(self.stream, positions, positions).to_json()
+
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """maxTuplesPerBatch, or everything."""
+        maximum = self.options.max_tuples
+        return ReadAllAvailable() if maximum is None else ReadMaxRows(maximum)
+
+    @override
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Cut the next batch and decide its keep; `start` itself when nothing new has come."""
+        previous = parse_offset(start)
+        spans = self.backend.spans(previous.end)
+        self._ends = {partition: span.end for partition, span in spans.items()}
+        if self._target is not None:
+            spans = {p: _until(span, self._target.get(p, 0)) for p, span in spans.items()}
+        if isinstance(limit, ReadMinRows) and self._target is None:
+            waiting = sum(span.end - previous.end.get(p, 0) for p, span in spans.items())
+            if waiting < limit.min_rows:
+                return start
+        elif not isinstance(limit, (ReadAllAvailable, ReadMaxRows, ReadMinRows)):
+            raise InputError(f"read limit {limit} is not supported", hint="Use maxTuplesPerBatch")
+        batch = cut_batch(
+            previous,
+            spans,
+            self._decision(previous),
+            arcs=self.options.arcs,
+            limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            skip_lost=self.options.skip_lost,
+            where=str(self.options.path or self.options.topic),
+        )
+        return start if batch is None else batch.to_json()
+
+    @override
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends seen at the last cut, for the backlog in the query's progress."""
+        return None if self._ends is None else {"pos": {str(p): end for p, end in self._ends.items()}}
+
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
+        """From now on nothing newer than this moment is read."""
+        self._target = self.backend.latest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a batch, from its end offset alone."""
+        return [] if start == end else list(self.slices(parse_offset(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The kept tuples of one task."""
+        return self.tuples(partition)
+
+    def _decision(self, previous: BatchOffset) -> Decision:
+        """The file's; a file that is bad from the start leaves the decision of the last batch in force."""
+        if self._decisions is None:
+            journaled = Decision(
+                plan=previous.plan,
+                mode=previous.mode,
+                salt=previous.salt,
+                streams={previous.stream: StreamDecision(previous.keep_ppm)},
+                arcs=previous.arcs,
+                drop=previous.drop,
+            )
+            self._decisions = DecisionFile(
+                self.options.decision, initial=None if self.options.decision is None else journaled
+            )
+        return self._decisions.read()
+
+
+class FloodwayBatchReader(_Reader, DataSourceReader):
+    """Reads a range once: all of it, or exactly what a journaled offset admitted (`endingOffsets`)."""
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks of the read; an audit's start must be the one that the journaled offset names."""
+        if self.options.ending is None:
+            ends = self.backend.latest()
+            return list(self.slices(BatchOffset(self.stream, self.starting_positions(), ends)))
+        batch = parse_offset(self.options.ending)
+        if self.options.starting not in ("earliest", "latest"):
+            given = _positions(self.options.starting)
+            if any(given.get(partition, 0) != start for partition, start in batch.start.items()):
+                raise InputError(
+                    "startingOffsets is not where the batch of endingOffsets starts",
+                    hint="Leave startingOffsets out: a journaled offset names its own start",
+                )
+        return list(self.slices(batch))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The kept tuples of one task."""
+        return self.tuples(partition)
+
+
+def _until(span: Span, target: int) -> Span:
+    return Span(min(span.first, target), min(span.end, target))
+
+
+def _positions(text: str) -> dict[int, int]:
+    """Positions from JSON: `{"0": 5}`, or a journaled offset, whose end is meant."""
+    try:
+        body = json.loads(text)
+        if isinstance(body, Mapping) and "v" in body:
+            return dict(parse_offset(body).end)
+        return {int(partition): int(position) for partition, position in body.items()}
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(
+            f"startingOffsets {text!r} is not understood",
+            hint='Use earliest, latest or positions such as {"0": 100}',
+        ) from None

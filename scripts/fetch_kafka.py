@@ -2,10 +2,10 @@
 
     .venv/bin/python scripts/fetch_kafka.py            # prints progress, ends with the two folders
 
-The jars come from the public Java repository through an ordinary client: the Ivy that PySpark ships (it knows
-that repository by itself), else `mvn` where there is one. Each set is fetched into a draft folder that is renamed
-when it is whole, so a folder that exists is complete and a run that was cut short starts over. The cache is `.cache`
-in the project, or the folder that `FLOODWAY_CACHE` names.
+The jars come from the public Java repository through an ordinary client: the Ivy that PySpark ships (it
+knows that repository by itself), else `mvn` where there is one. Each set is fetched into a draft folder that
+is renamed when it is whole, so a folder that exists is complete and a run that was cut short starts over. The
+cache is `.cache` in the project, or the folder that `FLOODWAY_CACHE` names.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class FetchError(FloodwayError):
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Some artifacts (`group:name:version`) with all they depend on; `proof` is a jar that must be among them.
+    """Artifacts (`group:name:version`) with all they depend on; `proof` is a jar that must be among them.
 
-    `inside_spark`: leave out what PySpark has already, which would be loaded beside it in another version.
+    The versions named here win over those that other artifacts ask for. `inside_spark`: leave out what
+    PySpark has already, which would be loaded beside it in another version.
     """
 
     name: str
@@ -49,12 +50,16 @@ BROKER = JarSet(
     artifacts=("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"),
     proof="kafka_2.13-4.1.1.jar",
 )
-# One minor version behind PySpark 4.3.0: the repository had no 4.3.0 of the connector when this was written (asked
-# for by Ivy and by Maven, "not found"). tests/kafka shows that this one reads and writes, batch and streaming, under
-# 4.3.0; move both lines to PySpark's own version once it is there.
+# Not PySpark's own version: when this was written the repository answered "not found" for the connector's
+# 4.3.0 and for every release of its token provider after 4.0.0. This pair is the newest release of each that
+# could be had; tests/kafka shows that it reads and writes, batch and streaming, under PySpark 4.3.0. Replace
+# it by the one artifact in PySpark's version where that is there.
 CONNECTOR = JarSet(
     name="spark-kafka-4.2.0",
-    artifacts=("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
+    artifacts=(
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    ),
     proof="spark-sql-kafka-0-10_2.13-4.2.0.jar",
     inside_spark=True,
 )
@@ -136,6 +141,9 @@ def _by_ivy(jars: JarSet, folder: Path, draft: Path, say: Callable[[str], None])
         return "PySpark ships no Ivy"
     wanted = "".join(
         '<dependency org="{}" name="{}" rev="{}" conf="default->default"/>'.format(*artifact.split(":"))
+        for artifact in jars.artifacts
+    ) + "".join(
+        '<override org="{}" module="{}" rev="{}"/>'.format(*artifact.split(":"))
         for artifact in jars.artifacts
     )
     order = draft / "ivy.xml"

@@ -1,0 +1,89 @@
+"""What all tests share: one real Spark session, slow tests on request, a header to repeat a run by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# `fixed` tries the same examples in every run: a red test is red for everybody. `explore` tries new ones,
+# from a seed that is printed: pytest --hypothesis-profile=explore [--hypothesis-seed=N]
+settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect slow tests unless asked for: they are counted as deselected, not reported as skipped."""
+    if config.getoption("--run-slow"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of an `explore` run here, so that it can be printed."""
+    if (
+        config.getoption("--hypothesis-profile") == "explore"
+        and config.getoption("--hypothesis-seed") is None
+    ):
+        import secrets
+
+        config.option.hypothesis_seed = str(secrets.randbits(32))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    profile = config.getoption("--hypothesis-profile") or "fixed"
+    seed = config.getoption("--hypothesis-seed") or "none (the same examples in every run)"
+    slow = "run" if config.getoption("--run-slow") else "left out (--run-slow)"
+    return f"hypothesis: profile {profile}, seed {seed}; slow tests: {slow}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once more, at the end, what a machine without the Java repository left out."""
+    from tests.kafka_jars import missing
+
+    for name, why in missing.items():
+        terminalreporter.write_line(
+            f"NO REAL KAFKA, its tests were skipped: {name}: {why}", red=True, bold=True
+        )
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> str:
+    """The jars of Spark's Kafka connector as a comma list for `spark.jars`; skips if not to be had."""
+    from tests.kafka_jars import connector_jars
+
+    return ",".join(map(str, connector_jars()))
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one real Spark session of the run, started by the first test that asks for it.
+
+    It has the Kafka connector if a selected test is marked `kafka`, or if an earlier run left it in the
+    cache: jars cannot be added to the session's own class loader later.
+    """
+    from floodway.spark.session import spark_session
+    from tests.kafka_jars import connector_if_cached, try_connector
+
+    wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
+    jars = try_connector() if wanted else connector_if_cached()
+    conf = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    if jars:
+        conf["spark.jars"] = ",".join(map(str, jars))
+    session = spark_session("floodway-tests", conf=conf)
+    yield session
+    session.stop()

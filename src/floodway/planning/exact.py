@@ -1,21 +1,25 @@
 """The exact planner: the LP, with a map of its optimal bases in front of it.
 
-Rates stand only on the right-hand side of the program, so an optimal basis stays optimal wherever it stays feasible, and
-there the optimal flows are linear in the rates. Every basis seen is kept as a region
+Rates stand only on the right-hand side of the program, so an optimal basis stays optimal wherever it stays
+feasible, and there the optimal flows are linear in the rates. Every basis seen is kept as a region
 
     x(r) = X·[r, 1]        optimal wherever  C·[r, 1] >= 0,   score(r) = s·[r, 1]
 
-By duality each s·[r, 1] is an upper bound on the optimum anywhere, so the region of a point, if known, is the one with
-the least bound: one matrix-vector product finds it and one more checks it. A miss is solved and remembered.
+By duality each s·[r, 1] is an upper bound on the optimum anywhere, so the region of a point, if known, is
+the one with the least bound: one matrix-vector product finds it and one more checks it. A miss is solved
+and remembered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from floodway.planning import store
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
@@ -26,19 +30,24 @@ DEFAULT_MAP_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One optimal basis. `rows` stacks the checks C (first `checks` rows) on the flows X."""
+    """One optimal basis. `rows` stacks the checks C (first `checks` rows) on the flows X.
+
+    `keeps` are the keeps of the flows at a bound (1 at the stream's rate, 0 at zero); `basic` are the others.
+    """
 
     rows: Matrix
     checks: int
     bound: Vector
+    basic: tuple[int, ...]
+    keeps: Vector
 
-    def flows(self, augmented: Vector) -> Vector | None:
-        """Optimal flows at [r, 1], or None where this basis is not feasible."""
+    def values(self, augmented: Vector) -> Vector | None:
+        """Checks and optimal flows at [r, 1], or None where this basis is not feasible."""
         values: Vector = self.rows.dot(augmented)
         # argmin and an index take half the time of min() on arrays this short.
         if self.checks and values[values[: self.checks].argmin()] < -_TOLERANCE:
             return None
-        return values[self.checks :]
+        return values
 
 
 class ExactPlanner(Planner):
@@ -53,8 +62,11 @@ class ExactPlanner(Planner):
         self._regions: list[Region] = []
         self._hits: list[int] = []
         self._bounds: Matrix = np.zeros((0, len(program.streams) + 1))
-        self._augmented = np.ones(len(program.streams) + 1)
-        self.hits = 0
+        self._augmented: Vector = np.ones(len(program.streams) + 1)
+        self._last = -1
+        self._steady = False
+        # Without splits a variable is a stream, and keeps are flows over rates with no further arithmetic.
+        self._plain = program.size == len(program.streams) == len(program.network.drop_locations)
         self.misses = 0
 
     @property
@@ -62,28 +74,65 @@ class ExactPlanner(Planner):
         """Regions in the map."""
         return len(self._regions)
 
+    @property
+    def hits(self) -> int:
+        """Look-ups that a region now in the map answered."""
+        return sum(self._hits)
+
     def lookup(self, rates: Vector) -> Vector:
         """Keeps of an optimal plan."""
-        return self.program.keeps(self.flows(rates), rates)
+        if not self._plain or np.count_nonzero(rates) < len(rates):
+            return self.program.keeps(self.flows(rates), rates)
+        augmented = self._augmented
+        augmented[:-1] = rates
+        found = self._find(augmented)
+        if found is None:
+            return self.program.keeps(self._solve(rates), rates)
+        region, values = found
+        keeps = region.keeps.copy()
+        # Flows at a bound have their keeps already; the few basic ones are quicker one by one than as arrays.
+        for i in region.basic:
+            keep = values.item(region.checks + i) / rates.item(i)
+            keeps[i] = 1.0 if keep > 1.0 else max(keep, 0.0)
+        return keeps
 
     def flows(self, rates: Vector) -> Vector:
         """Optimal flows x (tuples/s) on the free arcs."""
         augmented = self._augmented
         augmented[:-1] = rates
-        if self._regions:
-            bounds = self._bounds.dot(augmented)
-            best = bounds.argmin()
-            flows = self._regions[best].flows(augmented)
-            if flows is not None:
-                self._hits[best] += 1
-                return flows
-            # Several bases may share the least bound where the optimum is degenerate; any feasible one is optimal.
-            for tied in np.flatnonzero(bounds <= bounds[best] * (1 + _TOLERANCE)):
-                flows = self._regions[tied].flows(augmented)
-                if flows is not None:
-                    self._hits[tied] += 1
-                    return flows
-        return self._solve(rates)
+        found = self._find(augmented)
+        if found is None:
+            return self._solve(rates)
+        region, values = found
+        return values[region.checks :]
+
+    def _find(self, augmented: Vector) -> tuple[Region, Vector] | None:
+        """The region of a point and its values there; None if it is not in the map."""
+        regions = self._regions
+        if not regions:
+            return None
+        if self._steady:
+            # Rates mostly stay within a region; a basis that is feasible is optimal, whatever the bounds say.
+            values = regions[self._last].values(augmented)
+            if values is not None:
+                self._hits[self._last] += 1
+                return regions[self._last], values
+        bounds: Vector = self._bounds.dot(augmented)
+        best = int(bounds.argmin())
+        values = regions[best].values(augmented)
+        if values is None:
+            # Bases may share the least bound where the optimum is degenerate; any feasible one is optimal.
+            for tied in np.flatnonzero(bounds <= bounds[best] * (1 + _TOLERANCE)).tolist():
+                values = regions[tied].values(augmented)
+                if values is not None:
+                    best = tied
+                    break
+            else:
+                return None
+        self._steady = best == self._last
+        self._last = best
+        self._hits[best] += 1
+        return (regions[best], values) if values is not None else None
 
     def optimum(self, rates: Vector) -> float:
         """The best weighted throughput at these rates."""
@@ -95,9 +144,9 @@ class ExactPlanner(Planner):
         region = _region(self._lp, basis)
         if region is None:
             return solved
-        flows = region.flows(self._augmented)
+        values = region.values(self._augmented)
         self._remember(region)
-        return solved if flows is None else flows
+        return solved if values is None else values[region.checks :]
 
     def _remember(self, region: Region) -> None:
         size = region.rows.nbytes + region.bound.nbytes
@@ -108,9 +157,45 @@ class ExactPlanner(Planner):
             kept = sorted(np.argsort(self._hits)[len(self._hits) // 2 :].tolist())
             self._regions = [self._regions[i] for i in kept]
             self._hits = [0 for _ in kept]
-        self._regions.append(region)
-        self._hits.append(0)
-        self._bounds = np.array([r.bound for r in self._regions])
+            self._last, self._steady = -1, False
+        self._add([region])
+
+    def _add(self, regions: Sequence[Region]) -> None:
+        self._regions.extend(regions)
+        self._hits.extend(0 for _ in regions)
+        if self._regions:
+            self._bounds = np.array([r.bound for r in self._regions])
+
+    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+        """The region map: the rows of all regions in one block, and how many checks and flows each has."""
+        width, size = len(self.program.streams) + 1, self.program.size
+        return {}, {
+            "rows": np.vstack([np.zeros((0, width)), *(r.rows for r in self._regions)]),
+            "checks": np.array([r.checks for r in self._regions], dtype=np.int64),
+            "basic": _mask(size, [r.basic for r in self._regions]),
+            "keeps": np.array([r.keeps for r in self._regions]).reshape(self.size, size),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> ExactPlanner:
+        """The planner again, with its map as it was; what is not in it is still solved when seen."""
+        planner = cls(program)
+        checks = store.array(arrays, "checks", (None,)).astype(np.int64)
+        rows = store.array(arrays, "rows", (None, len(program.streams) + 1)).astype(np.float64)
+        basic = store.array(arrays, "basic", (len(checks), program.size)).astype(np.bool_)
+        keeps = store.array(arrays, "keeps", (len(checks), program.size)).astype(np.float64)
+        fits = bool((checks >= 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
+        store.require(fits, "the regions' rows do not add up")
+        ends = np.cumsum(checks + program.size)
+        regions = []
+        for end, count, mask, at_bounds in zip(ends.tolist(), checks.tolist(), basic, keeps, strict=True):
+            block = np.ascontiguousarray(rows[end - count - program.size : end])
+            chosen = tuple(np.flatnonzero(mask).tolist())
+            regions.append(Region(block, count, program.objective @ block[count:], chosen, at_bounds))
+        planner._add(regions)
+        return planner
 
 
 def _region(lp: LinearProgram, basis: Basis) -> Region | None:
@@ -130,7 +215,13 @@ def _region(lp: LinearProgram, basis: Basis) -> Region | None:
     slack = right[loose] - lp.matrix[loose] @ x
     checks = np.vstack([x[basic], _room_above(lp, x, basic), slack])
     flows = x * lp.unit[:, None]
-    return Region(np.ascontiguousarray(np.vstack([checks, flows])), len(checks), program.objective @ flows)
+    return Region(
+        rows=np.ascontiguousarray(np.vstack([checks, flows])),
+        checks=len(checks),
+        bound=program.objective @ flows,
+        basic=tuple(basic.tolist()),
+        keeps=basis.at_upper.astype(np.float64),
+    )
 
 
 def _room_above(lp: LinearProgram, x: Matrix, basic: NDArray[np.int64]) -> Matrix:
@@ -139,3 +230,10 @@ def _room_above(lp: LinearProgram, x: Matrix, basic: NDArray[np.int64]) -> Matri
     room = -x[bounded]
     room[np.arange(len(bounded)), lp.program.stream_of[bounded]] += 1.0 / lp.unit[bounded]
     return room
+
+
+def _mask(size: int, chosen: Sequence[tuple[int, ...]]) -> NDArray[np.bool_]:
+    mask = np.zeros((len(chosen), size), dtype=np.bool_)
+    for row, indexes in enumerate(chosen):
+        mask[row, list(indexes)] = True
+    return mask

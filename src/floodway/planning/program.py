@@ -119,7 +119,13 @@ class Program:
 
     def overloaded(self, rates: Vector) -> bool:
         """Whether some resource is asked for more than its capacity if nothing is dropped."""
-        return bool(np.any(self.full_use @ rates > self.capacity * (1 + FEASIBILITY_TOLERANCE)))
+        # Asked before every look-up: dot and argmin take a fifth of the time of `@` and any() on arrays this short.
+        room: Vector = self._most_use - self.full_use.dot(rates)
+        return bool(len(room) and room[room.argmin()] < 0)
+
+    @cached_property
+    def _most_use(self) -> Vector:
+        return self.capacity * (1 + FEASIBILITY_TOLERANCE)
 
     @cached_property
     def max_feasible_rates(self) -> Vector:

@@ -1,4 +1,4 @@
-"""The buffer over logs: which tuples of each queue enter the next micro-batch and which are dropped, as counts.
+"""The buffer over logs: which tuples of each queue enter the next micro-batch and which are dropped, counted.
 
 One queue per (stream, deadline class). A decision is made in this order for every queue:
 

@@ -19,6 +19,7 @@ COMMANDS = (
     "explain",
     "plan",
     "simulate",
+    "reproduce",
 )
 
 app = typer.Typer(

@@ -178,12 +178,13 @@ def simulate(
         counts.busy_seconds = counts.cost_seconds + owed - max(0.0, machine.free_at - end)
         cpu.add(counts)
         machine.clean(end, counts, cpu)
-        shedding = manager.buffer_cycle(Cycle(end, BUFFER_CYCLE_SECONDS, counts, len(machine.heap)))
         if (step + 1) % per_cpu_cycle == 0 or step + 1 == steps:
             machine.pace(end, manager.cpu_cycle(Cycle(end, CPU_CYCLE_SECONDS, cpu, len(machine.heap))))
             total.add(cpu)
             cycles.append(cpu)
             cpu = Counts()
+        # After the CPU's cycle, so that what a manager decided there holds at once.
+        shedding = manager.buffer_cycle(Cycle(end, BUFFER_CYCLE_SECONDS, counts, len(machine.heap)))
         if progress is not None:
             progress((step + 1) / steps)
     return Run(

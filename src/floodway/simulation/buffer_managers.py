@@ -17,7 +17,7 @@ from floodway.control.base import Controller, Loop, Observation
 from floodway.control.pi import PiConfig, PiController
 from floodway.control.tu import TuConfig, TuController
 from floodway.errors import InputError
-from floodway.simulation.buffer import CPU_CYCLE_SECONDS, Cycle
+from floodway.simulation.buffer import BUFFER_CYCLE_SECONDS, CPU_CYCLE_SECONDS, Cycle
 
 PAPER_LIMIT = 150
 PERMITTED_MISS_RATIO = 0.01
@@ -71,13 +71,20 @@ class WithoutBuffer:
     itself set by the PI law from the miss ratio, between 5 ms and the longest deadline (decision 0044).
     """
 
-    def __init__(self, *, law: str = "tu", permitted_miss_ratio: float = PERMITTED_MISS_RATIO) -> None:
+    def __init__(
+        self,
+        *,
+        law: str = "tu",
+        permitted_miss_ratio: float = PERMITTED_MISS_RATIO,
+        every_buffer_cycle: bool = False,
+    ) -> None:
         self.scheduler: Scheduler = scheduler("fifo")
         self.limit: int | None = None
         self.cleans = False
         self._keep = 1.0
         self._target = FIRST_TARGET_SECONDS
-        self._law = Loop(_law(law))
+        self._every_buffer_cycle = every_buffer_cycle
+        self._law = Loop(_law(law, BUFFER_CYCLE_SECONDS if every_buffer_cycle else CPU_CYCLE_SECONDS))
         config = PiConfig(
             permitted_miss_ratio=permitted_miss_ratio,
             floor=SMALLEST_TARGET_SECONDS,
@@ -86,21 +93,27 @@ class WithoutBuffer:
         self._outer = Loop(PiController(config))
 
     def buffer_cycle(self, cycle: Cycle) -> Shedding:
-        """Keeps what the law said at the last CPU cycle."""
+        """Keeps what the law said last; where it may speak every buffer cycle, it speaks now."""
+        if self._every_buffer_cycle:
+            self._control(cycle)
         return Shedding(self._keep)
 
     def cpu_cycle(self, cycle: Cycle) -> float | None:
         """Set the share to let in; the CPU takes whatever is there."""
+        if not self._every_buffer_cycle:
+            self._control(cycle)
+        return None
+
+    def _control(self, cycle: Cycle) -> None:
         self._target = self._outer.step(_observe(cycle, waiting=LARGEST_TARGET_SECONDS)).admit
         offered = cycle.counts.offered
         decision = self._law.step(_observe(cycle, waiting=offered, target_seconds=self._target))
         self._keep = decision.keep(offered)
-        return None
 
 
-def _law(name: str) -> Controller[Any]:
+def _law(name: str, period_seconds: float) -> Controller[Any]:
     if name == "tu":
-        return TuController(TuConfig(FIRST_TARGET_SECONDS, period_seconds=CPU_CYCLE_SECONDS))
+        return TuController(TuConfig(FIRST_TARGET_SECONDS, period_seconds=period_seconds))
     if name == "aurora":
         return AuroraController(AuroraConfig(FIRST_TARGET_SECONDS))
     raise InputError(f"no law without a buffer is called {name!r}", hint="Choose 'tu' or 'aurora'")

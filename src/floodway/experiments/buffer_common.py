@@ -1,0 +1,157 @@
+"""What the buffer-preposed paper's figures share: their traffic, their runs over seeds, and how numbers
+are reported.
+
+Every variant of a seed sees the very same tuples. What the paper leaves open is chosen in decisions 0040
+to 0044.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodway.experiments.result import Progress
+from floodway.simulation.arrivals import Trace, binned, hurst, poisson, read_trace, self_similar, spread
+from floodway.simulation.buffer import Manager, Run, simulate
+from floodway.simulation.tuples import Tuples, draw
+
+SOURCE = "buffer-preposed"
+CAPACITY = 100.0
+"""Tuples/s the CPU can process: a full queue of L = 150 is then 1.5 s of work (decision 0040)."""
+LOAD = 1.2
+SECONDS = 500.0
+TIE = 0.001
+"""Utilisations closer than this are equal: a tenth of a percent of the CPU."""
+
+Variants = Mapping[str, Callable[[], Manager]]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Arrivals at `load` times the capacity: `kind` is poisson, self-similar or trace.
+
+    A trace keeps its own rate and the capacity follows from it; every seed starts at another place in it.
+    """
+
+    kind: str = "poisson"
+    load: float = LOAD
+    seconds: float = SECONDS
+    capacity: float = CAPACITY
+    trace: Trace | None = None
+
+    def tuples(self, seed: int, *, precision: int = 0) -> tuple[Tuples, float]:
+        """The tuples of one seed, and their mean cost in seconds."""
+        rng = np.random.default_rng([seed, 1])
+        rate, cost = self.load * self.capacity, 1.0 / self.capacity
+        if self.trace is not None:
+            total = len(self.trace.counts) * self.trace.bin_seconds
+            window = self.trace.window(rng.uniform(0.0, total), self.seconds)
+            times, cost = spread(window.counts, window.bin_seconds, rng), self.load / max(window.rate, 1e-9)
+        elif self.kind == "poisson":
+            times = poisson(rate, self.seconds, rng)
+        else:
+            times = self_similar(rate, self.seconds, rng)
+        return draw(times, rng, mean_cost_seconds=cost, precision=precision), cost
+
+    def hurst(self, seeds: Sequence[int]) -> float:
+        """Mean Hurst parameter of the traffic over the seeds; of the whole file for a trace."""
+        if self.trace is not None:
+            return hurst(self.trace.counts)
+        return float(np.mean([hurst(binned(self.tuples(seed)[0].arrived, self.seconds)) for seed in seeds]))
+
+
+def on_trace(path: Path | None, *, seconds: float = SECONDS) -> Traffic | None:
+    """The traffic of a trace file, if one was given."""
+    return None if path is None else Traffic("trace", seconds=seconds, trace=read_trace(path))
+
+
+def run_all(
+    variants: Variants,
+    traffic: Traffic,
+    seeds: Sequence[int],
+    progress: Progress,
+    *,
+    precision: int = 0,
+    clean_at_dispatch: bool = True,
+) -> dict[str, list[Run]]:
+    """Every variant on every seed's tuples: runs by variant, in the order of the seeds."""
+    runs: dict[str, list[Run]] = {name: [] for name in variants}
+    for place, seed in enumerate(seeds):
+        tuples, cost = traffic.tuples(seed, precision=precision)
+        for step, (name, make) in enumerate(variants.items()):
+            rng = np.random.default_rng([seed, 2])
+            runs[name].append(
+                simulate(
+                    tuples,
+                    make(),
+                    rng,
+                    seconds=traffic.seconds,
+                    first_estimate_seconds=cost,
+                    clean_at_dispatch=clean_at_dispatch,
+                )
+            )
+            progress((place + (step + 1) / len(variants)) / len(seeds))
+    return runs
+
+
+def part(progress: Progress, start: float, end: float) -> Progress:
+    """A progress of its own for a stretch of the whole."""
+    return lambda fraction: progress(start + (end - start) * fraction)
+
+
+def utilisation(runs: Sequence[Run]) -> list[float]:
+    """CPU utilisation of each run."""
+    return [run.utilisation for run in runs]
+
+
+def misses(runs: Sequence[Run]) -> list[float]:
+    """Miss ratio of each run with purged tuples counted as missed."""
+    return [run.total.miss_ratio_with_purged for run in runs]
+
+
+def drops(runs: Sequence[Run]) -> list[float]:
+    """Share of the offered tuples dropped in each run."""
+    return [run.drop_ratio for run in runs]
+
+
+def table(runs: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]:
+    """Means over seeds by variant, and each seed's utilisation and misses."""
+    return {
+        name: {
+            "utilisation": mean(utilisation(found)),
+            "miss_ratio": mean([run.total.miss_ratio for run in found]),
+            "miss_ratio_with_purged": mean(misses(found)),
+            "drop_ratio": mean(drops(found)),
+            "on_time_ratio": mean([run.on_time_ratio for run in found]),
+            "occupancy": mean([float(run.occupancy.mean()) / (run.limit or 1) for run in found])
+            if found[0].limit
+            else None,
+            "utilisation_by_seed": rounded(utilisation(found)),
+            "misses_by_seed": rounded(misses(found)),
+        }
+        for name, found in runs.items()
+    }
+
+
+def mean(values: Sequence[float]) -> float:
+    """Mean, rounded for reports."""
+    return round(float(np.mean(values)), 5)
+
+
+def rounded(values: Sequence[float]) -> list[float]:
+    """Values rounded for reports."""
+    return [round(float(value), 5) for value in values]
+
+
+def at_least(left: Sequence[float], right: Sequence[float]) -> int:
+    """In how many seeds left >= right, ties included."""
+    return sum(a >= b - TIE for a, b in zip(left, right, strict=True))
+
+
+def below(left: Sequence[float], right: Sequence[float]) -> int:
+    """In how many seeds left < right, strictly."""
+    return sum(a < b for a, b in zip(left, right, strict=True))

@@ -45,9 +45,7 @@ class Region:
         """Checks and optimal flows at [r, 1], or None where this basis is not feasible."""
         values: Vector = self.rows.dot(augmented)
         # argmin and an index take half the time of min() on arrays this short.
-        if self.checks and values[values[: self.checks].argmin()] < -_TOLERANCE:
-            return None
-        return values
+        return None if values[values[: self.checks].argmin()] < -_TOLERANCE else values
 
 
 class ExactPlanner(Planner):
@@ -63,8 +61,8 @@ class ExactPlanner(Planner):
         self._hits: list[int] = []
         self._bounds: Matrix = np.zeros((0, len(program.streams) + 1))
         self._augmented: Vector = np.ones(len(program.streams) + 1)
-        self._last = -1
-        self._steady = False
+        self._last: int | np.int64 = -1  # the region found last; -1 while the map is empty
+        self._steady = False  # whether the last two look-ups fell in the same region
         # Without splits a variable is a stream, and keeps are flows over rates with no further arithmetic.
         self._plain = program.size == len(program.streams) == len(program.network.drop_locations)
         self.misses = 0
@@ -83,12 +81,10 @@ class ExactPlanner(Planner):
         """Keeps of an optimal plan."""
         if not self._plain or np.count_nonzero(rates) < len(rates):
             return self.program.keeps(self.flows(rates), rates)
-        augmented = self._augmented
-        augmented[:-1] = rates
-        found = self._find(augmented)
-        if found is None:
+        values = self._find(rates)
+        if values is None:
             return self.program.keeps(self._solve(rates), rates)
-        region, values = found
+        region = self._regions[self._last]
         keeps = region.keeps.copy()
         # Flows at a bound have their keeps already; the few basic ones are quicker one by one than as arrays.
         for i in region.basic:
@@ -98,41 +94,38 @@ class ExactPlanner(Planner):
 
     def flows(self, rates: Vector) -> Vector:
         """Optimal flows x (tuples/s) on the free arcs."""
+        values = self._find(rates)
+        return self._solve(rates) if values is None else values[self._regions[self._last].checks :]
+
+    def _find(self, rates: Vector) -> Vector | None:
+        """The values of the point's region, which becomes `_last`; None if the region is not in the map."""
         augmented = self._augmented
         augmented[:-1] = rates
-        found = self._find(augmented)
-        if found is None:
-            return self._solve(rates)
-        region, values = found
-        return values[region.checks :]
-
-    def _find(self, augmented: Vector) -> tuple[Region, Vector] | None:
-        """The region of a point and its values there; None if it is not in the map."""
-        regions = self._regions
-        if not regions:
-            return None
+        last = self._last
         if self._steady:
             # Rates mostly stay within a region; a basis that is feasible is optimal, whatever the bounds say.
-            values = regions[self._last].values(augmented)
+            values = self._regions[last].values(augmented)
             if values is not None:
-                self._hits[self._last] += 1
-                return regions[self._last], values
+                self._hits[last] += 1
+                return values
+        elif last < 0:
+            return None
         bounds: Vector = self._bounds.dot(augmented)
-        best = int(bounds.argmin())
-        values = regions[best].values(augmented)
+        best = bounds.argmin()
+        values = self._regions[best].values(augmented)
         if values is None:
             # Bases may share the least bound where the optimum is degenerate; any feasible one is optimal.
-            for tied in np.flatnonzero(bounds <= bounds[best] * (1 + _TOLERANCE)).tolist():
-                values = regions[tied].values(augmented)
+            tied = np.flatnonzero(bounds <= bounds[best] * (1 + _TOLERANCE))
+            for best in tied:
+                values = self._regions[best].values(augmented)
                 if values is not None:
-                    best = tied
                     break
             else:
                 return None
-        self._steady = best == self._last
+        self._steady = best == last
         self._last = best
         self._hits[best] += 1
-        return (regions[best], values) if values is not None else None
+        return values
 
     def optimum(self, rates: Vector) -> float:
         """The best weighted throughput at these rates."""
@@ -157,7 +150,7 @@ class ExactPlanner(Planner):
             kept = sorted(np.argsort(self._hits)[len(self._hits) // 2 :].tolist())
             self._regions = [self._regions[i] for i in kept]
             self._hits = [0 for _ in kept]
-            self._last, self._steady = -1, False
+            self._last, self._steady = 0, False
         self._add([region])
 
     def _add(self, regions: Sequence[Region]) -> None:
@@ -165,6 +158,7 @@ class ExactPlanner(Planner):
         self._hits.extend(0 for _ in regions)
         if self._regions:
             self._bounds = np.array([r.bound for r in self._regions])
+            self._last = max(self._last, 0)
 
     def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
         """The region map: the rows of all regions in one block, and how many checks and flows each has."""
@@ -186,7 +180,7 @@ class ExactPlanner(Planner):
         rows = store.array(arrays, "rows", (None, len(program.streams) + 1)).astype(np.float64)
         basic = store.array(arrays, "basic", (len(checks), program.size)).astype(np.bool_)
         keeps = store.array(arrays, "keeps", (len(checks), program.size)).astype(np.float64)
-        fits = bool((checks >= 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
+        fits = bool((checks > 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
         store.require(fits, "the regions' rows do not add up")
         ends = np.cumsum(checks + program.size)
         regions = []
@@ -213,7 +207,8 @@ def _region(lp: LinearProgram, basis: Basis) -> Region | None:
     except np.linalg.LinAlgError:
         return None
     slack = right[loose] - lp.matrix[loose] @ x
-    checks = np.vstack([x[basic], _room_above(lp, x, basic), slack])
+    # A row of zeros, which is never violated, so that there is always something to check.
+    checks = np.vstack([x[basic], _room_above(lp, x, basic), slack, np.zeros((1, streams + 1))])
     flows = x * lp.unit[:, None]
     return Region(
         rows=np.ascontiguousarray(np.vstack([checks, flows])),

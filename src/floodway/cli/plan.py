@@ -1,0 +1,147 @@
+"""`floodway plan`: what to drop, and where, at given rates."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floodway.cli.output import parse_pairs, print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.network.model import Network
+    from floodway.planning.plan import Objective, Plan, Planner
+
+_LOOKUPS = 200
+
+
+def plan(
+    network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
+    rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")],
+    planner: Annotated[str, typer.Option(help="exact, solver, solver-w, fit or dfit.")] = "exact",
+    epsilon: Annotated[
+        float, typer.Option(help="Relative error allowed against the optimum (all planners but exact).")
+    ] = 0.05,
+    objective: Annotated[str, typer.Option(help="throughput, fair or tiers.")] = "throughput",
+    headroom: Annotated[
+        float, typer.Option(help="Share of every resource that may be planned for (the papers: 0.95).")
+    ] = 1.0,
+    scale: Annotated[float, typer.Option(help="Plan for this multiple of the capacity.")] = 1.0,
+    save: Annotated[Path | None, typer.Option(help="Save the prepared plans to this file.")] = None,
+    load: Annotated[
+        Path | None, typer.Option(help="Use plans saved before instead of preparing them.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Plan drops for these rates: keeps per drop location, score against the optimum, loads, throughput.
+
+    Example: floodway plan examples/networks/figure1.yaml --rates s1=1,s2=1 --planner solver --epsilon 0.05
+    """
+    from floodway.network.checks import check_rates
+    from floodway.network.file import load_network
+    from floodway.planning import store
+    from floodway.planning.factory import check_choice, make_planner
+    from floodway.planning.program import Program
+
+    goal = _objective(objective)
+    check_choice(planner, goal)
+    network_read = load_network(network)
+    given = parse_pairs(rates, option="--rates")
+    check_rates(network_read, given)
+    started = time.perf_counter()
+    if load is None:
+        chosen = make_planner(network_read, planner, objective=goal, epsilon=epsilon, headroom=headroom)
+    else:
+        chosen = store.load(load, Program(network_read, headroom))
+        if (chosen.name, goal.value) != (planner, "throughput"):
+            raise InputError(
+                f"--load {load} holds plans of the {chosen.name!r} planner for throughput",
+                hint=f"Add --planner {chosen.name}, or leave --load out",
+            )
+    build_seconds = time.perf_counter() - started
+    best = make_planner(network_read, "exact", objective=goal, headroom=headroom).plan(given, scale)
+    found = chosen.plan(given, scale)
+    if save is not None:
+        store.save(chosen, save)
+    body = _body(chosen, found, best.score, build_seconds, _lookup_microseconds(chosen, found, scale))
+    if as_json:
+        print_json(body)
+    else:
+        _print(network_read, chosen, found, body)
+
+
+def _objective(name: str) -> Objective:
+    from floodway.network.suggest import did_you_mean
+    from floodway.planning.plan import Objective
+
+    try:
+        return Objective(name)
+    except ValueError:
+        known = [objective.value for objective in Objective]
+        raise InputError(f"--objective {name!r} is unknown", hint=did_you_mean(name, known)) from None
+
+
+def _lookup_microseconds(planner: Planner, found: Plan, scale: float) -> float:
+    import numpy as np
+
+    vector = np.array([found.rates[name] for name in planner.network.streams])
+    taken = []
+    for _ in range(_LOOKUPS):
+        started = time.perf_counter()
+        planner.keeps(vector, scale)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken) * 1e6
+
+
+def _body(
+    planner: Planner, found: Plan, optimum: float, build_seconds: float, lookup_microseconds: float
+) -> dict[str, Any]:
+    size = "rows" if planner.name in ("fit", "dfit") else "regions"
+    body: dict[str, Any] = {
+        "planner": planner.name,
+        "overloaded": found.overloaded,
+        "score": found.score,
+        "optimum": optimum,
+        "drops": [{"at": at, "keep": keep} for at, keep in found.drops.items()],
+        "load": dict(found.load),
+        "throughput": dict(found.throughput),
+        size: planner.size,
+        "build_seconds": build_seconds,
+        "lookup_microseconds": lookup_microseconds,
+    }
+    for name in ("epsilon", "achieved_epsilon"):
+        value = getattr(planner, name, None)
+        if value is not None:
+            body[name] = float(value)
+    return body
+
+
+def _print(network: Network, planner: Planner, found: Plan, body: dict[str, Any]) -> None:
+    from floodway.network.text import columns, number
+
+    drops = [("drop at", "keep", "drop")]
+    drops += [(at, f"{keep:.2%}", f"{1 - keep:.2%}") for at, keep in found.drops.items()]
+    nodes = [("node", "load", "of capacity")]
+    nodes += [(n, number(used), f"{used / network.nodes[n].cpu:.0%}") for n, used in found.load.items()]
+    outputs = [("output", "throughput", "weight")]
+    for name, rate in found.throughput.items():
+        outputs.append((name, f"{number(rate)}/s", number(network.outputs[name].weight)))
+    if not found.overloaded:
+        typer.echo("not overloaded: nothing is dropped\n")
+    elif not found.drops:
+        typer.echo("nothing is dropped\n")
+    else:
+        typer.echo("\n".join([*columns(drops, indent=0), ""]))
+    typer.echo("\n".join([*columns(nodes, indent=0), "", *columns(outputs, indent=0), ""]))
+    gap = 1 - found.score / body["optimum"] if body["optimum"] > 0 else 0.0
+    error = f" ({gap:.2%} below)" if gap > 1e-9 else ""
+    size = f"{body['rows']} rows" if "rows" in body else f"{body['regions']} regions"
+    typer.echo(f"score {number(found.score)}, optimum {number(body['optimum'])}{error}")
+    typer.echo(
+        f"{planner.name}: {size}, built in {body['build_seconds']:.3f} s, "
+        f"look-up {body['lookup_microseconds']:.1f} µs"
+    )

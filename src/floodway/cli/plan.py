@@ -44,7 +44,7 @@ def plan(
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
     from floodway.planning import store
-    from floodway.planning.factory import check_choice, make_planner
+    from floodway.planning.factory import check_choice, make_planner, planner_class
     from floodway.planning.program import Program
 
     goal = _objective(objective)
@@ -52,6 +52,7 @@ def plan(
     network_read = load_network(network)
     given = parse_pairs(rates, option="--rates")
     check_rates(network_read, given)
+    planner_class(planner)  # imports it: loading code is no part of building plans
     started = time.perf_counter()
     if load is None:
         chosen = make_planner(network_read, planner, objective=goal, epsilon=epsilon, headroom=headroom)

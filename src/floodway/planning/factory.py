@@ -41,8 +41,13 @@ def make_planner(
     program = Program(network, headroom)
     if objective is not Objective.THROUGHPUT:
         return _class("floodway.planning.objectives", "ObjectivePlanner")(program, objective, **options)
-    build = _class(*PLANNERS[name])
+    build = planner_class(name)
     return build(program, **options) if name == "exact" else build(program, epsilon=epsilon, **options)
+
+
+def planner_class(name: str) -> Callable[..., Planner]:
+    """The class of a planner, imported."""
+    return _class(*PLANNERS[name])
 
 
 def _class(module: str, name: str) -> Callable[..., Planner]:

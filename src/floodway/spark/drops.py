@@ -1,0 +1,120 @@
+"""Random Drop as DataFrame expressions: a tuple's fate is a hash of its identity, so a replay repeats it.
+
+    slot = xxhash64(identity columns, salt) mod 1,000,000;   kept if slot < keep_ppm
+
+Slots are even and independent between salts, and nested for one salt: what is kept at a keep is kept at any
+higher one. `rand` would not do: Spark reseeds it in every micro-batch. Survivors carry `_weight`, the
+product of 1/keep over all drops passed, for unbiased estimates (`floodway.spark.estimates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from floodway.errors import InputError
+
+PPM = 1_000_000
+ID = "_id"
+WEIGHT = "_weight"
+_KAFKA_IDENTITY = {"topic": T.StringType(), "partition": T.IntegerType(), "offset": T.LongType()}
+
+
+def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tuple[str, ...]:
+    """What tells tuples apart: the given columns; else `_id`; else the Kafka connector's (topic, partition,
+    offset); else all columns that Spark can hash, Floodway's own left out.
+    """
+    if identity is not None:
+        chosen = (identity,) if isinstance(identity, str) else tuple(identity)
+        unknown = [name for name in chosen if name not in df.columns]
+        if unknown or not chosen:
+            raise InputError(
+                f"identity columns {', '.join(map(repr, unknown)) or '()'} are not in the stream",
+                hint=f"Choose from {', '.join(df.columns)}.",
+            )
+        return chosen
+    if ID in df.columns:
+        return (ID,)
+    kinds = {field.name: field.dataType for field in df.schema}
+    if all(kinds.get(name) == kind for name, kind in _KAFKA_IDENTITY.items()):
+        return tuple(_KAFKA_IDENTITY)
+    hashable = [name for name, kind in kinds.items() if _can_hash(kind) and not _is_own(name)]
+    if not hashable:
+        raise InputError(
+            f"no column of the stream can be hashed (columns: {', '.join(df.columns)})",
+            hint="Add a column that identifies a tuple and name it with identity=.",
+        )
+    return tuple(hashable)
+
+
+def hash_ppm(df: DataFrame, salt: str | int | Column, identity: Sequence[str] | None = None) -> Column:
+    """The tuple's slot in [0, 1,000,000) for a salt (an arc's name, a number, or a column)."""
+    salted = salt if isinstance(salt, Column) else F.lit(salt)
+    hashed = F.xxhash64(*[column(name) for name in identity_columns(df, identity)], salted)
+    return F.pmod(hashed, F.lit(PPM)).cast("int")
+
+
+def random_drop(
+    df: DataFrame,
+    keep_ppm: int | str | Column,
+    identity: Sequence[str] | None = None,
+    salt: str | int | Column = 0,
+) -> DataFrame:
+    """Keep `keep_ppm` parts per million of the tuples (a number, or a column that holds it); weight the
+    survivors.
+
+    A null keep keeps everything: a control value that is missing must not stop a stream.
+    """
+    if isinstance(keep_ppm, int) and not 0 <= keep_ppm <= PPM:
+        raise InputError(
+            f"keep_ppm {keep_ppm} is not in [0, {PPM}]",
+            hint="It is parts per million: 250000 keeps a quarter.",
+        )
+    keep = column(keep_ppm) if isinstance(keep_ppm, str) else keep_ppm
+    keep = F.coalesce(keep if isinstance(keep, Column) else F.lit(keep), F.lit(PPM))
+    return weighted(df.filter(hash_ppm(df, salt, identity) < keep), keep)
+
+
+def arc_kept(df: DataFrame, arc: str) -> Column:
+    """Whether the tuple passes the drop on an arc inside a node; its keep is in the column `_keep:<arc>`."""
+    keep = f"_keep:{arc}"
+    if keep not in df.columns:
+        raise InputError(
+            f"the stream carries no column {keep!r}, so it cannot be dropped on {arc}",
+            hint="Name the arc in the Floodway source's option `arcs`.",
+        )
+    return hash_ppm(df, arc) < F.coalesce(column(keep), F.lit(PPM))
+
+
+def arc_drop(df: DataFrame, arc: str) -> DataFrame:
+    """Drop on an arc inside a node and weight the survivors; arcs are salts, so their drops are
+    independent.
+    """
+    return weighted(df.filter(arc_kept(df, arc)), F.coalesce(column(f"_keep:{arc}"), F.lit(PPM)))
+
+
+def weighted(df: DataFrame, keep_ppm: Column) -> DataFrame:
+    """Multiply `_weight` (1 where there is none) by 1/keep."""
+    before = column(WEIGHT).cast("double") if WEIGHT in df.columns else F.lit(1.0)
+    # At keep 0 nothing survives, but Spark may evaluate the division all the same.
+    return df.withColumn(WEIGHT, before * F.lit(float(PPM)) / F.greatest(keep_ppm, F.lit(1)))
+
+
+def column(name: str) -> Column:
+    """A column by its exact name, whatever characters are in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _is_own(name: str) -> bool:
+    return name == WEIGHT or name.startswith(("_keep:", "_floodway"))
+
+
+def _can_hash(kind: T.DataType) -> bool:
+    if isinstance(kind, T.ArrayType):
+        return _can_hash(kind.elementType)
+    if isinstance(kind, T.StructType):
+        return all(_can_hash(field.dataType) for field in kind)
+    return not isinstance(kind, T.MapType | T.VariantType)

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 
 PPM = 1_000_000
 ID = "_id"
 WEIGHT = "_weight"
-_KAFKA_IDENTITY = {"topic": T.StringType(), "partition": T.IntegerType(), "offset": T.LongType()}
+_KAFKA_IDENTITY = {"topic": types.StringType(), "partition": types.IntegerType(), "offset": types.LongType()}
 
 
 def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -52,9 +51,9 @@ def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tu
 
 def hash_ppm(df: DataFrame, salt: str | int | Column, identity: Sequence[str] | None = None) -> Column:
     """The tuple's slot in [0, 1,000,000) for a salt (an arc's name, a number, or a column)."""
-    salted = salt if isinstance(salt, Column) else F.lit(salt)
-    hashed = F.xxhash64(*[column(name) for name in identity_columns(df, identity)], salted)
-    return F.pmod(hashed, F.lit(PPM)).cast("int")
+    salted = salt if isinstance(salt, Column) else fn.lit(salt)
+    hashed = fn.xxhash64(*[column(name) for name in identity_columns(df, identity)], salted)
+    return fn.pmod(hashed, fn.lit(PPM)).cast("int")
 
 
 def random_drop(
@@ -74,7 +73,7 @@ def random_drop(
             hint="It is parts per million: 250000 keeps a quarter.",
         )
     keep = column(keep_ppm) if isinstance(keep_ppm, str) else keep_ppm
-    keep = F.coalesce(keep if isinstance(keep, Column) else F.lit(keep), F.lit(PPM))
+    keep = fn.coalesce(keep if isinstance(keep, Column) else fn.lit(keep), fn.lit(PPM))
     return weighted(df.filter(hash_ppm(df, salt, identity) < keep), keep)
 
 
@@ -86,35 +85,35 @@ def arc_kept(df: DataFrame, arc: str) -> Column:
             f"the stream carries no column {keep!r}, so it cannot be dropped on {arc}",
             hint="Name the arc in the Floodway source's option `arcs`.",
         )
-    return hash_ppm(df, arc) < F.coalesce(column(keep), F.lit(PPM))
+    return hash_ppm(df, arc) < fn.coalesce(column(keep), fn.lit(PPM))
 
 
 def arc_drop(df: DataFrame, arc: str) -> DataFrame:
     """Drop on an arc inside a node and weight the survivors; arcs are salts, so their drops are
     independent.
     """
-    return weighted(df.filter(arc_kept(df, arc)), F.coalesce(column(f"_keep:{arc}"), F.lit(PPM)))
+    return weighted(df.filter(arc_kept(df, arc)), fn.coalesce(column(f"_keep:{arc}"), fn.lit(PPM)))
 
 
 def weighted(df: DataFrame, keep_ppm: Column) -> DataFrame:
     """Multiply `_weight` (1 where there is none) by 1/keep."""
-    before = column(WEIGHT).cast("double") if WEIGHT in df.columns else F.lit(1.0)
+    before = column(WEIGHT).cast("double") if WEIGHT in df.columns else fn.lit(1.0)
     # At keep 0 nothing survives, but Spark may evaluate the division all the same.
-    return df.withColumn(WEIGHT, before * F.lit(float(PPM)) / F.greatest(keep_ppm, F.lit(1)))
+    return df.withColumn(WEIGHT, before * fn.lit(float(PPM)) / fn.greatest(keep_ppm, fn.lit(1)))
 
 
 def column(name: str) -> Column:
     """A column by its exact name, whatever characters are in it."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return fn.col("`" + name.replace("`", "``") + "`")
 
 
 def _is_own(name: str) -> bool:
     return name == WEIGHT or name.startswith(("_keep:", "_floodway"))
 
 
-def _can_hash(kind: T.DataType) -> bool:
-    if isinstance(kind, T.ArrayType):
+def _can_hash(kind: types.DataType) -> bool:
+    if isinstance(kind, types.ArrayType):
         return _can_hash(kind.elementType)
-    if isinstance(kind, T.StructType):
+    if isinstance(kind, types.StructType):
         return all(_can_hash(field.dataType) for field in kind)
-    return not isinstance(kind, T.MapType | T.VariantType)
+    return not isinstance(kind, types.MapType | types.VariantType)

@@ -1,0 +1,78 @@
+"""`floodway explain`: a network as text, and as a picture of boxes and arrows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floodway.cli.output import parse_pairs, print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.network.fair import FairResult
+
+
+def explain(
+    network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
+    rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")] = "",
+    keep: Annotated[
+        str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")
+    ] = "",
+    plan_json: Annotated[
+        str, typer.Option(help="Take the keeps from what `floodway plan --json` printed (- for stdin).")
+    ] = "",
+    picture: Annotated[Path | None, typer.Option(help="Write a picture: FILE.svg or FILE.png.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: the network and what flows.")
+    ] = False,
+) -> None:
+    """Print a network as text and draw it; with rates also what flows under the fair scheduler.
+
+    Example: floodway explain examples/networks/figure1.yaml --rates s1=1,s2=1 --picture figure1.svg
+    """
+    from floodway.network.checks import check_keeps, check_rates, require_costs
+    from floodway.network.dump import network_to_dict
+    from floodway.network.fair import fair
+    from floodway.network.file import load_network
+    from floodway.network.text import network_text
+
+    loaded = load_network(network)
+    keeps = {**(_keeps_of_plan(plan_json) if plan_json else {}), **parse_pairs(keep, option="--keep")}
+    check_keeps(loaded, keeps)
+    given: dict[str, float] | None = None
+    result: FairResult | None = None
+    if rates:
+        given = parse_pairs(rates, option="--rates")
+        check_rates(loaded, given)
+        require_costs(loaded)
+        result = fair(loaded, given, keeps)
+    if picture is not None:
+        from floodway.network.picture import save_picture
+
+        save_picture(loaded, picture, rates=given, keeps=keeps, result=result)
+    if not as_json:
+        typer.echo(network_text(loaded, rates=given, keeps=keeps, result=result))
+        if picture is not None:
+            typer.echo(f"\npicture written to {picture}")
+        return
+    body: dict[str, object] = {"network": network_to_dict(loaded), "drop_locations": loaded.drop_locations}
+    if result is not None:
+        body |= {"load": dict(result.load), "throughput": dict(result.throughput), "score": result.score}
+    print_json(body)
+
+
+def _keeps_of_plan(source: str) -> dict[str, float]:
+    """The drops in the JSON of `floodway plan`."""
+    hint = "Write one with floodway plan NET --rates … --json > plan.json"
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        return {str(drop["at"]): float(drop["keep"]) for drop in json.loads(text)["drops"]}
+    except OSError as error:
+        raise InputError(f"--plan-json: {source} cannot be read: {error.strerror}", hint=hint) from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        message = f"--plan-json: {source} is not the JSON of a plan with drops (at, keep)"
+        raise InputError(message, hint=hint) from error

@@ -18,6 +18,10 @@ from floodway.errors import InputError
 
 Plain = int | float | str
 
+LEAST_SECONDS = 1e-9
+LEAST_WORK = 1e-9
+"""Below these a batch is as good as empty, and dividing by it would only make numbers overflow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -56,6 +60,16 @@ class Observation:
             value = getattr(self, key)
             if value is not None and not (math.isfinite(value) and value >= 0.0):
                 object.__setattr__(self, key, None)
+
+    @property
+    def batch(self) -> tuple[float, float] | None:
+        """(seconds, work) of the measured batch; None without one, or when it did too little to tell a
+        cost.
+        """
+        seconds = self.batch_seconds
+        if seconds is None or seconds < LEAST_SECONDS or self.kept < LEAST_WORK:
+            return None
+        return seconds, self.kept
 
     @property
     def queue(self) -> float:

@@ -46,6 +46,9 @@ DELAY_BATCHES = 2.0
 FLOOR_HEADROOM = 1.1
 OFFSET_GAIN = 0.5
 OFFSET_STEP = 0.25
+KNOWN = 0.5
+"""Trust in the slope from which on the overhead counts as measured."""
+
 CORRECTION_RANGE = (0.5, 2.0)
 
 
@@ -101,7 +104,10 @@ class BatchLatencyController(Controller[BatchState]):
 
     def initial(self) -> BatchState:
         nominal = self.config.nominal
-        return BatchState(overhead=self.config.overhead_seconds, n=nominal, nominal=nominal)
+        overhead = self.config.overhead_seconds
+        return BatchState(
+            overhead=overhead, trust=KNOWN if overhead > 0.0 else 0.0, n=nominal, nominal=nominal
+        )
 
     @property
     def warnings(self) -> tuple[GainWarning, ...]:
@@ -116,10 +122,10 @@ class BatchLatencyController(Controller[BatchState]):
         return (GainWarning("batch.gain", gain, bound, message),)
 
     def update(self, state: BatchState, observation: Observation) -> tuple[BatchState, Decision]:
-        seconds, kept = observation.batch_seconds, observation.kept
         target = observation.target_seconds or self.config.target_seconds
-        if seconds is None or seconds <= 0.0 or kept <= 0.0:
+        if observation.batch is None:
             return self._decide(state, observation.waiting, target, "hold: no measurement")
+        seconds, kept = observation.batch
         state = learn(state, kept, seconds)
         offered = observation.offered
         # Without the offered work, less kept than n says that the batch was limited by what waited, not by n.
@@ -153,17 +159,19 @@ class BatchLatencyController(Controller[BatchState]):
         return replace(state, n=n, nominal=state.nominal or n)
 
     def _floor_seconds(self, state: BatchState) -> float:
-        return max(0.0, BATCH_SHARE * state.overhead + state.offset)
+        """1.5 a + b, or 0 while n has varied too little to tell a from c."""
+        return max(0.0, BATCH_SHARE * state.overhead + state.offset) if state.trust >= KNOWN else 0.0
 
     def _decide(
         self, state: BatchState, waiting: float, target: float, reason: str
     ) -> tuple[BatchState, Decision]:
         if state.n is None:
             return state, Decision(waiting, 1.0, reason)
-        floor_seconds = None if state.cost is None else self._floor_seconds(state)
+        floor_seconds = self._floor_seconds(state) if state.trust >= KNOWN else None
         unreachable = floor_seconds is not None and target < floor_seconds
         if unreachable:
-            reason = f"unreachable: target {target:g} s is below the floor of {floor_seconds:.3f} s"
+            prefix = "" if reason == "plan" else f"{reason}; "
+            reason = f"{prefix}unreachable: target {target:g} s is below the floor of {floor_seconds:.3f} s"
         elif reason == "plan":
             verb = "shed" if waiting > state.n else "admit all"
             reason = f"{verb}: overhead {state.overhead:.3f} s, {state.cost:.4g} s per unit of work"

@@ -2,13 +2,15 @@
 
 Least squares over (n, P) pairs with exponential forgetting, around the weighted means (n~, P~):
 
-    c = (S_nP + L c0) / (S_nn + L),   c0 = (P~ - a) / n~,   L = W (n~ / 10)^2
+    c = (w S_nP / S_nn + (1 - w) c0),   c0 = (P~ - a) / n~
     a = P~ - c n~
 
-A job in a steady state shows the same n again and again, and forgetting would then lose the slope. The ridge
-L bounds that: as long as n varies by less than about a tenth, the overhead found before stands and only the
-cost follows the data, so the line always passes through the present operating point. Both stay positive: 0
-<= a, 0 < c <= P~ / n~.
+w, the trust in the measured slope S_nP / S_nn, is 0 while n varies by less than a sixth of its mean (V is
+the relative variance of n) and rises towards 1 as it varies more: w = 1 - V0 / V above V0 = 1/36. A job in a
+steady state shows the same n again and again; forgetting would then lose the slope, and what little n varies
+is the controller's own answer to noise in P, which tilts the line. So the overhead found before stands, only
+the cost follows the data, and the line always passes through the present operating point. Both stay
+positive: 0 <= a, 0 < c <= P~ / n~.
 
 With nothing known a starts at 0: then c is too high, and a step up in load admits too little, never too much.
 
@@ -29,15 +31,16 @@ FORGETTING = 0.8
 FORGET_AT_ONCE = 0.1
 SURPRISE = 0.25
 NEARBY = 0.3
-RIDGE = 0.1
-LEAST_SLOPE = 1e-3
+LEAST_VARIATION = 1.0 / 36.0
+LEAST_SLOPE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class BatchModel(State):
     """Weighted sums and the line they give: `overhead` a in seconds, `cost` c in seconds per unit of work.
 
-    `cost` is None before the first batch; `surprise` is the sign of the last batch's surprise, 0 for none.
+    `cost` is None before the first batch; `surprise` is the sign of the last batch's
+    surprise, 0 for none; `trust` the greatest trust w that any slope deserved so far.
     """
 
     overhead: float = 0.0
@@ -48,6 +51,7 @@ class BatchModel(State):
     spread: float = 0.0
     covariance: float = 0.0
     surprise: int = 0
+    trust: float = 0.0
 
     def seconds(self, work: float) -> float | None:
         """The expected duration of a batch with this much work, None before the first batch."""
@@ -98,16 +102,21 @@ def learn(model: ModelT, work: float, seconds: float) -> ModelT:
         spread=spread,
         covariance=covariance,
         surprise=surprise,
-        **_line(model.overhead, weight, mean_work, mean_seconds, spread, covariance),
+        **_line(model, weight, mean_work, mean_seconds, spread, covariance),
     )
 
 
 def _line(
-    overhead: float, weight: float, mean_work: float, mean_seconds: float, spread: float, covariance: float
+    model: BatchModel, weight: float, mean_work: float, mean_seconds: float, spread: float, covariance: float
 ) -> dict[str, float]:
     steepest = mean_seconds / mean_work
-    ridge = weight * (RIDGE * mean_work) ** 2
-    believed = max(mean_seconds - overhead, 0.0) / mean_work
-    slope = (covariance + ridge * believed) / (spread + ridge)
+    believed = max(mean_seconds - model.overhead, 0.0) / mean_work
+    variation = spread / weight / mean_work**2
+    trust = max(0.0, 1.0 - LEAST_VARIATION / variation) if variation > 0.0 else 0.0
+    slope = trust * covariance / spread + (1.0 - trust) * believed if trust > 0.0 else believed
     cost = clamp(slope, LEAST_SLOPE * steepest, steepest)
-    return {"cost": cost, "overhead": max(0.0, mean_seconds - cost * mean_work)}
+    return {
+        "cost": cost,
+        "overhead": max(0.0, mean_seconds - cost * mean_work),
+        "trust": max(model.trust, trust),
+    }

@@ -109,9 +109,10 @@ class TuController(Controller[TuState]):
         return state, self._decide(state, waiting, reason)
 
     def _cost(self, state: TuState, observation: Observation) -> float | None:
-        if observation.batch_seconds is None or observation.kept <= 0.0 or observation.batch_seconds <= 0.0:
+        if observation.batch is None:
             return state.cost
-        seen = observation.batch_seconds / observation.kept
+        seconds, work = observation.batch
+        seen = seconds / work
         if state.cost is None:
             return seen
         return self.config.smoothing * seen + (1.0 - self.config.smoothing) * state.cost

@@ -223,7 +223,7 @@ def check_rates(network: Network, rates: Mapping[str, float]) -> None:
     """Raise unless `rates` gives every stream, and nothing else, a finite rate of at least 0."""
     problems = _check_values("rates", rates, network.streams, "stream", lambda rate: 0 <= rate < math.inf)
     missing = [name for name in network.streams if name not in rates]
-    if missing and not problems:
+    if missing:
         example = ",".join(f"{name}=1" for name in network.streams)
         text = f"no rate for {', '.join(missing)}; give every stream a rate in tuples/s, such as {example}"
         problems.append(Problem("rates", None, text))

@@ -69,6 +69,7 @@ class Fields:
         self._known: dict[str, None] = {}
         self._values: dict[str, Located] = {}
         self._faulty: set[str] = set()
+        self._missing: dict[str, str] = {}
         self._broken = not isinstance(located.value, dict) and located.value is not None
         value = located.value
         if isinstance(value, dict):
@@ -97,9 +98,9 @@ class Fields:
         self.report.add(path, message, line=line)
 
     def missing(self, key: str, remedy: str) -> None:
-        """Report a key that must be there, unless a mistyped key (reported itself) was meant for it."""
-        if not self._broken and not any(nearest(given, [key]) for given in self._values):
-            self.fault(key, f"is missing; {remedy}")
+        """Note a key that must be there; `finish` reports it, unless a mistyped key was meant for it."""
+        if not self._broken:
+            self._missing[key] = remedy
 
     def number(
         self,
@@ -191,10 +192,15 @@ class Fields:
         return {name: item.text or "" for name, item in found.value.items()}
 
     def finish(self) -> None:
-        """Report the keys that were given but mean nothing here."""
+        """Report the keys that were given but mean nothing here, and those that are missing."""
+        meant: list[str] = []
         for key in self._values:
-            if key not in self._known:
+            if key not in self._known and not self.report.full:
                 self.report.unknown(join(self.path, key), f"key in {self.what}:", key, self._known)
+                meant += nearest(key, self._known)
+        for key, remedy in self._missing.items():
+            if key not in meant:
+                self.fault(key, f"is missing; {remedy}")
 
     def _number(
         self, key: str, found: Located, value: object, low: float, high: float, above: bool, why: str

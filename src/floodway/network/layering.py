@@ -26,7 +26,7 @@ Size = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """Room around things: `label` left of boxes for rates, `mark` right of those `marked` for a drop's mark."""
+    """Room around things: `label` left of boxes for rates, `mark` right of the `marked` for a drop's mark."""
 
     item: float = 16.0
     block: float = 16.0

@@ -232,7 +232,7 @@ class _Drawing:
     def _start(
         self, arc: Arc, port: tuple[float, float], source: Rectangle
     ) -> tuple[tuple[float, float], ...]:
-        """Arrows of a cut stream leave its mark; beside such marks, other streams' arrows have further to go."""
+        """Arrows of a cut stream leave its mark; beside such marks, other streams' arrows go further."""
         if arc.producer in self.network.streams and self._streams_cut:
             if arc.producer in self.keeps:
                 return ((port[0], source.y + source.height / 2),)

@@ -1,6 +1,7 @@
 """The `floodway` command: one file a command, errors printed without a traceback.
 
-To add a command, write `cli/<name>.py` with one function and add a line to COMMANDS. Command files import what
+To add a command, write `cli/<name>.py` with one function and add a line to COMMANDS. Command files import
+what
 is heavy (solvers, Spark, plots) inside the function, so that `--help` stays quick.
 """
 
@@ -19,6 +20,7 @@ COMMANDS = (
     "explain",
     "plan",
     "simulate",
+    "feed",
     "reproduce",
 )
 

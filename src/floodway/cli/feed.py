@@ -1,0 +1,162 @@
+"""`floodway feed`: write load into a log or a Kafka topic by a profile."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from floodway.cli.output import print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.spark.log.feeder import Target
+
+_KAFKA = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]+)")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min)")
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+
+
+Given = TypeVar("Given")
+
+
+class Profile(StrEnum):
+    """The shapes that load can take."""
+
+    CONSTANT = "constant"
+    STEPS = "steps"
+    RAMP = "ramp"
+    POISSON = "poisson"
+    BURSTS = "bursts"
+    TRACE = "trace"
+
+
+def feed(
+    target: Annotated[str, typer.Argument(help="A log's directory, or kafka://host:port/topic.")],
+    profile: Annotated[Profile, typer.Option(help="Shape of the load.")] = Profile.CONSTANT,
+    rate: Annotated[float, typer.Option(help="Tuples/s (ramp: at its end; bursts, poisson: mean).")] = 1000.0,
+    seconds: Annotated[float | None, typer.Option(help="Duration; default 10, or the whole trace.")] = None,
+    steps: Annotated[str | None, typer.Option(help='For steps: "10:500,10:1000" (seconds:rate).')] = None,
+    start_rate: Annotated[float, typer.Option(help="For ramp: tuples/s at its start.")] = 0.0,
+    trace: Annotated[Path | None, typer.Option(help="For trace: a CSV of counts per bin.")] = None,
+    bin: Annotated[str, typer.Option(help="For trace: width of a bin, such as 100ms or 1s.")] = "100ms",
+    scale: Annotated[float, typer.Option(help="For trace: multiplies the counts.")] = 1.0,
+    partitions: Annotated[int | None, typer.Option(help="Partitions if it is created; default 1.")] = None,
+    schema: Annotated[str | None, typer.Option(help="DDL; default id, key, value, event_time.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random generators.")] = 7,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Write load into an embedded log (created if it is not there) or a Kafka topic."""
+    import numpy as np
+
+    from floodway.spark.log.feeder import TICK
+    from floodway.spark.log.feeder import feed as run
+    from floodway.spark.log.profiles import bursts, constant, counts, duration, poisson, ramp
+    from floodway.spark.log.profiles import steps as read_steps
+    from floodway.spark.log.profiles import trace as read_trace
+    from floodway.spark.log.tuples import TupleMaker
+
+    arrivals, payload = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
+    length = 10.0 if seconds is None else seconds
+    per_tick: Iterator[int]
+    if profile is Profile.POISSON:
+        per_tick = poisson(rate, seconds=length, tick=TICK, rng=arrivals)
+    elif profile is Profile.BURSTS:
+        per_tick = bursts(rate, seconds=length, tick=TICK, rng=arrivals)
+    else:
+        if profile is Profile.STEPS:
+            pieces = read_steps(_needed(steps, "--steps", '"10:500,10:1000"'))
+        elif profile is Profile.TRACE:
+            path = Path(_needed(trace, "--trace", "a CSV of counts per bin"))
+            pieces = read_trace(path, bin_seconds=parse_seconds(bin), scale=scale, tick=TICK, seconds=seconds)
+        elif profile is Profile.RAMP:
+            pieces = ramp(start_rate, rate, seconds=length)
+        else:
+            pieces = constant(rate, seconds=length)
+        length = duration(pieces)
+        per_tick = counts(pieces, tick=TICK)
+    progress = None if json else _progress(length)
+    with _opened(target, schema, partitions) as (place, ddl, number):
+        fed = run(place, TupleMaker(ddl, payload), per_tick, partitions=number, progress=progress)
+    body = {
+        "target": target,
+        "profile": profile.value,
+        "offered": fed.offered,
+        "seconds": fed.seconds,
+        "rate": fed.rate,
+        "partitions": list(fed.per_partition),
+        "worst_lag_seconds": fed.worst_lag_seconds,
+        "seed": seed,
+    }
+    if json:
+        print_json(body)
+        return
+    typer.echo("", err=True)
+    typer.echo(f"{fed.offered} tuples in {fed.seconds:.2f} s: {fed.rate:.0f} tuples/s into {target}")
+
+
+def parse_seconds(text: str) -> float:
+    """Read a time with its unit.
+
+    >>> parse_seconds("100ms"), parse_seconds("2s")
+    (0.1, 2.0)
+    """
+    match = _TIME.fullmatch(text.strip())
+    if match is None or float(match.group(1)) == 0:
+        raise InputError(f"{text!r} is no time above 0", hint="Write it with its unit: 100ms, 2s")
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+@contextmanager
+def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator[tuple[Target, str, int]]:
+    """The target, created if it is not there, with its schema and number of partitions."""
+    from floodway.spark.log import LogWriter, create_log, open_log, schema_text
+    from floodway.spark.log.feeder import LogTarget
+    from floodway.spark.log.meta import META
+    from floodway.spark.log.tuples import DEFAULT_SCHEMA
+
+    if target.startswith("kafka:"):
+        from floodway.spark.log.kafka_target import KafkaTarget
+
+        match = _KAFKA.fullmatch(target)
+        if match is None:
+            raise InputError(f"{target!r} names no topic", hint="Write kafka://host:port/topic")
+        topic = KafkaTarget(match.group(1), match.group(2), partitions=partitions or 1)
+        yield topic, schema or DEFAULT_SCHEMA, topic.partitions
+        topic.close()
+        return
+    if (Path(target) / META).exists():
+        there = open_log(target)
+        ddl = schema or schema_text(there.schema)
+        meta = create_log(target, ddl, partitions=partitions or there.partitions)
+    else:
+        meta = create_log(target, schema or DEFAULT_SCHEMA, partitions=partitions or 1)
+    with LogWriter(target) as writer:
+        yield LogTarget(writer), schema_text(meta.schema), meta.partitions
+
+
+def _needed(value: Given | None, option: str, example: str) -> Given:
+    if value is None:
+        raise InputError(f"this profile needs {option}", hint=f"Give {example}")
+    return value
+
+
+def _progress(length: float) -> Callable[[int, float, float], None]:
+    """A line on stderr that is rewritten in a terminal, about four times a second."""
+    shown = 0.0
+
+    def show(offered: int, elapsed: float, lag: float) -> None:
+        nonlocal shown
+        if sys.stderr.isatty() and elapsed - shown >= 0.25:
+            shown = elapsed
+            late = f", {lag:.2f} s behind" if lag > 0.5 else ""
+            line = f"{elapsed:6.1f} of {length:.0f} s {offered:>11} tuples {offered / elapsed:>10.0f}/s{late}"
+            typer.echo(f"\r{line}  ", err=True, nl=False)
+
+    return show

@@ -1,0 +1,78 @@
+"""`floodway feed` as a person and as a script run it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from floodway.cli.feed import parse_seconds
+from floodway.errors import InputError
+from floodway.spark.log import LogReader
+
+
+def feed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "floodway.cli.main", "feed", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_json_is_one_object_and_the_log_holds_what_it_says(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = feed(str(log), "--rate", "5000", "--seconds", "1", "--partitions", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert body["offered"] == 5000 and body["partitions"] == [2500, 2500]
+    assert body["rate"] == pytest.approx(body["offered"] / body["seconds"])
+    assert LogReader(log).end_positions() == {0: 2500, 1: 2500}
+
+
+def test_a_second_run_appends_to_the_log_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    (tmp_path / "t.csv").write_text("count\n30\n50\n")
+    first = feed(
+        str(log), "--profile", "steps", "--steps", "0.1:100,0.1:300", "--schema", "id bigint, s string"
+    )
+    second = feed(str(log), "--profile", "trace", "--trace", str(tmp_path / "t.csv"), "--bin", "50ms")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "40 tuples" in first.stdout and "80 tuples" in second.stdout
+    assert LogReader(log).end_positions() == {0: 120}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--profile", "steps"], "needs --steps"),
+        (["--profile", "trace"], "needs --trace"),
+        (["--rate", "-1"], "makes no sense"),
+        (["--seconds", "0"], "make no run"),
+        (["--schema", "id nonsense"], "unknown type 'nonsense'"),
+        (["--partitions", "0"], "partitions, not 0"),
+        (["--profile", "trace", "--trace", "t.csv", "--bin", "5"], "no time above 0"),
+    ],
+)
+def test_mistakes_are_one_line_with_a_remedy(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = feed(str(tmp_path / "log"), "--json", *arguments)
+    assert done.returncode == 2
+    body = json.loads(done.stdout)
+    assert message in body["error"] and body["hint"] and "Traceback" not in done.stderr
+
+
+def test_a_log_with_a_writer_and_a_topic_without_a_name_are_refused(tmp_path: Path) -> None:
+    from floodway.spark.log import LogWriter, create_log
+
+    create_log(tmp_path / "log", "id bigint")
+    with LogWriter(tmp_path / "log") as writer:
+        writer.end()
+        done = feed(str(tmp_path / "log"), "--seconds", "0.1")
+    assert done.returncode == 2 and "has a writer already" in done.stderr
+    assert "names no topic" in feed("kafka://localhost:1").stderr
+
+
+def test_times_have_units() -> None:
+    assert (parse_seconds("100ms"), parse_seconds("2 s"), parse_seconds("1.5min")) == (0.1, 2.0, 90.0)
+    for text in ("", "5", "0s", "-1s", "ms"):
+        with pytest.raises(InputError):
+            parse_seconds(text)

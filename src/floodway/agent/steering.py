@@ -1,10 +1,13 @@
 """From what was measured to what is dropped: controllers choose the capacity, the planner chooses the drops.
 
-Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would need. With P*
-the batch period that meets the target (T/1.5), a controller that admits n per batch says that the node is worth
+Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would
+need. With P*
+the batch period that meets the target (T/1.5), a controller that admits n per batch says that the node is
+worth
 g = n/P* of its nominal capacity. The plan is made for the smallest g; by scaling, that is a look-up at r/g.
 
-A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so that
+A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a
+batch, so that
 a batch holds the planned work however long the one before it took.
 """
 
@@ -30,7 +33,8 @@ LEAST_SCALE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class FragmentBatch:
-    """A finished batch as the controller sees it: counts by source, mean latency of its results in seconds."""
+    """A finished batch as the controller sees it: counts by source, mean latency of its results in
+    seconds."""
 
     fragment: str
     offered: Mapping[str, int]
@@ -71,7 +75,7 @@ class Steering:
         self._loops = {
             name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments
         }
-        self._control: dict[str, ControlDecision] = {}
+        self.control: dict[str, ControlDecision] = {}
 
     @property
     def network(self) -> Network:
@@ -81,14 +85,14 @@ class Steering:
     @property
     def scale(self) -> float:
         """g: the share of the nominal capacity that may be planned for now."""
-        return max(min((d.capacity_scale for d in self._control.values()), default=1.0), LEAST_SCALE)
+        return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
 
     def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
         """Feed one finished batch to its fragment's controller."""
         fragment = self._fragments[batch.fragment]
         cost = source_work(self.network, fragment, batch.arc_keeps)
         full = source_work(self.network, fragment, {})
-        self._control[batch.fragment] = self._loops[batch.fragment].step(
+        self.control[batch.fragment] = self._loops[batch.fragment].step(
             Observation(
                 time_seconds=now_seconds,
                 waiting=_work(full, waiting),
@@ -117,7 +121,7 @@ class Steering:
             arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
             issued_us=issued_us,
         )
-        return Steered(plan, scale, decision, dict(self._control))
+        return Steered(plan, scale, decision, dict(self.control))
 
     def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
         keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)
@@ -148,7 +152,9 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
     work: dict[str, float] = {}
     for spec in fragment.sources:
         if spec.name == spec.producer:
-            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in network.consumers[spec.producer])
+            work[spec.location or spec.name] = sum(
+                arc_work(spec.producer, c) for c in network.consumers[spec.producer]
+            )
         else:
             consumer = spec.name.removeprefix(f"{spec.producer}->")
             # The source itself applies the branch's keep here, so what it passes on costs the full amount.
@@ -160,7 +166,8 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
 def _controller(name: str, target_seconds: float, period_seconds: float) -> Controller[Any]:
     """A controller in units of work (seconds of nominal CPU) for batches of this period.
 
-    Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is one batch.
+    Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is
+    one batch.
     """
     common: dict[str, object] = {"nominal": period_seconds, "floor": LEAST_SCALE * period_seconds}
     limit = 2.0 * period_seconds

@@ -21,6 +21,10 @@ COMMANDS = (
     "plan",
     "simulate",
     "feed",
+    "run",
+    "audit",
+    "set",
+    "top",
     "reproduce",
 )
 

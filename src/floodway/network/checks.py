@@ -219,11 +219,11 @@ def require_costs(network: Network) -> None:
         raise NetworkError(problems, source=network.name)
 
 
-def check_rates(network: Network, rates: Mapping[str, float]) -> None:
-    """Raise unless `rates` gives every stream, and nothing else, a finite rate of at least 0."""
+def check_rates(network: Network, rates: Mapping[str, float], *, all_streams: bool = True) -> None:
+    """Raise unless `rates` gives every stream (or some, if not `all_streams`) a finite rate of at least 0."""
     problems = _check_values("rates", rates, network.streams, "stream", lambda rate: 0 <= rate < math.inf)
     missing = [name for name in network.streams if name not in rates]
-    if missing:
+    if missing and all_streams:
         example = ",".join(f"{name}=1" for name in network.streams)
         text = f"no rate for {', '.join(missing)}; give every stream a rate in tuples/s, such as {example}"
         problems.append(Problem("rates", None, text))

@@ -1,7 +1,9 @@
 """The program on HiGHS: the model is passed once, and only bounds change from solve to solve.
 
-Variables are scaled so that 1 means "all of the scarcest resource this arc uses", rows so that capacities are 1.
-Solutions are read off the optimal basis by our own linear algebra, because a basis is exact where a solver's values
+Variables are scaled so that 1 means "all of the scarcest resource this arc uses", rows so that capacities
+are 1.
+Solutions are read off the optimal basis by our own linear algebra, because a basis is exact where a solver's
+values
 are only within its tolerance.
 """
 
@@ -17,9 +19,11 @@ from floodway.errors import PlanningError
 from floodway.planning.program import Matrix, Program, Vector
 
 _OBJECTIVE_SIZE = 1e3
-"""Largest objective coefficient handed to HiGHS: makes its absolute dual tolerance (1e-9) a relative 1e-12."""
+"""Largest objective coefficient handed to HiGHS: makes its absolute dual tolerance (1e-9) a relative
+1e-12."""
 _TIE_BREAK = 2e-10
-"""Relative perturbation of the objective. Above the solver's tolerance, so ties between identical streams always go the
+"""Relative perturbation of the objective. Above the solver's tolerance, so ties between identical streams
+always go the
 same way; below 1e-9, so that no plan is worse by more than the error we promise."""
 
 _BASIC = int(highspy.HighsBasisStatus.kBasic)
@@ -62,7 +66,9 @@ class LinearProgram:
         at_upper = columns == _UPPER
         # Where a rate is 0 both bounds coincide and the status says nothing; the sign of the dual tells which
         # bound the column would stay at if the rate grew, and so makes the basis good beyond this point.
-        fixed = self._stream_columns[(rates[self._stream_rows] <= 0) & (columns[self._stream_columns] != _BASIC)]
+        fixed = self._stream_columns[
+            (rates[self._stream_rows] <= 0) & (columns[self._stream_columns] != _BASIC)
+        ]
         at_upper[fixed] = np.array(solution.col_dual)[fixed] > 0
         basis = Basis(columns == _BASIC, at_upper, rows != _BASIC)
         return np.array(solution.col_value) * self.unit, basis
@@ -74,8 +80,9 @@ class LinearProgram:
         self._highs.run()
         status = self._highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
+            ended = self._highs.modelStatusToString(status)
             raise PlanningError(
-                f"the solver ended with {self._highs.modelStatusToString(status)} on network {self.program.network.name!r}",
+                f"the solver ended with {ended} on network {self.program.network.name!r}",
                 hint="Costs, weights or rates may differ by too many orders of magnitude; check their units",
             )
 

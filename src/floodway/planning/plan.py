@@ -1,7 +1,9 @@
 """What every planner shares: the plan it returns and the one interface, `plan(rates) -> Plan`.
 
-A planner only has to answer `lookup(rates) -> keeps` on vectors, for the nominal capacity. Everything else (not
-overloaded: drop nothing; another capacity: scale rates; loads, throughput and score of the answer) is done here once.
+A planner only has to answer `lookup(rates) -> keeps` on vectors, for the nominal capacity. Everything else
+(not
+overloaded: drop nothing; another capacity: scale rates; loads, throughput and score of the answer) is done
+here once.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ class Planner(ABC):
 
     @abstractmethod
     def lookup(self, rates: Vector) -> Vector:
-        """Keeps in the order of `network.drop_locations`, for overloaded rates in the order of `network.streams`."""
+        """Keeps in the order of `network.drop_locations`, for overloaded rates in the order of
+        `network.streams`."""
 
     @property
     @abstractmethod
@@ -72,7 +75,8 @@ class Planner(ABC):
     def keeps(self, rates: Vector, scale: float = 1.0) -> Vector:
         """Keeps for any rates at `scale` times the nominal capacity; all ones where nothing is overloaded.
 
-        Constraints read A·y <= ζ, so y(r, g·ζ) = g·y(r/g, ζ): a scaled capacity is a look-up at r/g, and keeps,
+        Constraints read A·y <= ζ, so y(r, g·ζ) = g·y(r/g, ζ): a scaled capacity is a look-up at r/g, and
+        keeps,
         being ratios, need no scaling back.
         """
         nominal = rates / scale if scale != 1.0 else rates
@@ -83,7 +87,9 @@ class Planner(ABC):
     def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
         """The plan for these rates (tuples/s) at `scale` times the nominal capacity."""
         if not (np.isfinite(scale) and scale > 0):
-            raise InputError(f"capacity scale {scale} is not a positive number", hint="Use 1 for the nominal capacity")
+            raise InputError(
+                f"capacity scale {scale} is not a positive number", hint="Use 1 for the nominal capacity"
+            )
         vector = np.array([rates[name] for name in self.network.streams], dtype=np.float64)
         keeps = dict(zip(self.network.drop_locations, self.keeps(vector, scale).tolist(), strict=True))
         flow = flows(self.network, rates, keeps)

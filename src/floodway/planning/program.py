@@ -1,7 +1,8 @@
 """The linear program of the long paper (1)-(11), written so that rates stand only on the right-hand side.
 
 One variable x_a (tuples/s) for each *free* arc: an arc out of a stream, or a branch of a split. These are the
-paper's prefix variables times the rate; on every other arc all that the producer emits flows on, since a drop there
+paper's prefix variables times the rate; on every other arc all that the producer emits flows on, since a
+drop there
 is never better than one further up. Rates on all arcs are linear in x, so with emit(p) what operator p emits:
 
     maximise    sum_q w_q · throughput_q(x)
@@ -51,7 +52,9 @@ class Program:
 
     def __init__(self, network: Network, headroom: float = 1.0) -> None:
         if not 0 < headroom <= 1:
-            raise InputError(f"headroom {headroom} is outside (0, 1]", hint="Use 1 to plan for the whole capacity")
+            raise InputError(
+                f"headroom {headroom} is outside (0, 1]", hint="Use 1 to plan for the whole capacity"
+            )
         _require_costs(network)
         self.network = network
         self.headroom = headroom
@@ -109,8 +112,11 @@ class Program:
         full = np.zeros((self.size, len(self.streams)))
         for i, arc in enumerate(self.variables):
             stream = self.stream_of[i]
-            # Variables are in topological order, so what the producer emits is known when its branch comes up.
-            full[i] = _unit(len(self.streams), int(stream)) if stream >= 0 else self._emit[arc.producer] @ full
+            # Variables are in topological order, so what the producer emits is known when its branch comes
+            # up.
+            full[i] = (
+                _unit(len(self.streams), int(stream)) if stream >= 0 else self._emit[arc.producer] @ full
+            )
         return full
 
     @cached_property
@@ -120,7 +126,7 @@ class Program:
 
     def overloaded(self, rates: Vector) -> bool:
         """Whether some resource is asked for more than its capacity if nothing is dropped."""
-        # Asked before every look-up: dot and argmin take a fifth of the time of `@` and any() on arrays this short.
+        # Asked before every look-up: on arrays this short, dot and argmin take a fifth of `@` and any().
         room: Vector = self._most_use - self.full_use.dot(rates)
         return bool(len(room) and room[room.argmin()] < 0)
 
@@ -143,7 +149,7 @@ class Program:
     def keeps(self, x: Vector, rates: Vector) -> Vector:
         """Keeps at `network.drop_locations` that let exactly x flow, dropping as far upstream as possible."""
         if not self._inner_splits and len(self.variables) == len(self.streams):
-            # The tiny number makes 0/0 a keep of 1 and changes nothing else; where() and clip() take ten times as long.
+            # The tiny number makes 0/0 a keep of 1 and changes nothing else; where() and clip() are slow.
             return np.minimum((np.maximum(x, 0.0) + _TINY) / (rates + _TINY), 1.0)
         return self._keeps_with_splits(np.clip(x, 0.0, None), rates)
 
@@ -219,7 +225,8 @@ class Program:
             if link in links:
                 links[link] += self.network.tuple_bytes(arc.producer) * row
         rows: list[tuple[Resource, Vector]] = [
-            (Resource("cpu", name, node.cpu * self.headroom), cpu[name]) for name, node in self.network.nodes.items()
+            (Resource("cpu", name, node.cpu * self.headroom), cpu[name])
+            for name, node in self.network.nodes.items()
         ]
         for link_ in self.network.links:
             capacity = link_.bandwidth * self.headroom
@@ -236,7 +243,11 @@ class Program:
 
 def _require_costs(network: Network) -> None:
     missing = [
-        Problem(f"operators.{op.name}.{field}", None, f"{field} is not known; run `floodway measure` or write it down")
+        Problem(
+            f"operators.{op.name}.{field}",
+            None,
+            f"{field} is not known; run `floodway measure` or write it down",
+        )
         for op in network.operators.values()
         for field, value in (("cost", op.cost), ("selectivity", op.selectivity))
         if value is None

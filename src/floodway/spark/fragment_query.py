@@ -1,6 +1,8 @@
-"""A fragment as a running Spark query: sources with journaled drops, the streaming part, and the tail with its accounts.
+"""A fragment as a running Spark query: sources with journaled drops, the streaming part, and the tail with
+its accounts.
 
-The ledger lines of a batch are written inside the batch, after its sinks and before Spark commits it: there is no
+The ledger lines of a batch are written inside the batch, after its sinks and before Spark commits it: there
+is no
 committed batch without its lines, and a replay finds its own lines there already.
 """
 
@@ -13,19 +15,26 @@ from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
+from floodway.errors import FloodwayError
 from floodway.network.model import Arc, Network
 from floodway.spark.fragments import Fragment, SourceSpec
 from floodway.spark.journal import JournaledBatch, read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
-from floodway.spark.operators import apply_operator
+from floodway.spark.log.meta import META
+from floodway.spark.operators import PPM, apply_operator
 from floodway.spark.sinks import Written, is_log, parse_kafka, write_log, write_other
+from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.tail import TailResult, run_tail
 
 _TAG = "_source"
+
+
+class BatchError(FloodwayError):
+    """A batch that could not be processed; Spark stops the query and a restart repeats the batch."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,8 @@ class FragmentQuery:
         self._layout = layout
         self._ledger = ledger
         self._on_batch = on_batch
-        self._tasks = max(1, round(network.nodes[fragment.node].cpu))
+        # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
+        self.tasks = max(1, round(network.nodes[fragment.node].cpu))
 
     @property
     def checkpoint(self) -> Path:
@@ -73,13 +83,20 @@ class FragmentQuery:
         """Start the query; batches follow each other as fast as they are processed."""
         return (
             self._streaming()
-            .writeStream.queryName(f"{self.fragment.node}.{self.fragment.name}")
+            .writeStream.queryName(self._query)
             .option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(self._process)
             .start()
         )
 
-    def schemas(self) -> dict[str, DataFrame]:
+    def sources_exist(self) -> bool:
+        """Whether every log this fragment reads is there (a Kafka topic is taken to be)."""
+        addresses = (
+            self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources
+        )
+        return all(address.startswith("kafka://") or (Path(address) / META).exists() for address in addresses)
+
+    def sink_frames(self) -> dict[str, DataFrame]:
         """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance."""
         shapes: dict[str, DataFrame] = {}
 
@@ -88,7 +105,8 @@ class FragmentQuery:
             return Written.none()
 
         empty = {
-            spec.name: self._spark.createDataFrame([], self._read(spec).schema) for spec in self.fragment.sources
+            spec.name: self._spark.createDataFrame([], self._read(spec).schema)
+            for spec in self.fragment.sources
         }
         run_tail(self._network, self.fragment, self._heads_of(empty), note)
         return shapes
@@ -98,13 +116,14 @@ class FragmentQuery:
         if self.fragment.streaming:
             return self._zone(frames)
         if len(frames) == 1:
-            return next(iter(frames.values())).coalesce(self._tasks)
-        # Sources with different columns in one query: each row carries its own struct and the name of its source.
+            return next(iter(frames.values())).coalesce(self.tasks)
+        # Sources with different columns in one query: each row carries its own struct and the name of its
+        # source.
         tagged = [
-            df.select(F.lit(name).alias(_TAG), F.struct(*[f"`{c}`" for c in df.columns]).alias(name))
+            df.select(fn.lit(name).alias(_TAG), fn.struct(*[f"`{c}`" for c in df.columns]).alias(name))
             for name, df in frames.items()
         ]
-        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), tagged).coalesce(self._tasks)
+        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), tagged).coalesce(self.tasks)
 
     def _zone(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         made = dict(frames)
@@ -121,6 +140,7 @@ class FragmentQuery:
             .option("stream", spec.location or spec.name)
             .option("decision", str(self._layout.decision))
             .option("arcs", ",".join(self._inner_arcs()))
+            .option("splits", str(self.tasks))
         )
         if address.startswith("kafka://"):
             servers, topic = parse_kafka(address)
@@ -131,7 +151,7 @@ class FragmentQuery:
             return reader.load()
         frame = reader.option("path", address).load()
         if "weight" in frame.columns:  # came through another node, which may have dropped too
-            frame = frame.withColumn("_weight", F.col("_weight") * F.col("weight")).drop("weight")
+            frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
         return frame
 
     def _inner_arcs(self) -> list[str]:
@@ -150,7 +170,7 @@ class FragmentQuery:
         if len(self.fragment.sources) == 1:
             return {self.fragment.sources[0].name: batch}
         return {
-            spec.name: batch.filter(F.col(_TAG) == spec.name).select(f"`{spec.name}`.*")
+            spec.name: batch.filter(fn.col(_TAG) == spec.name).select(f"`{spec.name}`.*")
             for spec in self.fragment.sources
         }
 
@@ -158,6 +178,13 @@ class FragmentQuery:
         return {self.fragment.streaming[-1]: self._zone(frames)} if self.fragment.streaming else dict(frames)
 
     def _process(self, batch: DataFrame, number: int) -> None:
+        try:
+            self._run_batch(batch, number)
+        except Exception as error:
+            # Spark searches the message with a recursive regular expression and dies on a long one.
+            raise BatchError(f"batch {number} of {self._query}: {shortened(error)}") from None
+
+    def _run_batch(self, batch: DataFrame, number: int) -> None:
         journal = read_batch(self.checkpoint, number)
         # The streaming plan below runs once an action: hold on to its result where several follow.
         several = len(self.fragment.sources) > 1 and not self.fragment.streaming
@@ -176,57 +203,69 @@ class FragmentQuery:
         def write(frame: DataFrame, sink: str) -> Written:
             if sink not in self._network.outputs:
                 producer, _, consumer = sink.partition("->")
-                return write_log(frame, self._layout.link(Arc(producer, consumer)), self._tag(number), self._tasks)
+                return write_log(
+                    frame, self._layout.link(Arc(producer, consumer)), self._tag(number), self.tasks
+                )
             address = self._layout.output(self._network, sink)
             if is_log(address):
-                return write_log(frame, Path(address), self._tag(number), self._tasks)
+                return write_log(frame, Path(address), self._tag(number), self.tasks)
             return write_other(frame, address, number)
 
         return write
 
     def _tag(self, number: int) -> str:
-        return f"{self.fragment.node}.{self.fragment.name}:{number}"
+        return f"{self._query}:{number}"
+
+    @property
+    def _query(self) -> str:
+        return f"{self.fragment.node}.{self.fragment.name}"
 
     def _lines(self, journal: JournaledBatch, result: TailResult) -> list[LedgerLine]:
-        query = f"{self.fragment.node}.{self.fragment.name}"
+        """One line for every place of the fragment, also where nothing came: an audit counts batches."""
         lines = []
         for spec in self.fragment.sources:
-            offset = journal.offsets.get(spec.location or spec.name)
-            if offset is None:
-                continue
-            ranges = offset.ranges()
+            at = spec.location or spec.name
+            offset = journal.offsets.get(at)
+            ranges = offset.ranges() if offset else []
             offered = sum(end - start for _, start, end in ranges)
-            kept = sum(offset.admission.count(*piece) for piece in ranges)
-            lines.append(
-                LedgerLine(
-                    query=query,
-                    batch=journal.batch,
-                    at=spec.location or spec.name,
-                    reason=Reason.SHEDDER,
-                    offered=offered,
-                    kept=kept,
-                    dropped=offered - kept,
-                    plan=offset.plan,
-                    mode=offset.mode,
-                    keep_ppm=offset.keep_ppm,
-                    time_us=journal.timestamp_ms * 1000,
-                )
-            )
-        anyone = next(iter(journal.offsets.values()), None)
+            kept = sum(offset.admission.count(*piece) for piece in ranges) if offset else 0
+            lines.append(self._line(journal, at, offered, kept, offset, offset.keep_ppm if offset else PPM))
+        # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
+        offset = next(iter(journal.offsets.values()), None)
         for arc, (offered, kept) in result.branches.items():
             lines.append(
-                LedgerLine(
-                    query=query,
-                    batch=journal.batch,
-                    at=arc,
-                    reason=Reason.SHEDDER,
-                    offered=offered,
-                    kept=kept,
-                    dropped=offered - kept,
-                    plan=anyone.plan if anyone else "",
-                    mode=anyone.mode if anyone else "off",
-                    keep_ppm=anyone.arc_keep(arc) if anyone else 1_000_000,
-                    time_us=journal.timestamp_ms * 1000,
-                )
+                self._line(journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM)
             )
+        for sink, written in result.delivered.items():
+            lines.append(self._line(journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
         return lines
+
+    def _line(
+        self,
+        journal: JournaledBatch,
+        at: str,
+        offered: int,
+        kept: int,
+        offset: BatchOffset | None,
+        keep_ppm: int,
+        reason: Reason = Reason.SHEDDER,
+    ) -> LedgerLine:
+        return LedgerLine(
+            query=self._query,
+            batch=journal.batch,
+            at=at,
+            reason=reason,
+            offered=offered,
+            kept=kept,
+            dropped=offered - kept,
+            plan=offset.plan if offset else "",
+            mode=offset.mode if offset else "off",
+            keep_ppm=keep_ppm,
+            time_us=journal.timestamp_ms * 1000,
+        )
+
+
+def shortened(error: BaseException, most: int = 600) -> str:
+    """The first lines of an error's message, without the plan or the Java stack that Spark appends."""
+    text = str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    return text if len(text) <= most else text[:most] + " …"

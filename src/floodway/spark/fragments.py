@@ -1,7 +1,9 @@
 """Cutting a node's part of the network into streaming queries ("fragments"). Pure: no Spark in here.
 
-A micro-batch can be processed in two places. In the *streaming* part of a query Spark keeps state for us (windows, joins),
-but a plan with several outputs would run once an output. In the *tail*, inside `foreachBatch`, the batch is an ordinary
+A micro-batch can be processed in two places. In the *streaming* part of a query Spark keeps state for us
+(windows, joins),
+but a plan with several outputs would run once an output. In the *tail*, inside `foreachBatch`, the batch is
+an ordinary
 DataFrame: splits are computed once and counted exactly, but there is no state. So:
 
 - operators that need state, and those that feed only them, form streaming zones; everything else is tail;
@@ -24,8 +26,10 @@ STATEFUL = frozenset({OperatorKind.AGGREGATE, OperatorKind.JOIN})
 class SourceSpec:
     """One log a fragment reads. `name` is the stream, or the cut arc `producer->consumer`.
 
-    `location` is where the source's own drops are accounted for: the stream, or the branch of a split stream when this
-    fragment reads the stream for that branch alone (then the source applies both keeps at once). None for cut arcs:
+    `location` is where the source's own drops are accounted for: the stream, or the branch of a split stream
+    when this
+    fragment reads the stream for that branch alone (then the source applies both keeps at once). None for
+    cut arcs:
     their drops were applied where they were written.
     """
 
@@ -37,7 +41,8 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One streaming query: what it reads, the operators in its streaming part and in its tail, and where it ends."""
+    """One streaming query: what it reads, the operators in its streaming part and in its tail, and where it
+    ends."""
 
     name: str
     node: str
@@ -61,7 +66,8 @@ def fragments(network: Network, node: str) -> tuple[Fragment, ...]:
     for name in local:
         if name not in home:
             homes = {home[p] for p in network.operators[name].inputs if p in home and p in local}
-            # A tail operator with one zone above it belongs to that zone's query; `_zones` leaves no other mixture.
+            # A tail operator with one zone above it belongs to that zone's query; `_zones` leaves no other
+            # mixture.
             home[name] = next(iter(sorted(homes - {""})), "")
     names = sorted(set(home.values()))
     made = [_fragment(network, node, label, home, zone_of) for label in names]
@@ -88,7 +94,8 @@ def _zones(network: Network, local: list[str]) -> dict[str, str]:
 
 
 def _needing_state(network: Network, local: set[str]) -> set[str]:
-    """Stateful operators, and merges of something that comes from one: `foreachBatch` sees one plan's output only."""
+    """Stateful operators, and merges of something that comes from one: `foreachBatch` sees one plan's output
+    only."""
     after: set[str] = set()
     needing: set[str] = set()
     for name in network.order:

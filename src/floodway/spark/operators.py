@@ -1,7 +1,10 @@
-"""Operators as DataFrame functions: those named by `run:`, and what stands in for an operator that names none.
+"""Operators as DataFrame functions: those named by `run:`, and what stands in for an operator that names
+none.
 
-Without `run`, a map, filter or delay busy-waits its cost for every tuple and passes its selectivity's share on, decided
-by hash: so any network file runs as it stands, with the load it describes. An aggregate without `run` counts tuples by
+Without `run`, a map, filter or delay busy-waits its cost for every tuple and passes its selectivity's share
+on, decided
+by hash: so any network file runs as it stands, with the load it describes. An aggregate without `run` counts
+tuples by
 window and group; a union needs nothing; a join has no default.
 """
 
@@ -14,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.network.model import Operator, OperatorKind
@@ -79,8 +82,8 @@ def delay(df: DataFrame, operator: Operator) -> DataFrame:
     extra = hash_ppm(waited, operator.name) < round(fraction * PPM)
     if whole == 0.0:
         return waited.filter(extra)
-    copies = F.lit(int(whole)) + extra.cast("int")
-    return waited.withColumn("_copy", F.explode(F.sequence(F.lit(1), copies))).drop("_copy")
+    copies = fn.lit(int(whole)) + extra.cast("int")
+    return waited.withColumn("_copy", fn.explode(fn.sequence(fn.lit(1), copies))).drop("_copy")
 
 
 def _busy_wait(cost_seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -106,16 +109,20 @@ def count_windows(df: DataFrame, operator: Operator) -> DataFrame:
     slide = f"{round((operator.slide or operator.window) * 1e6)} microseconds"
     return (
         df.withWatermark(EVENT_TIME, size)
-        .groupBy(F.window(EVENT_TIME, size, slide), *operator.group_by)
-        .agg(F.count(F.lit(1)).alias("count"), F.sum("_weight").alias("estimate"), F.min(ARRIVAL).alias(ARRIVAL))
-        .select(F.col("window.start").alias(EVENT_TIME), *operator.group_by, "count", "estimate", ARRIVAL)
+        .groupBy(fn.window(EVENT_TIME, size, slide), *operator.group_by)
+        .agg(
+            fn.count(fn.lit(1)).alias("count"),
+            fn.sum("_weight").alias("estimate"),
+            fn.min(ARRIVAL).alias(ARRIVAL),
+        )
+        .select(fn.col("window.start").alias(EVENT_TIME), *operator.group_by, "count", "estimate", ARRIVAL)
     )
 
 
 def _checked(operator: Operator, result: Any) -> DataFrame:
     if not isinstance(result, DataFrame):
         raise InputError(
-            f"operators.{operator.name}.run: {operator.run} returned {type(result).__name__}, not a DataFrame",
-            hint="Return the transformed DataFrame",
+            f"operators.{operator.name}.run: {operator.run} returned a {type(result).__name__}",
+            hint="It must return a DataFrame",
         )
     return result

@@ -1,8 +1,11 @@
 """Where a fragment's results go: an embedded log, Kafka, the console, or any Spark file format.
 
-A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold already (a tag
-a task), file formats overwrite the batch's own folder, so both are exactly-once; Kafka and the console may repeat the
-last batch. Every sink returns when its tuples had arrived, so that latency is measured where results become visible.
+A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold
+already (a tag
+a task), file formats overwrite the batch's own folder, so both are exactly-once; Kafka and the console may
+repeat the
+last batch. Every sink returns when its tuples had arrived, so that latency is measured where results become
+visible.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.spark.log import LogWriter
@@ -53,18 +56,19 @@ def public_columns(df: DataFrame) -> DataFrame:
 
     A tuple that came through another node keeps the identity it had at the first.
     """
-    columns = [F.col(f"`{name}`") for name in df.columns if not name.startswith("_")]
+    columns = [fn.col(f"`{name}`") for name in df.columns if not name.startswith("_")]
     if "_id" in df.columns and "origin_id" not in df.columns:
-        columns.append(F.col("_id").alias("origin_id"))
+        columns.append(fn.col("_id").alias("origin_id"))
     if "_weight" in df.columns and "weight" not in df.columns:
-        columns.append(F.col("_weight").alias("weight"))
+        columns.append(fn.col("_weight").alias("weight"))
     if ARRIVAL in df.columns:
-        columns.append(F.col(ARRIVAL))
+        columns.append(fn.col(ARRIVAL))
     return df.select(*columns)
 
 
 def write_log(df: DataFrame, path: Path, tag: str, partitions: int) -> Written:
-    """Append to an embedded log, one task a partition; a task that ran before finds its tag and writes nothing."""
+    """Append to an embedded log, one task a partition; a task that ran before finds its tag and writes
+    nothing."""
     rows = public_columns(df).coalesce(partitions).mapInArrow(_appender(str(path), tag), _STATS).toArrow()
     return _written(rows)
 
@@ -78,8 +82,10 @@ def write_other(df: DataFrame, sink: str, batch: int) -> Written:
             stored.show(20, truncate=False)
         elif sink.startswith("kafka://"):
             servers, topic = parse_kafka(sink)
-            value = stored.select(F.to_json(F.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
-            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+            value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
+            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option(
+                "topic", topic
+            ).save()
         else:
             kind, path = _format_and_path(sink)
             stored.write.format(kind).mode("overwrite").save(f"{path}/batch={batch}")

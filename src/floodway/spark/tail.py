@@ -1,7 +1,9 @@
 """The tail of a fragment: one micro-batch through its operators, drops and sinks, every tuple counted.
 
-Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once, kept for the length of the
-batch, and counted with its branches in one job; the counts are exact because the drops are pure functions of the tuple.
+Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once, kept for the
+length of the
+batch, and counted with its branches in one job; the counts are exact because the drops are pure functions of
+the tuple.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from floodway.network.model import Arc, Network
 from floodway.spark.drops import arc_drop, arc_kept
@@ -24,7 +26,8 @@ WriteSink = Callable[[DataFrame, str], Written]
 
 @dataclass
 class TailResult:
-    """Counts of one batch: (offered, kept) on every branch, and what each sink got (outputs and cut arcs by name)."""
+    """Counts of one batch: (offered, kept) on every branch, and what each sink got (outputs and cut arcs by
+    name)."""
 
     branches: dict[str, tuple[int, int]] = field(default_factory=dict)
     delivered: dict[str, Written] = field(default_factory=dict)
@@ -33,7 +36,8 @@ class TailResult:
 def run_tail(
     network: Network, fragment: Fragment, heads: Mapping[str, DataFrame], write: WriteSink
 ) -> TailResult:
-    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last operator."""
+    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last
+    operator."""
     result = TailResult()
     with _kept_frames() as keep:
         frames: dict[str, DataFrame] = {}
@@ -77,8 +81,8 @@ def _counted(
     held = keep(frame)
     dropping = [arc for arc in branches if _has_drop(network, held, arc)]
     counts = held.agg(
-        F.count(F.lit(1)).alias("offered"),
-        *[F.count_if(arc_kept(held, str(arc))).alias(str(i)) for i, arc in enumerate(dropping)],
+        fn.count(fn.lit(1)).alias("offered"),
+        *[fn.count_if(arc_kept(held, str(arc))).alias(str(i)) for i, arc in enumerate(dropping)],
     ).toArrow()
     offered = int(counts.column("offered")[0].as_py())
     for i, arc in enumerate(dropping):

@@ -1,0 +1,85 @@
+"""Load for streams that have no log of their own: one `floodway feed` process a stream, ended with the
+run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from floodway.errors import InputError
+from floodway.network.model import Network
+from floodway.spark.layout import Layout
+from floodway.spark.log import create_log
+from floodway.spark.log.tuples import DEFAULT_SCHEMA
+
+_STOP_SECONDS = 10.0
+_FOREVER_SECONDS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What to feed: a rate (tuples/s), or the options of another profile as `floodway feed` takes them."""
+
+    rate: float | None = None
+    options: tuple[str, ...] = field(default=())
+
+    def arguments(self) -> list[str]:
+        """Command-line arguments of `floodway feed`."""
+        return [*(() if self.rate is None else ("--rate", f"{self.rate:g}")), *self.options]
+
+
+class Feeder:
+    """Creates the logs of streams that name none, and feeds those it was given a rate for."""
+
+    def __init__(self, network: Network, layout: Layout, feeds: Mapping[str, Feed]) -> None:
+        self._commands: dict[str, list[str]] = {}
+        self._running: list[subprocess.Popen[bytes]] = []
+        for name, stream in network.streams.items():
+            feed = feeds.get(name)
+            if stream.log is None:
+                feed = feed or _default(name, stream.max_rate)
+                create_log(layout.stream(network, name), stream.schema or DEFAULT_SCHEMA, stream=name)
+            if feed is not None:
+                self._commands[name] = [
+                    *(sys.executable, "-m", "floodway.cli.main", "feed", layout.stream(network, name)),
+                    *("--seconds", f"{_FOREVER_SECONDS:g}", *feed.arguments()),
+                ]
+
+    def start(self) -> None:
+        """Start feeding."""
+        for command in self._commands.values():
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._running.append(process)
+
+    def stop(self) -> None:
+        """End all feeding; what was written stays."""
+        for process in self._running:
+            process.terminate()
+        for process in self._running:
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _default(name: str, max_rate: float | None) -> Feed:
+    if max_rate is None:
+        raise InputError(
+            f"streams.{name} has no log, no max_rate and no rate was given",
+            hint=f"Name its log in the file, or give --rates {name}=100 to have it generated",
+        )
+    return Feed(rate=max_rate)

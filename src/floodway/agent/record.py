@@ -1,0 +1,134 @@
+"""What a run remembers for its report: batches, latencies, and how much had arrived when."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.agent.report import Point
+from floodway.agent.steering import Steered
+from floodway.network.model import Network
+from floodway.spark.fragment_query import BatchReport
+from floodway.spark.ledger import LedgerLine
+
+_RECENT = 20
+
+
+class Record:
+    """Collects while a run goes on. Figures "after settling" begin at `settle`."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.points: list[Point] = []
+        self.lines: list[LedgerLine] = []
+        self.started = 0.0
+        self._settled_at: float | None = None
+        self._ended_at = 0.0
+        self._arrived: dict[str, Mapping[str, int]] = {}
+        self._seconds: list[NDArray[np.float64]] = []
+        self._tuples: list[NDArray[np.int64]] = []
+        self._delivered: dict[str, int] = dict.fromkeys(network.outputs, 0)
+        self._scales: list[float] = []
+        self._recent: deque[tuple[float, float | None, int, int]] = deque(maxlen=_RECENT)
+
+    def begin(self, now: float, arrived: Mapping[str, int]) -> None:
+        """The queries run and the load has started."""
+        self.started = self._ended_at = now
+        self._arrived["begin"] = self._arrived["end"] = arrived
+
+    def settle(self, now: float, arrived: Mapping[str, int]) -> None:
+        """From here on latency, score and rates count."""
+        self._settled_at = now
+        self._arrived["begin"] = arrived
+
+    def end(self, now: float, arrived: Mapping[str, int]) -> None:
+        """The measured part is over."""
+        self._ended_at = now
+        self._arrived["end"] = arrived
+
+    def batch(self, report: BatchReport, scale: float) -> float | None:
+        """Note a finished batch; the mean latency of its results."""
+        outputs = [report.delivered[name] for name in report.delivered if name in self._network.outputs]
+        written = outputs or list(report.delivered.values())
+        pairs = [item.latencies_seconds(report.ended_seconds) for item in written]
+        seconds = np.concatenate([pair[0] for pair in pairs]) if pairs else np.zeros(0)
+        tuples = np.concatenate([pair[1] for pair in pairs]) if pairs else np.zeros(0, dtype=np.int64)
+        mean = float(np.average(seconds, weights=tuples)) if tuples.sum() else None
+        inputs = [line for line in report.lines if line.at in self._network.streams]
+        offered, kept = sum(line.offered for line in inputs), sum(line.kept for line in inputs)
+        since = report.ended_seconds - self.started
+        self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
+        self._recent.append((report.ended_seconds, mean, offered, kept))
+        # A batch counts when it was cut after settling: its latency then owes nothing to the start.
+        if self._settled_at is not None and report.journal.timestamp_ms / 1e3 >= self._settled_at:
+            self.lines.extend(report.lines)
+            self._scales.append(scale)
+            if outputs:
+                self._seconds.append(seconds)
+                self._tuples.append(tuples)
+            if report.ended_seconds <= self._ended_at or self._ended_at == self.started:
+                for name, item in report.delivered.items():
+                    if name in self._delivered:
+                        self._delivered[name] += item.rows
+        return mean
+
+    @property
+    def measured_seconds(self) -> float:
+        """Length of the measured part."""
+        return max(self._ended_at - (self._settled_at or self.started), 0.0)
+
+    def latencies(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Latencies after settling, with how many tuples had each."""
+        if not self._seconds:
+            return np.zeros(0), np.zeros(0, dtype=np.int64)
+        return np.concatenate(self._seconds), np.concatenate(self._tuples)
+
+    def rates(self) -> dict[str, float]:
+        """Mean arrival rates over the measured part, tuples/s."""
+        before, after = self._arrived["begin"], self._arrived["end"]
+        length = self.measured_seconds or 1.0
+        return {name: (after[name] - before[name]) / length for name in after}
+
+    def throughput(self) -> dict[str, float]:
+        """Tuples/s delivered to each output over the measured part."""
+        length = self.measured_seconds or 1.0
+        return {name: count / length for name, count in self._delivered.items()}
+
+    def scale(self) -> float:
+        """Mean share of the nominal capacity that was planned for."""
+        return float(np.mean(self._scales)) if self._scales else 1.0
+
+    def status(
+        self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """The latest figures, for `floodway top`."""
+        recent = [mean for _, mean, _, _ in self._recent if mean is not None]
+        offered = sum(item[2] for item in self._recent)
+        kept = sum(item[3] for item in self._recent)
+        control = list(steered.control.values())
+        return {
+            "name": self._network.name,
+            "time_us": int(now * 1e6),
+            "mode": steered.decision.mode,
+            "target_seconds": target,
+            "latency_seconds": recent[-1] if recent else None,
+            "rates": dict(steered.plan.rates),
+            "keeps": dict(steered.plan.keeps),
+            "load": dict(steered.plan.load),
+            "overloaded": steered.plan.overloaded,
+            "loss": 1.0 - kept / offered if offered else 0.0,
+            "scale": steered.scale,
+            "unreachable": any(decision.unreachable for decision in control),
+            "floor_seconds": max(
+                (d.floor_seconds for d in control if d.floor_seconds is not None), default=None
+            ),
+            "reasons": {name: decision.reason for name, decision in steered.control.items()},
+            "arrived": dict(arrived),
+            "batches": len(self.points),
+            "last": asdict(self.points[-1]) if self.points else None,
+        }

@@ -1,0 +1,52 @@
+"""`floodway audit`: reconcile a run's ledger with the journal, the logs and the sinks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from floodway.cli.output import print_json
+
+
+def audit(
+    network: Annotated[Path, typer.Argument(help="The network file of the run.", metavar="NET.yaml")],
+    state: Annotated[Path, typer.Option(help="The run's folder, as given to `floodway run --state`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check that every tuple of a run is accounted for; exit code 1 on any difference.
+
+    Example: floodway audit net.yaml --state runs/net
+    """
+    from floodway.errors import InputError
+    from floodway.network.file import load_network
+    from floodway.spark.audit import audit as reconcile
+    from floodway.spark.layout import Layout
+
+    layout = Layout(state)
+    if not layout.ledger.exists():
+        raise InputError(f"no ledger at {layout.ledger}", hint="Give the folder that `floodway run` printed")
+    result = reconcile(load_network(network), layout)
+    if as_json:
+        print_json(
+            {
+                "reconciled": not result.differences,
+                "differences": list(result.differences),
+                "unchecked": list(result.unchecked),
+                "batches": result.batches,
+                "lines": result.lines,
+                "offered": result.tuples_offered,
+                "delivered": result.tuples_delivered,
+            }
+        )
+    else:
+        typer.echo(
+            f"{result.batches} batches, {result.lines} lines, {result.tuples_offered:,} tuples offered, "
+            f"{result.tuples_delivered:,} delivered"
+        )
+        for note in (*result.unchecked, *result.differences):
+            typer.echo(f"  {note}")
+        typer.echo("reconciled" if not result.differences else f"{len(result.differences)} difference(s)")
+    if result.differences:
+        raise typer.Exit(1)

@@ -1,0 +1,132 @@
+"""`floodway run`: a network's nodes in one process on real Spark, steered and accounted for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floodway.cli.output import parse_pairs, print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.agent.report import RunReport
+    from floodway.spark.decision import Mode
+
+
+def run(
+    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    seconds: Annotated[float, typer.Option(help="How long to run.")] = 60.0,
+    mode: Annotated[str, typer.Option(help="enforce, observe (drop nothing) or off.")] = "enforce",
+    rates: Annotated[
+        str, typer.Option(help="Feed streams at these tuples/s, e.g. s1=100,s2=50; default max_rate.")
+    ] = "",
+    target: Annotated[float | None, typer.Option(help="Latency target in seconds.")] = None,
+    controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
+    planner: Annotated[str, typer.Option(help="exact, solver, solver-w, fit or dfit.")] = "exact",
+    settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 10.0,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run a network's nodes on Spark, shedding what they cannot process in time.
+
+    Streams that name no log are generated; operators that name no function busy-wait their cost.
+
+    Example: floodway run examples/networks/split.yaml --seconds 40 --rates s=4 --target 2
+    """
+    from floodway.agent.feeding import Feed
+    from floodway.agent.runner import RunOptions, run_network
+    from floodway.network.checks import check_rates
+    from floodway.network.file import load_network
+
+    net = load_network(network)
+    fed = parse_pairs(rates, option="--rates")
+    check_rates(net, fed, all_streams=False)
+    if not seconds > 0:
+        raise InputError(f"--seconds {seconds} is not above 0", hint="Give a time such as 60")
+    options = RunOptions(
+        seconds=seconds,
+        root=state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-")),
+        mode=parse_mode(mode),
+        target_seconds=target,
+        controller=controller,
+        planner=planner,
+        feeds={name: Feed(rate=rate) for name, rate in fed.items()},
+        settle_seconds=min(settle, seconds / 2),
+        progress=_progress(quiet=as_json or not sys.stderr.isatty()),
+    )
+    result = run_network(net, options)
+    body = {"network": net.name, "state": str(options.root), **result.to_dict()}
+    if report is not None:
+        report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(body)
+    else:
+        _print(result, options.root)
+    if result.differences:
+        raise typer.Exit(1)
+
+
+def parse_mode(text: str) -> Mode:
+    """One of the three modes, or a clear error."""
+    from typing import get_args
+
+    from floodway.spark.decision import Mode
+
+    for mode in get_args(Mode):
+        if mode == text:
+            found: Mode = mode
+            return found
+    raise InputError(f"mode {text!r} is not known", hint="Use enforce, observe or off")
+
+
+def _progress(*, quiet: bool) -> Callable[[Mapping[str, Any]], None]:
+    def show(status: Mapping[str, Any]) -> None:
+        latency = status["latency_seconds"]
+        shown = "–" if latency is None else f"{latency:.2f} s"
+        line = (
+            f"latency {shown} (target {status['target_seconds']:g} s)  loss {status['loss']:.0%}  "
+            f"capacity {status['scale']:.2f}  batches {status['batches']}"
+        )
+        typer.echo(f"\r{line:<78}", err=True, nl=False)
+
+    return (lambda status: None) if quiet else show
+
+
+def _print(result: RunReport, root: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    body = result.to_dict()
+    table = Table("place", "offered", "kept", "dropped by reason", title="What arrived and what was lost")
+    for at, offered in body["offered"].items():
+        dropped = ", ".join(f"{reason} {count:,}" for reason, count in body["dropped"].get(at, {}).items())
+        table.add_row(at, f"{offered:,}", f"{body['kept'][at]:,}", dropped or "–")
+    console = Console()
+    console.print()
+    console.print(table)
+    latency = result.latency
+    if latency.mean is not None:
+        console.print(
+            f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
+            f"p99 {latency.p99:.2f}; target {latency.target:g} s"
+        )
+    if result.unreachable:
+        console.print(f"the target is below what this engine can reach: about {result.floor_seconds:.2f} s")
+    console.print(
+        f"score: {result.score:.4g} weighted tuples/s; optimum {result.optimum:.4g} for the capacity it had "
+        f"({result.capacity_scale:.2f} of nominal)"
+    )
+    console.print(
+        f"ledger: {'reconciled' if not result.differences else 'DOES NOT RECONCILE'}; files in {root}"
+    )
+    for difference in result.differences:
+        console.print(f"  {difference}")

@@ -1,0 +1,91 @@
+"""`floodway top`: a running job in the terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floodway.cli.output import print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STALE_SECONDS = 30.0
+
+
+def top(
+    name: Annotated[str, typer.Argument(help="Name of a shed or of a network that runs.")],
+    state: Annotated[Path | None, typer.Option(help="Folder of the job's state, if not the default.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the latest figures as one JSON object.")
+    ] = False,
+) -> None:
+    """Show rates, latency against target, keep, loss and load of a running job.
+
+    Example: floodway top clicks
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from floodway.cli.jobs import find_job
+
+    path = find_job(name, state).folder / "status.json"
+    if as_json:
+        print_json(_read(path))
+        return
+    if once:
+        Console().print(_table(_read(path), time.time()))
+        return
+    with Live(_table(_read(path), time.time()), refresh_per_second=4) as live:
+        while True:
+            time.sleep(0.25)
+            live.update(_table(_read(path), time.time()))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(
+            f"{path} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
+        ) from None
+    return dict(body)
+
+
+def _table(status: dict[str, Any], now: float) -> Table:
+    from rich.table import Table
+
+    age = now - status["time_us"] / 1e6
+    stale = f"  [red](last heard {age:.0f} s ago)[/red]" if age > STALE_SECONDS else ""
+    table = Table(title=f"{status['name']}  ·  {status['mode']}{stale}", show_header=False)
+    latency, target = status["latency_seconds"], status["target_seconds"]
+    if latency is not None:
+        colour = "green" if latency <= 1.1 * target else "red"
+        table.add_row(
+            "latency", f"[{colour}]{latency:.2f} s[/{colour}] of {target:g} s {_bar(latency / target)}"
+        )
+    if status.get("unreachable"):
+        table.add_row("target", f"[red]below the floor of {status['floor_seconds']:.2f} s[/red]")
+    for stream, rate in status.get("rates", {}).items():
+        keep = status["keeps"].get(stream, 1.0)
+        table.add_row(stream, f"{rate:,.0f} tuples/s, keep {keep:.1%} {_bar(keep)}")
+    if status.get("offered_rate") is not None:
+        table.add_row("offered", f"{status['offered_rate']:,.0f} tuples/s, keep {status['keep']:.1%}")
+    for place, keep in status.get("keeps", {}).items():
+        if "->" in place and keep < 1.0:
+            table.add_row(place, f"keep {keep:.1%} {_bar(keep)}")
+    for node, load in status.get("load", {}).items():
+        table.add_row(f"node {node}", f"planned load {load:.2f} CPU")
+    table.add_row("loss", f"{status['loss']:.1%} {_bar(status['loss'])}")
+    return table
+
+
+def _bar(share: float, width: int = 24) -> str:
+    full = round(min(max(share, 0.0), 1.0) * width)
+    return "█" * full + "░" * (width - full)

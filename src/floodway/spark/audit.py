@@ -1,0 +1,156 @@
+"""Does the ledger tell the truth? Reconcile it with Spark's journal, with the logs and with the sinks, to
+the tuple.
+
+For every query of a run:
+
+- the ledger's own rules hold: offered = kept + dropped, no batch missing, no replay that counted otherwise;
+- every batch that Spark committed has its lines, and each line is what the journaled decision gives when
+applied again;
+- the batches follow each other without a hole or an overlap, and reach no further than the log does;
+- what the ledger says was delivered to a log is what lies there under the batch's tag, no tuple more or less.
+
+Spark keeps the journal of the last hundred batches; older lines are checked by the ledger's own rules and
+the sinks'.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodway.network.model import Arc, Network
+from floodway.spark.fragments import Fragment, fragments
+from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
+from floodway.spark.layout import Layout
+from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.log import LogReader
+from floodway.spark.log.meta import META
+from floodway.spark.log.segments import open_segment, parse_name
+from floodway.spark.sinks import is_log
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was checked, what did not agree, and what could not be checked from here."""
+
+    batches: int
+    lines: int
+    tuples_offered: int
+    tuples_delivered: int
+    differences: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
+    """Reconcile a run's ledger; an empty list of differences means that every tuple is accounted for."""
+    lines = list(Ledger(layout.ledger).read())
+    differences = list(Ledger(layout.ledger).reconcile())
+    unchecked: list[str] = []
+    batches = 0
+    for node in nodes or tuple(network.nodes):
+        for fragment in fragments(network, node):
+            query = f"{fragment.node}.{fragment.name}"
+            mine = [line for line in lines if line.query == query]
+            committed = committed_batches(layout.checkpoint(fragment))
+            batches += len({line.batch for line in mine})
+            differences += _against_journal(layout.checkpoint(fragment), query, fragment, mine, committed)
+            for sink in (*fragment.outputs, *map(str, fragment.cut)):
+                log = _sink_log(network, layout, sink)
+                if log is None:
+                    unchecked.append(f"{sink}: not a log, so its tuples were not counted")
+                else:
+                    differences += _against_sink(log, query, sink, mine)
+    return Audit(
+        batches=batches,
+        lines=len(lines),
+        tuples_offered=sum(line.offered for line in lines if line.at in network.streams),
+        tuples_delivered=sum(
+            line.kept for line in lines if line.reason == Reason.DELIVERED and line.at in network.outputs
+        ),
+        differences=tuple(differences),
+        unchecked=tuple(unchecked),
+    )
+
+
+def _against_journal(
+    checkpoint: Path, query: str, fragment: Fragment, lines: Sequence[LedgerLine], committed: Sequence[int]
+) -> Iterator[str]:
+    """Apply the journaled decisions again and compare; check that batches join without hole or overlap."""
+    by_key = {(line.batch, line.at): line for line in lines if line.reason == Reason.SHEDDER}
+    written = {line.batch for line in lines}
+    for batch in committed:
+        if batch not in written:
+            yield f"query {query}, batch {batch}: committed by Spark, not in the ledger"
+    ends: dict[str, Mapping[int, int]] = {}
+    for batch in sorted(written):
+        if not (checkpoint / "offsets" / str(batch)).exists():
+            continue
+        journal = read_batch(checkpoint, batch)
+        for spec in fragment.sources:
+            at = spec.location or spec.name
+            line = by_key.get((batch, at))
+            if line is not None:
+                yield from _recount(query, journal, at, line)
+            offset = journal.offsets.get(at)
+            if offset is not None:
+                if at in ends and dict(ends[at]) != dict(offset.start):
+                    yield f"query {query}, {at}, batch {batch}: starts at {offset.start}, not at {ends[at]}"
+                ends[at] = offset.end
+
+
+def _recount(query: str, journal: JournaledBatch, at: str, line: LedgerLine) -> Iterator[str]:
+    offset = journal.offsets.get(at)
+    ranges = offset.ranges() if offset else []
+    offered = sum(end - start for _, start, end in ranges)
+    kept = sum(offset.admission.count(*piece) for piece in ranges) if offset else 0
+    if (line.offered, line.kept) != (offered, kept):
+        yield (
+            f"query {query}, {at}, batch {journal.batch}: the ledger says {line.kept} of {line.offered}, "
+            f"the journaled decision gives {kept} of {offered}"
+        )
+
+
+def _against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine]) -> Iterator[str]:
+    """Compare what was delivered with what lies in the log under each batch's tag."""
+    said = {line.batch: line.kept for line in lines if line.at == sink and line.reason == Reason.DELIVERED}
+    if not (log / META).exists():
+        if any(said.values()):
+            total = sum(said.values())
+            yield f"{sink}: the ledger says {total} tuples were delivered, but there is no log {log}"
+        return
+    found = _tuples_by_batch(log, query)
+    for batch in sorted(said.keys() | found.keys()):
+        # The last batch may have reached the sink and not the ledger: it will be repeated, and found there.
+        if batch not in said and batch > max(said, default=-1):
+            continue
+        if said.get(batch, 0) != found.get(batch, 0):
+            yield (
+                f"{sink}, batch {batch}: the ledger says {said.get(batch, 0)} tuples were delivered, "
+                f"the log holds {found.get(batch, 0)}"
+            )
+
+
+def _tuples_by_batch(log: Path, query: str) -> Counter[int]:
+    reader = LogReader(log)
+    found: Counter[int] = Counter()
+    for partition in range(reader.meta.partitions):
+        folder = reader.meta.partition_path(partition)
+        for path in sorted(folder.iterdir()):
+            name = parse_name(path.name)
+            if name is None:
+                continue
+            tag = open_segment(path, name, reader.meta.stored_schema).tag
+            owner, _, rest = tag.partition(":")
+            if owner == query:
+                found[int(rest.split(":")[0])] += name.count
+    return found
+
+
+def _sink_log(network: Network, layout: Layout, sink: str) -> Path | None:
+    if sink in network.outputs:
+        address = layout.output(network, sink)
+        return Path(address) if is_log(address) else None
+    producer, _, consumer = sink.partition("->")
+    return layout.link(Arc(producer, consumer))

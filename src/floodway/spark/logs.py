@@ -1,0 +1,67 @@
+"""The logs of a run: how much has arrived on each stream, and output logs created with the right columns in
+advance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodway.errors import InputError
+from floodway.network.model import Arc, Network
+from floodway.spark.fragment_query import FragmentQuery
+from floodway.spark.layout import Layout
+from floodway.spark.log import create_log
+from floodway.spark.log.schema import parse_schema
+from floodway.spark.sinks import is_log, parse_kafka, public_columns
+from floodway.spark.source.backend import Backend, open_backend
+from floodway.spark.source.options import parse_options
+
+
+class StreamLogs:
+    """The streams' logs or topics, opened once, asked for their ends at every tick."""
+
+    def __init__(self, network: Network, layout: Layout) -> None:
+        self._backends = {name: _open(network, layout, name) for name in network.streams}
+
+    def totals(self) -> dict[str, int]:
+        """Tuples that have ever arrived on each stream."""
+        return {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
+
+
+def _open(network: Network, layout: Layout, name: str) -> Backend:
+    address = layout.stream(network, name)
+    if not address.startswith("kafka://"):
+        return open_backend(parse_options({"path": address}))
+    servers, topic = parse_kafka(address)
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "valueFormat": "raw"}
+    return open_backend(parse_options(options))
+
+
+def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout: Layout) -> None:
+    """Create the logs of cut arcs and outputs, upstream first: a query's columns follow from those it
+    reads."""
+    waiting = list(queries)
+    while waiting:
+        ready = [query for query in waiting if query.sources_exist()]
+        if not ready:
+            missing = ", ".join(sorted({spec.name for query in waiting for spec in query.fragment.sources}))
+            raise InputError(
+                f"no log to read for {missing}",
+                hint="Start the nodes that feed it, or `floodway feed` the stream",
+            )
+        for query in ready:
+            for sink, frame in query.sink_frames().items():
+                path = _sink_log(network, layout, sink)
+                if path is not None:
+                    columns = public_columns(frame).drop("_arrival").schema
+                    ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
+                    create_log(path, parse_schema(ddl), partitions=query.tasks, stream=sink)
+        waiting = [query for query in waiting if query not in ready]
+
+
+def _sink_log(network: Network, layout: Layout, sink: str) -> Path | None:
+    if sink in network.outputs:
+        address = layout.output(network, sink)
+        return Path(address) if is_log(address) else None
+    producer, _, consumer = sink.partition("->")
+    return layout.link(Arc(producer, consumer))

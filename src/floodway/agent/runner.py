@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.rates import RateMeter
@@ -30,18 +30,14 @@ from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.program import Program
 from floodway.spark.decision import Mode, write_decision
-from floodway.spark.fragment_query import BatchReport, FragmentQuery
+from floodway.spark.fragment_query import BatchReport, FragmentQuery, RunningFragment
 from floodway.spark.fragments import Fragment, fragments
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.logs import StreamLogs, create_sink_logs
-from floodway.spark.session import spark_session
+from floodway.spark.session import Session, spark_session
 from floodway.spark.shed_state import ShedFiles, write_atomically
-from floodway.spark.source import explain, register
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+from floodway.spark.source import register
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
@@ -74,7 +70,7 @@ def target_of(network: Network, given: float | None) -> float:
     return given if given is not None else min(targets, default=DEFAULT_TARGET_SECONDS)
 
 
-def run_network(network: Network, options: RunOptions, spark: SparkSession | None = None) -> RunReport:
+def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
     """Run for `options.seconds` seconds and report. The session is left running when it was given."""
     session = spark or spark_session(f"floodway-{network.name}")
     try:
@@ -87,7 +83,7 @@ def run_network(network: Network, options: RunOptions, spark: SparkSession | Non
 
 
 class _Run:
-    def __init__(self, spark: SparkSession, network: Network, options: RunOptions) -> None:
+    def __init__(self, spark: Session, network: Network, options: RunOptions) -> None:
         self.network = network
         self.options = options
         self.layout = Layout(options.root)
@@ -127,7 +123,7 @@ class _Run:
             self._collect(time.time())
         return self._report()
 
-    def _loop(self, running: Iterable[StreamingQuery]) -> None:
+    def _loop(self, running: Iterable[RunningFragment]) -> None:
         self.record.begin(time.time(), self.arrived)
         end = time.time() + self.options.seconds
         settled = False
@@ -204,13 +200,11 @@ def _fragments(network: Network, nodes: tuple[str, ...]) -> dict[str, Fragment]:
     return {f"{node}.{f.name}": f for node in chosen for f in fragments(network, node)}
 
 
-def _raise_failure(running: Iterable[StreamingQuery], layout: Layout) -> None:
+def _raise_failure(running: Iterable[RunningFragment], layout: Layout) -> None:
     for query in running:
-        if query.isActive:
-            continue
-        error = query.exception()
-        reason = explain(error) if error is not None else f"query {query.name} ended without a word"
-        raise RunError(reason, hint=f"Mend it and run again with --state {layout.root} to continue")
+        reason = query.failure()
+        if reason is not None:
+            raise RunError(reason, hint=f"Mend it and run again with --state {layout.root} to continue")
 
 
 def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:

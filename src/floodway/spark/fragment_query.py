@@ -27,6 +27,7 @@ from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.log.meta import META
 from floodway.spark.operators import PPM, apply_operator
 from floodway.spark.sinks import Written, is_log, parse_kafka, write_log, write_other
+from floodway.spark.source import explain
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.tail import TailResult, run_tail
 
@@ -51,6 +52,24 @@ class BatchReport:
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
         return self.ended_seconds - self.journal.timestamp_ms / 1e3
+
+
+class RunningFragment:
+    """A started query: whether it failed, and how to stop it."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    def failure(self) -> str | None:
+        """Why the query ended, in one line; None while it runs."""
+        if self._query.isActive:
+            return None
+        error = self._query.exception()
+        return f"query {self._query.name} ended without a word" if error is None else explain(error)
+
+    def stop(self) -> None:
+        """Stop at once; a batch under way is repeated by the next start."""
+        self._query.stop()
 
 
 class FragmentQuery:
@@ -79,15 +98,16 @@ class FragmentQuery:
         """Where Spark journals this query."""
         return self._layout.checkpoint(self.fragment)
 
-    def start(self) -> StreamingQuery:
+    def start(self) -> RunningFragment:
         """Start the query; batches follow each other as fast as they are processed."""
-        return (
+        query = (
             self._streaming()
             .writeStream.queryName(self._query)
             .option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(self._process)
             .start()
         )
+        return RunningFragment(query)
 
     def sources_exist(self) -> bool:
         """Whether every log this fragment reads is there (a Kafka topic is taken to be)."""

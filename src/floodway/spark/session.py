@@ -18,6 +18,9 @@ from pyspark.sql import SparkSession
 
 from floodway.spark.java import find_java
 
+Session = SparkSession
+"""Spark's session, for rooms that hold one but do not import pyspark."""
+
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # For every master. None of these changes what a query computes.

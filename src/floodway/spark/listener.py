@@ -1,0 +1,110 @@
+"""From Spark's progress events to the loops: one listener a session, attached when the first shed is applied.
+
+Spark posts an event after every micro-batch, with what `observe` counted. The listener finds the metrics of
+known sheds by name, makes a `BatchReport` and hands it to the loop. Nothing raised in here reaches the query.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+from typing_extensions import override
+
+from floodway.spark.shed_loop import BatchReport, ShedLoop
+
+log = logging.getLogger(__name__)
+
+_lock = Lock()
+_loops: dict[str, ShedLoop] = {}
+_listeners: WeakKeyDictionary[SparkSession, ShedListener] = WeakKeyDictionary()
+
+
+def attach(spark: SparkSession, key: str, loop: ShedLoop) -> None:
+    """Let `loop` hear of every query of this session that observes `key`; it replaces an earlier one."""
+    with _lock:
+        _loops[key] = loop
+        if spark not in _listeners:
+            listener = ShedListener()
+            spark.streams.addListener(listener)
+            _listeners[spark] = listener
+
+
+def offered_metric(key: str) -> str:
+    """The observation before the drop."""
+    return f"floodway.{key}.offered"
+
+
+def kept_metric(key: str) -> str:
+    """The observation after the drop."""
+    return f"floodway.{key}.kept"
+
+
+class ShedListener(StreamingQueryListener):
+    """Hands events to loops; Spark calls it from one thread."""
+
+    @override
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing to do: a shed is known from its first progress on."""
+
+    @override
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        for key, loop in list(_loops.items()):
+            if offered_metric(key) in progress.observedMetrics:
+                try:
+                    loop.on_batch(report(progress, key))
+                except Exception:
+                    log.exception("floodway shed %s could not take in batch %s", key, progress.batchId)
+
+    @override
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        for loop in list(_loops.values()):
+            loop.on_idle(str(event.id))
+
+    @override
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        for loop in list(_loops.values()):
+            loop.on_end(str(event.id))
+
+
+def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
+    """The report of one shed from a progress event."""
+    offered = _metrics(progress, offered_metric(key))
+    kept = _metrics(progress, kept_metric(key))
+    started = datetime.fromisoformat(progress.timestamp)
+    return BatchReport(
+        query=str(progress.id),
+        run=str(progress.runId),
+        batch=progress.batchId,
+        started_us=round(started.timestamp() * 1e6),
+        seconds=progress.batchDuration / 1e3,
+        offered=offered["offered"],
+        kept=kept["kept"],
+        would_keep=offered["would_keep"],
+        batch_time_us=offered["batch_time_us"],
+        seq=offered["seq"],
+        keep_ppm=offered["keep_ppm"],
+        mode=offered["mode"],
+        arrival_us=kept.get("arrival_us"),
+        event_us=offered.get("event_us"),
+        utilities=offered.get("utilities"),
+        dropped_tuples=offered.get("dropped_tuples") or (),
+    )
+
+
+def _metrics(progress: StreamingQueryProgress, name: str) -> Mapping[str, Any]:
+    return progress.observedMetrics[name].asDict()

@@ -15,6 +15,7 @@ from floodway.control.pid import PidConfig, PidController, PidState, pid_step
 from floodway.control.red import RedConfig, RedState, red_drop_ratio, red_step
 from floodway.control.tu import TuConfig, TuController, tu_growth
 from floodway.errors import InputError
+from tests.control.plant import Engine, run_batches
 
 
 def unclamped_pid_occupancy(start: float, periods: int) -> list[float]:
@@ -159,7 +160,31 @@ def test_tu_lets_all_in_below_capacity_and_is_not_wound_up_afterwards() -> None:
         quiet = loop.step(Observation(float(k), 50.0, kept=50.0, batch_seconds=0.5, queued=0.0))
         assert quiet.admit == 50.0
     burst = loop.step(Observation(300.0, 1000.0, kept=50.0, batch_seconds=0.5, queued=0.0))
-    assert burst.admit < 400.0
+    # From rest: f_out + (H / c P)(b0 + b1) T = 50 + 97 * 0.09 * 2. Remembering the wanted growth gave 117.
+    assert burst.admit == pytest.approx(50.0 + 97.0 * 0.09 * 2.0)
+
+
+def test_tu_on_micro_batches_goes_by_measured_latency_and_is_not_fooled_by_the_overhead() -> None:
+    law = TuController(TuConfig(target_seconds=2.0, nominal=500.0))
+    batches = run_batches(law, Engine(overhead=0.3), rate=lambda _: 3000.0, seconds=120.0, rng=Random(1))
+    assert fmean(b.latency_seconds for b in batches[-30:]) == pytest.approx(2.0, rel=0.1)
+
+
+def test_aurora_keeps_up_with_ever_longer_batches_when_it_knows_its_tick() -> None:
+    def peak(tick_seconds: float | None) -> float:
+        law = AuroraController(AuroraConfig(target_seconds=2.0, tick_seconds=tick_seconds))
+        engine = Engine(overhead=0.3)
+        batches = run_batches(law, engine, rate=lambda _: 3000.0, seconds=120.0, rng=Random(1))
+        return max(b.latency_seconds for b in batches)
+
+    assert peak(None) > 60.0
+    assert peak(0.25) < 30.0
+
+
+def test_pid_gains_scaled_to_another_queue_keep_the_papers_poles() -> None:
+    c = PidConfig.scaled_to(6000.0)
+    total = c.queue_limit + c.k_p + c.k_i + c.k_d
+    assert abs(np.sqrt((c.queue_limit + c.k_d) / total)) == pytest.approx(0.875, abs=1e-3)
 
 
 def test_pi_error_is_scaled_on_both_sides() -> None:

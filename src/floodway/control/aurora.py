@@ -27,10 +27,15 @@ from floodway.control.base import (
 
 @dataclass(frozen=True, slots=True)
 class AuroraConfig:
-    """`step` is the change of the drop probability a tick."""
+    """`step` changes the drop probability a tick; with `tick_seconds` None every measurement is a tick.
+
+    Where measurements come at the end of ever longer batches, give `tick_seconds`: as many steps are then
+    taken at once as ticks have passed, or the law could not keep up.
+    """
 
     target_seconds: float
     step: float = 0.05
+    tick_seconds: float | None = None
     floor: float = 1.0
     nominal: float | None = None
 
@@ -38,15 +43,17 @@ class AuroraConfig:
         positive("aurora.target_seconds", self.target_seconds)
         positive("aurora.step", self.step)
         within("aurora.step", self.step, 0.0, 1.0)
+        optional_positive("aurora.tick_seconds", self.tick_seconds)
         positive("aurora.floor", self.floor)
         optional_positive("aurora.nominal", self.nominal)
 
 
 @dataclass(frozen=True, slots=True)
 class AuroraState(State):
-    """The drop probability in force."""
+    """The drop probability in force, and when it was last changed."""
 
     drop_ratio: float = 0.0
+    time_seconds: float | None = None
 
 
 def aurora_step(drop_ratio: float, step: float, *, overloaded: bool) -> float:
@@ -74,8 +81,15 @@ class AuroraController(Controller[AuroraState]):
         reason = "hold: no measurement"
         if latency is not None:
             overloaded = latency > (observation.target_seconds or self.config.target_seconds)
-            state = AuroraState(aurora_step(state.drop_ratio, self.config.step, overloaded=overloaded))
+            step = self.config.step * self._ticks(state, observation.time_seconds)
+            ratio = aurora_step(state.drop_ratio, step, overloaded=overloaded)
+            state = AuroraState(ratio, observation.time_seconds)
             reason = f"step {'up' if overloaded else 'down'} to p = {state.drop_ratio:.3f}"
         return state, shed(
             observation.waiting, state.drop_ratio, self.config.floor, self.config.nominal, reason
         )
+
+    def _ticks(self, state: AuroraState, now: float) -> float:
+        if self.config.tick_seconds is None or state.time_seconds is None:
+            return 1.0
+        return max(1.0, (now - state.time_seconds) / self.config.tick_seconds)

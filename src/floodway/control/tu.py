@@ -83,7 +83,10 @@ def tu_growth(config: TuConfig, *, cost: float, error: float, last_error: float,
 class TuController(Controller[TuState]):
     """The law as a controller: c from `batch_seconds / kept`, f_out from `kept`, q from `queue`.
 
-    `waiting` is what arrived and asks to be let in. Holds v when no batch was measured.
+    `waiting` is what arrived and asks to be let in. Without a queue of its own (`queued` None:
+    micro-batches) the measured latency stands for y; an estimate from what waits would count a batch's
+    overhead as cost per tuple, and shed ever more. Holds v when no batch, or neither queue nor latency, was
+    measured.
     """
 
     config: TuConfig
@@ -96,16 +99,18 @@ class TuController(Controller[TuState]):
     def update(self, state: TuState, observation: Observation) -> tuple[TuState, Decision]:
         config, waiting = self.config, observation.waiting
         cost = self._cost(state, observation)
-        if observation.batch_seconds is None or cost is None:
+        queued, delay = observation.queued, observation.latency_seconds
+        if queued is not None and cost is not None:
+            delay = queued * cost / config.headroom
+        if observation.batch_seconds is None or cost is None or delay is None:
             return state, self._decide(state, waiting, "hold: no measurement")
-        delay = observation.queue * cost / config.headroom
         error = (observation.target_seconds or config.target_seconds) - delay
         last = error if state.last_error is None else state.last_error
         wanted = tu_growth(config, cost=cost, error=error, last_error=last, growth=state.growth)
         served = observation.kept / config.period_seconds
         allowed = clamp(wanted + served, 0.0, waiting / config.period_seconds)
         state = TuState(cost, error, allowed - served, allowed)
-        reason = f"let in {allowed:.6g}/s at an estimated delay of {delay:.3f} s"
+        reason = f"let in {allowed:.6g}/s at a delay of {delay:.3f} s"
         return state, self._decide(state, waiting, reason)
 
     def _cost(self, state: TuState, observation: Observation) -> float | None:

@@ -38,6 +38,8 @@ class Found(Protocol):
     def holds(self) -> bool: ...
     @property
     def where(self) -> str: ...
+    @property
+    def headline(self) -> str: ...
 
     def as_json(self, *, seconds: float) -> dict[str, Any]:
         """The result for scripts."""
@@ -125,7 +127,13 @@ def _print(found: Sequence[tuple[Found, float]]) -> None:
     for result, seconds in found:
         claim = f"{result.paper.where}: {result.paper.text} [{result.where}]"
         verdict = "[green]yes[/green]" if result.holds else "[red]NO[/red]"
-        table.add_row(result.id, escape(claim), escape(summary(result.measured)), verdict, f"{seconds:.1f}")
+        table.add_row(
+            result.id,
+            escape(claim),
+            escape(result.headline or summary(result.measured)),
+            verdict,
+            f"{seconds:.1f}",
+        )
     Console().print(table)
     failed = [result.id for result, _ in found if not result.holds]
     typer.echo(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from floodway.errors import InputError
 from floodway.experiments.result import Progress
 from floodway.simulation.arrivals import Trace, binned, hurst, poisson, read_trace, self_similar, spread
 from floodway.simulation.buffer import Manager, Run, simulate
@@ -57,11 +58,15 @@ class Traffic:
             times = self_similar(rate, self.seconds, rng)
         return draw(times, rng, mean_cost_seconds=cost, precision=precision), cost
 
-    def hurst(self, seeds: Sequence[int]) -> float:
-        """Mean Hurst parameter of the traffic over the seeds; of the whole file for a trace."""
-        if self.trace is not None:
-            return hurst(self.trace.counts)
-        return float(np.mean([hurst(binned(self.tuples(seed)[0].arrived, self.seconds)) for seed in seeds]))
+    def hurst(self, seeds: Sequence[int]) -> float | None:
+        """Mean Hurst parameter over the seeds, of the whole file for a trace; None where it cannot be had."""
+        try:
+            if self.trace is not None:
+                return round(hurst(self.trace.counts), 3)
+            counts = [binned(self.tuples(seed)[0].arrived, self.seconds) for seed in seeds]
+            return mean([hurst(found) for found in counts])
+        except InputError:
+            return None
 
 
 def on_trace(path: Path | None, *, seconds: float = SECONDS) -> Traffic | None:
@@ -118,6 +123,11 @@ def drops(runs: Sequence[Run]) -> list[float]:
     return [run.drop_ratio for run in runs]
 
 
+def on_time(runs: Sequence[Run]) -> list[float]:
+    """Share of the offered tuples processed within their deadline in each run."""
+    return [run.on_time_ratio for run in runs]
+
+
 def table(runs: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]:
     """Means over seeds by variant, and each seed's utilisation and misses."""
     return {
@@ -126,7 +136,7 @@ def table(runs: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]:
             "miss_ratio": mean([run.total.miss_ratio for run in found]),
             "miss_ratio_with_purged": mean(misses(found)),
             "drop_ratio": mean(drops(found)),
-            "on_time_ratio": mean([run.on_time_ratio for run in found]),
+            "on_time_ratio": mean(on_time(found)),
             "occupancy": mean([float(run.occupancy.mean()) / (run.limit or 1) for run in found])
             if found[0].limit
             else None,

@@ -55,8 +55,17 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "the tuples, so they nearly tie; around 1.0 the gap in utilisation shows.",
             "Misses count purged tuples. Without them both are near 0: the cleaner leaves few late ones.",
         ),
+        headline=_headline(by_load[1.0], 1.0) + "\n" + _headline(by_load[1.2], 1.2),
         plots={"buffer-fig3": lambda: _draw(by_load)},
     )
+
+
+def _headline(runs: dict[str, list[Run]], load: float) -> str:
+    parts = [
+        f"{name} {common.mean(common.utilisation(found)):.4f} / {common.mean(common.misses(found)):.4f}"
+        for name, found in runs.items()
+    ]
+    return f"load {load}: utilisation / misses " + ", ".join(parts)
 
 
 def _draw(by_load: dict[float, dict[str, list[Run]]]) -> Figure:

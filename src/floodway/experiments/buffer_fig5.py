@@ -51,6 +51,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         holds=all(CENTRE[0] <= median <= CENTRE[1] for median in medians) and ordered == 2 * len(seeds),
         where="simulation",
         notes=(f"{len(runs['PID'][0].occupancy)} samples a run.",),
+        headline="median occupancy: " + ", ".join(f"{name} {measured[name]['median']:.3f}" for name in NAMES),
         plots={"buffer-fig5": lambda: _draw(runs)},
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.experiments import buffer_common as common
-from floodway.experiments.buffer_fig7 import draw, systems, wins
+from floodway.experiments.buffer_fig7 import draw, headline, systems, wins
 from floodway.experiments.result import Claim, Progress, Result
 from floodway.simulation.buffer import Run
 
@@ -37,7 +37,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     gaps = {"bursty": _gaps(base), "poisson": _gaps(poisson)}
     name = bursty.trace.name if bursty.trace else "self-similar"
     measured: dict[str, Any] = common.table(base)
-    measured |= {"traffic": name, "hurst": round(bursty.hurst(seeds), 3), "gaps": gaps}
+    measured |= {"traffic": name, "hurst": bursty.hurst(seeds), "gaps": gaps}
     measured["poisson"] = common.table(poisson)
     larger = all(gaps["bursty"][key] > gaps["poisson"][key] for key in gaps["bursty"])
     return Result(
@@ -50,6 +50,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         notes=(
             f"Traffic: {name}. The paper's own trace, LBL-PKT-4, could not be had; this one stands for it.",
         ),
+        headline=headline(base),
         plots={"buffer-fig8": lambda: draw(base, by_ratio, f"Figure 8: {name} traffic, load 1.2")},
     )
 

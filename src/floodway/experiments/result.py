@@ -35,7 +35,7 @@ class Result:
     """One reproduced table or figure.
 
     `measured` holds what JSON can hold. `plots` maps a file name without suffix to a function that draws it,
-    so that nothing is drawn unless asked for.
+    so that nothing is drawn unless asked for. `headline` is one line of the numbers that matter, for people.
 
     >>> claim = Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO")
     >>> result = Result("demo", "a demo", claim, {"edf": 0.01}, holds=True, where="simulation")
@@ -51,6 +51,7 @@ class Result:
     where: Where
     notes: tuple[str, ...] = ()
     plots: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    headline: str = ""
 
     def as_json(self, *, seconds: float) -> dict[str, Any]:
         """The fields that scripts read; `seconds` is the wall time the run took."""
@@ -59,6 +60,7 @@ class Result:
             "title": self.title,
             "paper": {"source": self.paper.source, "where": self.paper.where, "claim": self.paper.text},
             "measured": dict(self.measured),
+            "headline": self.headline,
             "holds": self.holds,
             "seconds": round(seconds, 3),
             "where": self.where,

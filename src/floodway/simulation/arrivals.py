@@ -127,7 +127,8 @@ def hurst(counts: Counts, *, smallest: int = 8) -> float:
     variances = [float(np.var(_means(counts, m))) for m in levels]
     if len(levels) < 3 or min(variances) <= 0.0:
         raise InputError(
-            f"{len(counts)} bins are too few to measure a Hurst parameter", hint="Use a longer trace"
+            f"a Hurst parameter cannot be measured on {len(counts)} bins, or on counts that do not vary",
+            hint="Use a longer trace",
         )
     slope = float(np.polyfit(np.log(levels), np.log(variances), 1)[0])
     return 1.0 + slope / 2.0

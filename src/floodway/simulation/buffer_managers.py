@@ -55,12 +55,13 @@ class WithBuffer:
         return shedding
 
     def cpu_cycle(self, cycle: Cycle) -> float | None:
-        """C(k): the PI law chooses among what waits and what will be let in, if it is as much as last
-        time.
+        """C(k): the PI law chooses among what waits and what the adaptor let in during the last cycle.
+
+        What overflowed counts as well: the law holds while less waits than it permits, and a queue that
+        overflows for want of service must not look like a quiet one.
         """
-        counts = cycle.counts
-        waiting = cycle.waiting + counts.offered - counts.shed - counts.overflow - counts.purged
-        decision = self._pi.step(_observe(cycle, waiting=max(0, waiting)))
+        waiting = cycle.waiting + cycle.counts.offered - cycle.counts.shed
+        decision = self._pi.step(_observe(cycle, waiting=waiting))
         return decision.admit if decision.admit < waiting else None
 
 

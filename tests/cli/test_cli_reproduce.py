@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from floodway.cli.reproduce import reproduce, summary
+from floodway.errors import InputError
+
+app = typer.Typer()
+app.command()(reproduce)
+runner = CliRunner()
+
+
+def test_list_names_every_experiment_with_its_title() -> None:
+    result = runner.invoke(app, ["--list"])
+    assert result.exit_code == 0
+    assert "buffer-fig3" in result.stdout
+    assert "FIFO and EDF" in result.stdout
+    listed = json.loads(runner.invoke(app, ["--list", "--json"]).stdout)["experiments"]
+    assert {"id", "title"} == set(listed[0])
+
+
+def test_json_is_one_object_with_the_stable_fields(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["buffer-fig6", "--json", "--seeds", "1", "--plots", str(tmp_path)])
+    assert result.exit_code == 0
+    body = json.loads(result.stdout)
+    (found,) = body["results"]
+    assert {"id", "paper", "measured", "holds", "seconds", "where"} <= set(found)
+    assert found["id"] == "buffer-fig6"
+    assert found["holds"] is True
+    assert found["seconds"] > 0
+    assert (tmp_path / "buffer-fig6.png").is_file()
+
+
+def test_a_claim_that_does_not_hold_exits_with_one_and_says_so(tmp_path: Path) -> None:
+    # Traffic more even than Poisson: a buffer gains less on it, so the claim about bursts must fail.
+    rng = random.Random(1)
+    path = tmp_path / "even.csv"
+    path.write_text("\n".join(str(rng.randint(11, 13)) for _ in range(6000)))
+    result = runner.invoke(app, ["buffer-fig8", "--seeds", "1", "--trace", str(path)])
+    assert result.exit_code == 1
+    assert "0 of 1 hold; not: buffer-fig8" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["buffer-fig33"], "Did you mean 'buffer-fig3'"),
+        (["buffer-fig3", "--seeds", "0"], "--seeds 0"),
+        (["buffer-fig3", "--trace", "no-such.csv"], "not a file"),
+    ],
+)
+def test_bad_arguments_are_input_errors_with_exit_code_two(arguments: list[str], message: str) -> None:
+    result = runner.invoke(app, arguments)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.exit_code == 2
+    assert message in str(result.exception)
+
+
+def test_summary_shows_a_few_lines_and_says_how_many_more() -> None:
+    text = summary({f"v{place}": {"a": 1.0, "by_seed": [1]} for place in range(9)})
+    assert text.splitlines()[0] == "v0: a 1"
+    assert text.splitlines()[-1] == "... 3 more in --json"

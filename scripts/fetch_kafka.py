@@ -104,7 +104,7 @@ def fetch(jars: JarSet, *, say: Callable[[str], None] = print) -> list[Path]:
     if found is None:
         raise FetchError(
             f"{jars.name} could not be fetched ({'; '.join(problems)})",
-            hint="Check the network and Java's proxy settings, then run scripts/fetch_kafka.py again",
+            hint="Check the network, and Java's proxy and trust store (JAVA_TOOL_OPTIONS); then try again",
         )
     return found
 

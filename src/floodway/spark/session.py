@@ -8,10 +8,13 @@ if one is running already, it is returned, and only settings that can change at 
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -85,9 +88,16 @@ def settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
     chosen = dict(COMMON)
     if master is not None and master.startswith("local"):
         chosen |= LOCAL
-        # Tables and Spark's scratch files go to a folder of their own, never into the working directory.
-        if "spark.sql.warehouse.dir" not in conf:
-            chosen["spark.sql.warehouse.dir"] = tempfile.mkdtemp(prefix="floodway-warehouse-")
+        # Tables go to a folder of the process, never into the working directory.
+        chosen["spark.sql.warehouse.dir"] = str(_warehouse())
     # Read when the Java process starts, before `spark.log.level` could have an effect.
     chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     return chosen | dict(conf)
+
+
+@cache
+def _warehouse() -> Path:
+    """A folder for this process's tables, removed when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="floodway-warehouse-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -43,7 +43,8 @@ from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
 from floodway.planning.quadtree import RegionQuadtree
 from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell
-from floodway.planning.solver_space import RateSpace, rate_space
+from floodway.planning.solver_space import rate_space
+from floodway.planning.solver_store import cells_from_arrays, cells_to_arrays
 from floodway.planning.workload import Workload
 
 Clock = Callable[[], float]
@@ -81,12 +82,12 @@ class SolverPlanner(Planner):
     ) -> None:
         super().__init__(program)
         self.epsilon = epsilon
-        self._prepare(rate_space(program, clamp=clamp))
+        self._prepare(clamp)
         bounds = Bounds(program, self.space, epsilon, budget or Budget(), use_map=use_map, clock=clock)
         cells = self._divide(bounds)
         self.lp_calls = bounds.lp_calls
         self.build_seconds = bounds.seconds
-        self._hold(cells, bounds.plans())
+        self._hold(cells, bounds.plans(), self._achieved(cells))
         if self.achieved_epsilon > epsilon * (1 + 1e-9) and not adaptive:
             raise PlanningError(
                 f"the {self.name!r} planner got to an error of {self.achieved_epsilon:.3g} instead of "
@@ -95,8 +96,9 @@ class SolverPlanner(Planner):
                 hint="Use the exact planner, a larger epsilon, or adaptive=True for what the budget gives",
             )
 
-    def _prepare(self, space: RateSpace) -> None:
-        self.space = space
+    def _prepare(self, clamp: bool) -> None:
+        self._clamp = clamp
+        self.space = space = rate_space(self.program, clamp=clamp)
         self.tree = RegionQuadtree(space.top.tolist())
         self.history: list[Step] = []
         self._exact = ExactPlanner(self.program)
@@ -104,15 +106,15 @@ class SolverPlanner(Planner):
         self._free = np.ones(len(self.program.streams), dtype=bool)
         self._free[space.dimensions] = False
         self._any_free = bool(self._free.any())
-        self._top = np.where(np.isinf(space.limit), np.inf, space.limit)
+        self._top = space.limit.copy()
         self._top[space.dimensions] = space.top
 
-    def _hold(self, cells: list[Cell], plans: Matrix) -> None:
+    def _hold(self, cells: list[Cell], plans: Matrix, achieved_epsilon: float) -> None:
         self._plans = plans
         self._cells = cells
         leaves = [cell for number, cell in enumerate(cells) if self.tree.is_leaf(number)]
         self._leaves = sum(cell.plan >= 0 for cell in leaves)
-        self.achieved_epsilon = self._achieved()
+        self.achieved_epsilon = achieved_epsilon
 
     @property
     def size(self) -> int:
@@ -129,9 +131,10 @@ class SolverPlanner(Planner):
             return self._exact.flows(rates)
         cell = self._cells[self.tree.find(rates[self.space.dimensions].tolist())]
         if cell.plan < 0:
-            return np.asarray(self.program.full_flow @ rates)
+            # The point may lie above its cell, clamped onto the top of the box.
+            return np.asarray(self.program.full_flow @ np.minimum(rates, self._top))
         if not cell.whole and not self._any_free:
-            return self._plans[cell.plan]
+            return np.asarray(self._plans[cell.plan])
         whole = self._free.copy()
         whole[self.space.dimensions[list(cell.whole)]] = True
         kept = np.where(whole, np.minimum(rates, self._top), 0.0)
@@ -139,9 +142,12 @@ class SolverPlanner(Planner):
 
     def expected_error(self, workload: Workload) -> float:
         """Σ p·ε over the cells, p being the probability of a cell under the workload (section 5.2)."""
+        return self._expected(self._cells, workload)
+
+    def _expected(self, cells: list[Cell], workload: Workload) -> float:
         return sum(
             cell.error * self._probability(number, workload)
-            for number, cell in enumerate(self._cells)
+            for number, cell in enumerate(cells)
             if self.tree.is_leaf(number) and cell.error > 0
         )
 
@@ -181,10 +187,8 @@ class SolverPlanner(Planner):
         """The error after a split: the largest that waits."""
         return -waiting[0][0] if waiting else 0.0
 
-    def _achieved(self) -> float:
-        return max(
-            (cell.error for number, cell in enumerate(self._cells) if self.tree.is_leaf(number)), default=0.0
-        )
+    def _achieved(self, cells: list[Cell]) -> float:
+        return max(cell.error for number, cell in enumerate(cells) if self.tree.is_leaf(number))
 
     def _probability(self, number: int, workload: Workload) -> float:
         lower = np.zeros(len(self.program.streams))
@@ -199,72 +203,37 @@ class SolverPlanner(Planner):
 
     def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
         """The tree, and per cell its error, plan, scale and streams kept whole."""
-        meta: store.Meta = {"epsilon": self.epsilon, "lp_calls": self.lp_calls, **self._meta()}
-        whole = np.zeros((len(self._cells), self.tree.dimensions), dtype=np.bool_)
-        for number, cell in enumerate(self._cells):
-            whole[number, list(cell.whole)] = True
-        return meta, {
-            "dimensions": self.space.dimensions,
-            "top": self.space.top,
-            "limit": np.nan_to_num(self.space.limit, posinf=-1.0),
-            "first_child": self.tree.to_array(),
-            "error": np.array([cell.error for cell in self._cells]),
-            "plan": np.array([cell.plan for cell in self._cells], dtype=np.int64),
-            "scale": np.array([cell.scale for cell in self._cells]),
-            "whole": whole,
-            "plans": self._plans,
+        meta: store.Meta = {
+            "epsilon": self.epsilon,
+            "achieved_epsilon": self.achieved_epsilon,
+            "clamp": self._clamp,
+            "lp_calls": self.lp_calls,
         }
-
-    def _meta(self) -> store.Meta:
-        return {}
+        return meta, {
+            "first_child": self.tree.to_array(),
+            "plans": self._plans,
+            **cells_to_arrays(self._cells, self.tree),
+        }
 
     @classmethod
     def from_arrays(
         cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> Self:
         """The planner again; no solver is called."""
+        kinds = {"epsilon": float, "achieved_epsilon": float, "clamp": bool, "lp_calls": int}
+        store.require(
+            all(isinstance(meta.get(key), kind) for key, kind in kinds.items()), "its header lacks keys"
+        )
         planner = cls.__new__(cls)
         Planner.__init__(planner, program)
-        epsilon, calls = meta.get("epsilon"), meta.get("lp_calls")
-        store.require(isinstance(epsilon, float) and isinstance(calls, int), "epsilon or lp_calls is missing")
-        planner.epsilon, planner.lp_calls, planner.build_seconds = (
-            float(meta["epsilon"]),
-            int(meta["lp_calls"]),
-            0.0,
-        )
-        streams = len(program.streams)
-        dimensions = store.array(arrays, "dimensions", (None,)).astype(np.int64)
-        fits = len(set(dimensions.tolist())) == len(dimensions) and bool(
-            np.isin(dimensions, range(streams)).all()
-        )
-        store.require(fits, "dimensions are no streams")
-        top = store.array(arrays, "top", (len(dimensions),))
-        limit = store.array(arrays, "limit", (streams,))
-        store.require(bool((top > 0).all()), "a top is not positive")
-        planner._prepare(RateSpace(dimensions, top, np.where(limit < 0, np.inf, limit)))
+        planner.epsilon, planner.lp_calls, planner.build_seconds = meta["epsilon"], meta["lp_calls"], 0.0
+        planner._prepare(meta["clamp"])
+        first_child = store.array(arrays, "first_child", (None,)).astype(np.int64)
         try:
-            planner.tree = RegionQuadtree.from_array(
-                top.tolist(), store.array(arrays, "first_child", (None,)).astype(np.int64)
-            )
+            planner.tree = RegionQuadtree.from_array(planner.space.top.tolist(), first_child)
         except ValueError as error:
             raise store.PlanFileError(str(error), hint="Make the file again with --save") from error
-        count = len(planner.tree)
-        plans = store.array(arrays, "plans", (None, program.size))
-        plan = store.array(arrays, "plan", (count,))
-        store.require(
-            bool(((plan >= -1) & (plan < len(plans))).all()), "a cell names a plan that is not there"
-        )
-        columns = (plan, store.array(arrays, "scale", (count,)), store.array(arrays, "error", (count,)))
-        whole = store.array(arrays, "whole", (count, len(dimensions)))
-        planner._restore(meta)
-        planner._hold(
-            [
-                Cell(error=e, plan=p, scale=s, whole=tuple(np.flatnonzero(w).tolist()))
-                for p, s, e, w in zip(*(column.tolist() for column in columns), whole, strict=True)
-            ],
-            plans,
-        )
+        plans = store.array(arrays, "plans", (None, program.size)).astype(np.float64)
+        cells = cells_from_arrays(program, planner.space, planner.tree, plans, arrays)
+        planner._hold(cells, plans, meta["achieved_epsilon"])
         return planner
-
-    def _restore(self, meta: Mapping[str, Any]) -> None:
-        """For subclasses: take what `_meta` wrote."""

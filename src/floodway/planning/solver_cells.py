@@ -141,7 +141,7 @@ class Bounds:
             flows = self._solve(rates)
         else:
             flows = self._program.full_flow @ rates
-        self._flows.append(flows)
+        self._flows.append(np.maximum(flows, 0.0))
         corner = self._corners[at] = Corner(self._program.score(flows), len(self._flows) - 1)
         return corner
 

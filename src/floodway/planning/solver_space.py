@@ -3,14 +3,14 @@ nothing.
 
 **Useful rates.** A plan *without waste* lets into an operator no more than its consumers take; every plan
 has one of the same score (lower what enters an operator until that holds, from the outputs upwards). In
-such a plan the flow on an arc into operator o obeys
+such a plan some path from any arc on carries all that its arcs emit. So with use(p), for every resource,
+the least that a tuple of p uses on any path below, the flow on an arc into operator o obeys
 
-    flow <= min( capacity / use,  useful(o) / contribution ),     useful(p) = max over the arcs out of p,
+    flow <= min( capacity / (direct use + contribution·use(o)),  useful(o) / contribution )
 
-where capacity / use is the least over all resources that a tuple on this arc uses down to the next split,
-and an arc into an output is bounded by nothing. So a rate beyond useful(stream) never raises the optimum:
-clamping to it loses nothing. With a split this is more than the plan-free limit: in the split example of
-PAPERS.md it is 1/3, not 1/8.
+over all resources, useful(p) being the largest such bound of p's arcs; an arc into an output uses nothing
+and has no bound. A rate beyond useful(stream) never raises the optimum: clamping to it loses nothing. With
+a split it is more than the plan-free limit: in the split example of PAPERS.md 1/3, not 1/8.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
+from floodway.network.flow import link_of, memory_factor
 from floodway.network.model import Arc
 from floodway.planning.program import Program, Vector
 
@@ -40,16 +41,26 @@ class RateSpace:
 
 
 def useful_rates(program: Program) -> Vector:
-    """The largest rate of every stream that can still raise the optimum (infinite where nothing bounds
-    it)."""
+    """The largest rate of every stream that can still raise the optimum (infinite where it has no bound)."""
     network = program.network
-    with np.errstate(divide="ignore"):
-        limits = np.where(program.use > 0, program.capacity[:, None] / program.use, inf)
-    columns = dict(zip(program.variables, limits.min(axis=0, initial=inf).tolist(), strict=True))
     useful: dict[str, float] = {}
+    use: dict[str, Vector] = {}
     for producer in (*reversed(network.order), *network.streams):
-        arcs = [Arc(producer, consumer) for consumer in network.consumers[producer]]
-        useful[producer] = max(_useful_flow(program, arc, columns.get(arc, inf), useful) for arc in arcs)
+        bounds: list[float] = []
+        uses: list[Vector] = []
+        for consumer in network.consumers[producer]:
+            arc = Arc(producer, consumer)
+            operator = network.operators.get(consumer)
+            if operator is None:
+                bounds.append(inf)
+                uses.append(np.zeros(len(program.resources)))
+                continue
+            contribution = network.contribution(operator, producer)
+            uses.append(_direct_use(program, arc) + contribution * use[consumer])
+            below = useful[consumer] / contribution if contribution > 0 else inf
+            bounds.append(min(_most(program.capacity, uses[-1]), below))
+        useful[producer] = max(bounds)
+        use[producer] = np.min(uses, axis=0)
     return np.array([useful[name] for name in network.streams])
 
 
@@ -73,9 +84,19 @@ def rate_space(program: Program, *, clamp: bool = True) -> RateSpace:
     return RateSpace(dimensions, top[dimensions], limit)
 
 
-def _useful_flow(program: Program, arc: Arc, column: float, useful: dict[str, float]) -> float:
-    operator = program.network.operators.get(arc.consumer)
-    if operator is None:
-        return column
-    contribution = program.network.contribution(operator, arc.producer)
-    return min(column, useful[arc.consumer] / contribution) if contribution > 0 else column
+def _direct_use(program: Program, arc: Arc) -> Vector:
+    """What a tuple on an arc into an operator uses of every resource there, without anything further down."""
+    network = program.network
+    operator = network.operators[arc.consumer]
+    link = link_of(network, arc)
+    own = {
+        ("cpu", operator.node): operator.cost or 0.0,
+        ("memory", operator.node): memory_factor(network, arc),
+        ("bandwidth", "->".join(link) if link else ""): network.tuple_bytes(arc.producer),
+    }
+    return np.array([own.get((resource.kind, resource.name), 0.0) for resource in program.resources])
+
+
+def _most(capacity: Vector, use: Vector) -> float:
+    used = use > 0
+    return float((capacity[used] / use[used]).min(initial=inf))

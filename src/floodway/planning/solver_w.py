@@ -25,6 +25,7 @@ class SolverWPlanner(SolverPlanner):
     """
 
     name = "solver-w"
+    _workload: Workload | None = None
 
     def __init__(
         self,
@@ -68,5 +69,5 @@ class SolverWPlanner(SolverPlanner):
         """The expected error after a split: the children's in place of the parent's."""
         return error - removed + sum(added)
 
-    def _achieved(self) -> float:
-        return self.expected_error(self.workload)
+    def _achieved(self, cells: list[Cell]) -> float:
+        return self._expected(cells, self.workload)

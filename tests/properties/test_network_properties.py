@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.network.dump import network_to_json, network_to_yaml
-from floodway.network.fair import fair, water_fill
+from floodway.network.fair import fair
 from floodway.network.file import parse_network
 from floodway.network.flow import flows, max_feasible_rates
 from floodway.network.model import Arc, Network
+from floodway.network.sharing import water_fill
 from tests.strategies import hundredths, keeps_for, networks, rates_for
 
 CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
@@ -36,7 +37,10 @@ def test_fair_serves_no_more_than_arrives_nor_than_there_is(data: st.DataObject,
     for node, served in result.served.items():
         assert served.keys() == result.arriving[node].keys()
         assert all(0 <= rate <= result.arriving[node][name] + ALMOST for name, rate in served.items())
-    used = _work(network, result.served, keeps)
+    used, emitted = _work(network, result.served, keeps)
+    for rates_out in result.node_throughput.values():
+        for name, rate in rates_out.items():
+            assert rate == pytest.approx(emitted[name], abs=ALMOST)
     for node, entry in network.nodes.items():
         assert used[node] <= entry.cpu + ALMOST
         # Work-conserving: a node that is asked for more than it has is busy all the time.
@@ -83,8 +87,8 @@ def test_water_filling_is_max_min_fair(inputs: dict[str, tuple[float, float]], c
 
 def _work(
     network: Network, served: Mapping[str, Mapping[str, float]], keeps: Mapping[str, float]
-) -> dict[str, float]:
-    """CPU-seconds/s spent on each node, operator by operator from the served rates."""
+) -> tuple[dict[str, float], dict[str, float]]:
+    """CPU-seconds/s spent on each node and tuples/s emitted, operator by operator from the served rates."""
     used = dict.fromkeys(network.nodes, 0.0)
     emitted: dict[str, float] = {}
     for name in network.order:
@@ -94,7 +98,7 @@ def _work(
             rate = _arc_rate(network, Arc(producer, name), served, emitted, keeps)
             used[operator.node] += (operator.cost or 0.0) * rate
             emitted[name] += network.contribution(operator, producer) * rate
-    return used
+    return used, emitted
 
 
 def _arc_rate(

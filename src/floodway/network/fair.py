@@ -25,9 +25,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from floodway.network.flow import Keeps, Rates, link_of
 from floodway.network.model import Arc, Network
-
-_MAX_PASSES = 5000
-_SETTLED = 1e-13
+from floodway.network.settling import settle
+from floodway.network.sharing import Inlet, inlets_of, water_fill
 
 Table = dict[str, dict[str, float]]
 
@@ -52,118 +51,38 @@ class FairResult:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Inlet:
-    """A producer entering a node: the share of its tuples that enters, and what one of them causes there."""
-
-    share: float
-    cost: float
-    link_bytes: float
-    emits: Mapping[str, float]
-
-
 def fair(network: Network, rates: Rates, keeps: Keeps | None = None) -> FairResult:
     """Serve every node and link max-min fairly, node by node downstream, after the given drops."""
     keeps = keeps or {}
-    local: dict[str, list[str]] = {node: [] for node in network.nodes}
-    for name in network.order:
-        local[network.operators[name].node].append(name)
-    inlets = {node: _inlets(network, node, local[node], keeps) for node in network.nodes}
-    emitted = {name: rates.get(name, 0.0) * keeps.get(name, 1.0) for name in network.streams}
-    emitted |= dict.fromkeys(network.operators, 0.0)
-    order, acyclic = _node_order(network)
-    # Damping grows until the passes settle: nodes that feed each other may otherwise swing for ever.
-    step, change = 1.0, float("inf")
-    for _ in range(_MAX_PASSES):
-        before, last_change = dict(emitted), change
-        for node in order:
-            _, served, _ = _serve(network, node, inlets[node], emitted)
-            for name, rate in _emit(local[node], inlets[node], served).items():
-                emitted[name] += step * (rate - emitted[name])
-        change = max((abs(emitted[name] - before[name]) for name in emitted), default=0.0)
-        if acyclic or change <= _SETTLED * max(1.0, *emitted.values()):
-            break
-        if change >= last_change:
-            step = max(step / 2, 1e-3)
+    inlets = inlets_of(network, keeps)
+    streams = {name: rates.get(name, 0.0) * keeps.get(name, 1.0) for name in network.streams}
+    try:
+        emitted = _downstream(network, inlets, streams)
+    except CycleError:
+        emitted = settle(network, inlets, streams, keeps)
     return _result(network, inlets, emitted, keeps)
 
 
-def water_fill(arriving: Mapping[str, float], cost: Mapping[str, float], capacity: float) -> dict[str, float]:
-    """Max-min fair rates within a capacity: everyone gets min(what arrives, one common level).
-
-    >>> water_fill({"a": 1.0, "b": 0.1}, {"a": 1.0, "b": 2.0}, 0.5)
-    {'a': 0.3, 'b': 0.1}
-    """
-    served = dict(arriving)
-    room = capacity
-    weight = sum(cost.values())
-    if sum(arriving[name] * cost[name] for name in arriving) <= capacity * (1 + 1e-12):
-        return served
-    # From the smallest arrival up: who stays below the level takes all it has, the others share what is left.
-    for name in sorted((name for name in arriving if cost[name] > 0), key=lambda name: arriving[name]):
-        if arriving[name] * weight <= room:
-            room -= cost[name] * arriving[name]
-            weight -= cost[name]
-        else:
-            served[name] = min(arriving[name], max(room, 0.0) / weight)
-    return served
-
-
-def _inlets(network: Network, node: str, local: list[str], keeps: Keeps) -> dict[str, _Inlet]:
-    """Follow one tuple of each producer through the node, by linearity of rates and loads."""
-    heads: dict[str, list[str]] = {}
-    for name in local:
-        for producer in network.operators[name].inputs:
-            if network.node_of(producer) != node:
-                heads.setdefault(producer, []).append(name)
-    found = {}
-    for producer, consumers in heads.items():
-        kept = {consumer: keeps.get(str(Arc(producer, consumer)), 1.0) for consumer in consumers}
-        # A tuple enters if any branch on this node wants it; the branches then thin it out further.
-        share = max(kept.values())
-        entering = {consumer: keep / share if share > 0 else 0.0 for consumer, keep in kept.items()}
-        emits, cost = _cascade(network, local, producer, entering, keeps)
-        link_bytes = network.tuple_bytes(producer) * sum(entering.values())
-        found[producer] = _Inlet(share, cost, link_bytes, emits)
-    return found
-
-
-def _cascade(
-    network: Network, local: list[str], producer: str, entering: Mapping[str, float], keeps: Keeps
-) -> tuple[dict[str, float], float]:
-    emits: dict[str, float] = {}
-    cost = 0.0
-    for name in local:
-        operator = network.operators[name]
-        total = 0.0
-        for source in operator.inputs:
-            if source == producer:
-                rate = entering.get(name, 0.0)
-            else:
-                rate = emits.get(source, 0.0) * keeps.get(str(Arc(source, name)), 1.0)
-            cost += (operator.cost or 0.0) * rate
-            total += network.contribution(operator, source) * rate
-        if total > 0:
-            emits[name] = total
-    return emits, cost
-
-
-def _node_order(network: Network) -> tuple[list[str], bool]:
-    """Nodes downstream, and whether they have such an order; else they come by their first operator."""
+def _downstream(
+    network: Network, inlets: Mapping[str, Mapping[str, Inlet]], streams: Mapping[str, float]
+) -> dict[str, float]:
+    """Serve each node after all that feed it; CycleError if nodes feed each other."""
     feeds: dict[str, set[str]] = {node: set() for node in network.nodes}
     for arc in network.arcs:
         link = link_of(network, arc)
         if link is not None:
             feeds[link[1]].add(link[0])
-    try:
-        return list(TopologicalSorter(feeds).static_order()), True
-    except CycleError:
-        by_operator = [network.operators[name].node for name in network.order]
-        return list(dict.fromkeys([*by_operator, *network.nodes])), False
+    emitted = dict.fromkeys(network.operators, 0.0) | dict(streams)
+    for node in TopologicalSorter(feeds).static_order():
+        _, served, _ = _serve(network, node, inlets[node], emitted)
+        for producer, inlet in inlets[node].items():
+            for name, factor in inlet.emits.items():
+                emitted[name] += factor * served[producer]
+    return emitted
 
 
 def _serve(
-    network: Network, node: str, inlets: Mapping[str, _Inlet], emitted: Mapping[str, float]
+    network: Network, node: str, inlets: Mapping[str, Inlet], emitted: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float], dict[tuple[str, str], float]]:
     """What arrives at a node after its links, what it serves, and what its links were offered."""
     arriving = {producer: emitted[producer] * inlet.share for producer, inlet in inlets.items()}
@@ -178,17 +97,9 @@ def _serve(
     return arriving, water_fill(arriving, costs, network.nodes[node].cpu), offered
 
 
-def _emit(local: list[str], inlets: Mapping[str, _Inlet], served: Mapping[str, float]) -> dict[str, float]:
-    rates = dict.fromkeys(local, 0.0)
-    for producer, inlet in inlets.items():
-        for name, factor in inlet.emits.items():
-            rates[name] += factor * served[producer]
-    return rates
-
-
 def _result(
     network: Network,
-    inlets: Mapping[str, Mapping[str, _Inlet]],
+    inlets: Mapping[str, Mapping[str, Inlet]],
     emitted: Mapping[str, float],
     keeps: Keeps,
 ) -> FairResult:

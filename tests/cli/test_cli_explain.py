@@ -1,0 +1,73 @@
+"""`floodway explain`: text, pictures and the drops of a plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from floodway.cli.explain import explain
+from floodway.errors import InputError, NetworkError
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
+FIGURE1 = str(EXAMPLES / "figure1.yaml")
+
+
+def run(*args: str, stdin: str | None = None) -> str:
+    app = typer.Typer()
+    app.command()(explain)
+    result = CliRunner().invoke(app, list(args), input=stdin, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_network_as_text() -> None:
+    text = run(FIGURE1)
+    assert "figure1: 2 streams, 2 nodes, 4 operators, 2 outputs" in text
+    assert "s1  max 2 /s  alone feasible up to 0.333 /s" in text
+    assert "b1  map  from a1  cost 3 s  selectivity 1" in text
+    assert "load" not in text
+
+
+def test_rates_add_loads_and_a_picture_is_written(tmp_path: Path) -> None:
+    picture = tmp_path / "figure1.svg"
+    text = run(FIGURE1, "--rates", "s1=1,s2=1", "--keep", "s1=0.2,s2=0.4", "--picture", str(picture))
+    assert "node A: cpu 1, load 1 (100%)" in text
+    assert "score 0.6 under the fair scheduler" in text
+    assert "<!-- keep 20% -->" in picture.read_text(encoding="utf-8")
+
+
+def test_an_overload_is_said() -> None:
+    assert "load 3 (300%, overloaded)" in run(FIGURE1, "--rates", "s1=1,s2=1")
+
+
+def test_the_drops_of_a_plan(tmp_path: Path) -> None:
+    body = json.dumps({"overloaded": True, "drops": [{"at": "s1", "keep": 0.2}, {"at": "s2", "keep": 0.4}]})
+    plan = tmp_path / "plan.json"
+    plan.write_text(body, encoding="utf-8")
+    for args, stdin in (([str(plan)], None), (["-"], body)):
+        printed = run(FIGURE1, "--rates", "s1=1,s2=1", "--json", "--plan-json", *args, stdin=stdin)
+        explained = json.loads(printed)
+        assert explained["score"] == pytest.approx(0.6)
+        assert explained["drop_locations"] == ["s1", "s2"]
+        assert explained["network"]["name"] == "figure1"
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"drops": 3}', '{"drops": [{"at": "s1"}]}', "[" * 9999])
+def test_a_plan_that_is_none(tmp_path: Path, body: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(body, encoding="utf-8")
+    with pytest.raises(InputError, match="is not the JSON of a plan"):
+        run(FIGURE1, "--plan-json", str(plan))
+
+
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        run(FIGURE1, "--plan-json", str(tmp_path / "none.json"))
+    with pytest.raises(NetworkError, match="unknown drop location"):
+        run(FIGURE1, "--keep", "s9=0.5")
+    with pytest.raises(InputError, match=r"neither in \.svg nor in \.png"):
+        run(FIGURE1, "--picture", str(tmp_path / "x.gif"))

@@ -90,7 +90,7 @@ class KafkaBackend:
                     at = _offset(wanted[-1]) + 1
                 # Past offsets that hold no record only the consumer's position moves on.
                 position = consumer.position([TopicPartition(self._topic, partition)])[0].offset
-                if len(wanted) < len(messages) or position >= end:
+                if position >= end or any(_offset(m) >= end for m in messages[-1:]):
                     break
                 if wanted:
                     deadline = time.monotonic() + self._timeout

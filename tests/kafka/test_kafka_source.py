@@ -1,0 +1,149 @@
+"""The Floodway source and `floodway feed` on a real Kafka broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from floodway.spark.decision import Decision, StreamDecision, write_decision
+from floodway.spark.source import count_kept, explain, register
+from floodway.spark.source.backend import open_backend
+from floodway.spark.source.options import parse_options
+from tests.kafka.broker import Broker, free_ports
+
+pytestmark = pytest.mark.kafka
+
+
+def produce(broker: Broker, topic: str, values: list[bytes], partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": broker.address})
+    for value in values:
+        producer.produce(topic, value=value, partition=partition)
+    assert producer.flush(60) == 0
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b'{"id": %d, "at": "2024-05-01T00:00:00Z"}' % n for n in range(start, end)]
+
+
+class KafkaJob:
+    """A query over a topic and the rows that it showed."""
+
+    def __init__(self, spark: SparkSession, address: str, topic: str, folder: Path) -> None:
+        register(spark)
+        self.spark, self.folder = spark, folder
+        self.options = {
+            "kafka.bootstrap.servers": address,
+            "topic": topic,
+            "schema": "id bigint, at timestamp",
+            "decision": str(folder / "decision.json"),
+            "timeoutSeconds": "5",
+        }
+        self.rows: list[dict[str, Any]] = []
+        self.offsets: list[tuple[str, str]] = []
+
+    def start(self, **options: str) -> StreamingQuery:
+        frame = self.spark.readStream.format("floodway").options(**{**self.options, **options}).load()
+        writer = frame.writeStream.foreachBatch(self._see)
+        return writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
+
+    def _see(self, batch: DataFrame, _number: int) -> None:
+        self.rows.extend(row.asDict() for row in batch.collect())
+
+    def drain(self, query: StreamingQuery) -> None:
+        query.processAllAvailable()
+
+
+def test_json_is_decoded_malformed_records_are_marked_and_counts_agree(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.create_topic("source-json", 2)
+    job = KafkaJob(spark, broker.address, topic, tmp_path)
+    produce(broker, topic, [*numbers(0, 3000), b"{broken", b'{"id": "text"}'])
+    produce(broker, topic, numbers(3000, 5000), partition=1)
+    query = job.start()
+    job.drain(query)
+    good = [row for row in job.rows if row["_error"] is None]
+    bad = [row for row in job.rows if row["_error"] is not None]
+    assert sorted(row["id"] for row in good) == list(range(5000))
+    assert sorted(row["_raw"] for row in bad) == [b'{"id": "text"}', b"{broken"]
+    assert all(row["_arrival"] is not None and row["_weight"] == 1.0 for row in job.rows)
+    write_decision(
+        tmp_path / "decision.json", Decision(mode="enforce", streams={topic: StreamDecision(300_000)})
+    )
+    job.rows.clear()
+    produce(broker, topic, numbers(5000, 15_000), partition=1)
+    job.drain(query)
+    offered = kept = 0
+    for progress in query.recentProgress[-5:]:
+        source = progress.sources[0]
+        if progress.numInputRows and '"enforce"' in source.endOffset:
+            counts = count_kept(source.startOffset, source.endOffset).values()
+            offered, kept = offered + sum(o for o, _ in counts), kept + sum(k for _, k in counts)
+    query.stop()
+    assert (offered, kept) == (10_000, len(job.rows)) and 2_700 < kept < 3_300
+
+
+def test_broker_killed_and_restarted_loses_nothing(
+    spark: SparkSession, fresh_broker: Broker, tmp_path: Path
+) -> None:
+    topic = fresh_broker.create_topic("source-crash")
+    job = KafkaJob(spark, fresh_broker.address, topic, tmp_path)
+    produce(fresh_broker, topic, numbers(0, 2000))
+    query = job.start()
+    job.drain(query)
+    fresh_broker.kill()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(120)
+    assert "did not answer within 5 s" in explain(caught.value)
+    fresh_broker.restart()
+    produce(fresh_broker, topic, numbers(2000, 3000))
+    query = job.start()
+    job.drain(query)
+    query.stop()
+    assert sorted(row["id"] for row in job.rows) == list(range(3000))
+
+
+def test_unreachable_broker_and_missing_topic_are_one_clear_message(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    [port] = free_ports(1)
+    job = KafkaJob(spark, f"127.0.0.1:{port}", "none", tmp_path)
+    with pytest.raises(StreamingQueryException) as caught:
+        job.start(timeoutSeconds="2").processAllAvailable()
+    assert f"Kafka at 127.0.0.1:{port} did not answer within 2 s" in explain(caught.value)
+    job = KafkaJob(spark, broker.address, "no-such-topic", tmp_path)
+    with pytest.raises(StreamingQueryException) as caught:
+        job.start().processAllAvailable()
+    assert "topic no-such-topic is not there" in explain(caught.value)
+
+
+def test_feed_fills_a_topic_and_raw_values_come_back(broker: Broker) -> None:
+    target = f"kafka://{broker.address}/fed"
+    command = [sys.executable, "-m", "floodway.cli.main", "feed", target]
+    done = subprocess.run(
+        [*command, "--rate", "2000", "--seconds", "1", "--partitions", "2", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    body = json.loads(done.stdout)
+    assert body["offered"] == 2000 and body["partitions"] == [1000, 1000]
+    options = {"kafka.bootstrap.servers": broker.address, "topic": "fed", "valueFormat": "raw"}
+    backend = open_backend(parse_options(options))
+    assert backend.latest() == {0: 1000, 1: 1000} and backend.earliest() == {0: 0, 1: 0}
+    ids = []
+    for partition in (0, 1):
+        for sequence, batch in backend.read(partition, [(10, 500), (700, 1000)]):
+            assert len(sequence) == batch.num_rows
+            ids += [json.loads(value)["id"] for value in batch.column("value").to_pylist()]
+    assert len(ids) == len(set(ids)) == 2 * 790

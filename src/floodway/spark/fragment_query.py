@@ -40,7 +40,7 @@ class BatchError(FloodwayError):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one micro-batch did, for the loop that steers: times in seconds since 1970."""
+    """What one micro-batch of a fragment (`node.name`) did, for the loop that steers."""
 
     fragment: str
     journal: JournaledBatch
@@ -217,7 +217,7 @@ class FragmentQuery:
                 held.unpersist()
         lines = self._lines(journal, result)
         self._ledger.append(lines)
-        self._on_batch(BatchReport(self.fragment.name, journal, time.time(), tuple(lines), result.delivered))
+        self._on_batch(BatchReport(self._query, journal, time.time(), tuple(lines), result.delivered))
 
     def _writer(self, number: int) -> Callable[[DataFrame, str], Written]:
         def write(frame: DataFrame, sink: str) -> Written:

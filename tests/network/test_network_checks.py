@@ -142,3 +142,9 @@ def test_suggestions() -> None:
     assert nearest("operater12", many) == ["operator12"]
     assert did_you_mean("zzz", []) == "none is defined"
     assert did_you_mean("zzz", many).endswith("and 4992 more")
+
+
+def test_the_file_in_the_documentation_is_valid() -> None:
+    text = (EXAMPLES.parents[1] / "docs" / "network-file.md").read_text(encoding="utf-8")
+    blocks = [part.split("```")[0] for part in text.split("```yaml\n")[1:]]
+    assert [parse_network(block).name for block in blocks] == ["motivating-example"]

@@ -103,9 +103,7 @@ class Record:
         """Mean share of the nominal capacity that was planned for."""
         return float(np.mean(self._scales)) if self._scales else 1.0
 
-    def status(
-        self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]
-    ) -> dict[str, Any]:
+    def status(self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
         recent = [mean for _, mean, _, _ in self._recent if mean is not None]
         offered = sum(item[2] for item in self._recent)
@@ -124,9 +122,7 @@ class Record:
             "loss": 1.0 - kept / offered if offered else 0.0,
             "scale": steered.scale,
             "unreachable": any(decision.unreachable for decision in control),
-            "floor_seconds": max(
-                (d.floor_seconds for d in control if d.floor_seconds is not None), default=None
-            ),
+            "floor_seconds": max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
             "reasons": {name: decision.reason for name, decision in steered.control.items()},
             "arrived": dict(arrived),
             "batches": len(self.points),

@@ -182,9 +182,7 @@ class _Run:
             measured_seconds=self.record.measured_seconds,
             mode=self.mode,
             unreachable=any(decision.unreachable for decision in control),
-            floor_seconds=max(
-                (d.floor_seconds for d in control if d.floor_seconds is not None), default=None
-            ),
+            floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
             points=tuple(self.record.points),
         )
 

@@ -72,9 +72,7 @@ class Steering:
         self._fragments = fragments
         self._salt = salt
         self._number = 0
-        self._loops = {
-            name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments
-        }
+        self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments}
         self.control: dict[str, ControlDecision] = {}
 
     @property
@@ -152,9 +150,7 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
     work: dict[str, float] = {}
     for spec in fragment.sources:
         if spec.name == spec.producer:
-            work[spec.location or spec.name] = sum(
-                arc_work(spec.producer, c) for c in network.consumers[spec.producer]
-            )
+            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in network.consumers[spec.producer])
         else:
             consumer = spec.name.removeprefix(f"{spec.producer}->")
             # The source itself applies the branch's keep here, so what it passes on costs the full amount.

@@ -25,6 +25,7 @@ COMMANDS = (
     "audit",
     "set",
     "top",
+    "demo",
     "reproduce",
 )
 

@@ -1,0 +1,138 @@
+"""`floodway demo`: the same overloaded job without and with Floodway, on real Spark, ending in a table and a plot."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floodway.cli.output import print_json
+
+if TYPE_CHECKING:
+    from floodway.agent.report import RunReport
+    from floodway.network.model import Network
+    from floodway.spark.decision import Mode
+    from floodway.spark.session import Session
+
+WITHOUT, WITH = "without Floodway", "with Floodway"
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the plot and the report.")] = Path("demo-out"),
+    seconds: Annotated[float, typer.Option(help="Length of each of the two runs.")] = 40.0,
+    target: Annotated[float, typer.Option(help="Latency target in seconds.")] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what Floodway does: one Spark job, offered twice what it can process, run without and with it.
+
+    Example: floodway demo --out demo-out
+    """
+    from floodway.cli.demo_plot import save_plot
+    from floodway.network.file import parse_network
+    from floodway.spark.session import spark_session
+
+    say = partial(typer.echo, err=as_json)
+    network = parse_network(files("floodway.cli").joinpath("demo.yaml").read_text("utf-8"), source="demo.yaml")
+    say("A Spark job on one core is offered twice what it can process (see demo.yaml).")
+    say("Starting Spark and warming it up …")
+    spark = spark_session("floodway-demo")
+    try:
+        _run(spark, network, "off", seconds=8.0, target=target, share=0.25, title=None)
+        say(f"1/2  {WITHOUT}: every tuple is processed, however late.")
+        without = _run(spark, network, "off", seconds=seconds, target=target, title=None if as_json else WITHOUT)
+        say(f"2/2  {WITH}: target {target:g} s; the least valuable tuples go first.")
+        with_ = _run(spark, network, "enforce", seconds=seconds, target=target, title=None if as_json else WITH)
+    finally:
+        spark.stop()
+    out.mkdir(parents=True, exist_ok=True)
+    plot = save_plot(out / "demo.png", {WITHOUT: without, WITH: with_}, target)
+    if as_json:
+        print_json({"without": without.to_dict(), "with": with_.to_dict(), "plot": str(plot)})
+    else:
+        _print(network, {WITHOUT: without, WITH: with_}, plot)
+
+
+def _run(
+    spark: Session,
+    network: Network,
+    mode: Mode,
+    *,
+    seconds: float,
+    target: float,
+    title: str | None,
+    share: float = 1.0,
+) -> RunReport:
+    from floodway.agent.feeding import Feed
+    from floodway.agent.runner import RunOptions, run_network
+
+    root = Path(tempfile.mkdtemp(prefix="floodway-demo-"))
+    try:
+        options = RunOptions(
+            seconds=seconds,
+            root=root,
+            mode=mode,
+            target_seconds=target,
+            feeds={name: Feed(rate=share * (s.max_rate or 0.0)) for name, s in network.streams.items()},
+            settle_seconds=seconds / 3,
+            progress=_progress(title, seconds),
+        )
+        return run_network(network, options, spark)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _progress(title: str | None, seconds: float) -> Callable[[Mapping[str, Any]], None]:
+    begun: list[float] = []
+
+    def show(status: Mapping[str, Any]) -> None:
+        begun.append(status["time_us"] / 1e6)
+        share = min((begun[-1] - begun[0]) / seconds, 1.0)
+        latency = status["latency_seconds"]
+        shown = "   –   " if latency is None else f"{latency:5.1f} s"
+        bar = "█" * round(30 * share) + "░" * (30 - round(30 * share))
+        typer.echo(f"\r     {bar} latency {shown}  loss {status['loss']:4.0%}", err=True, nl=share >= 1.0)
+
+    return (lambda status: None) if title is None or not sys.stderr.isatty() else show
+
+
+def _print(network: Network, runs: Mapping[str, RunReport], plot: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", *runs, title="The same input, twice what one core can process")
+    late = {name: run.latency for name, run in runs.items()}
+    table.add_row("latency, mean", *[_seconds(item.mean) for item in late.values()])
+    table.add_row("latency, p95", *[_seconds(item.p95) for item in late.values()])
+    table.add_row("latency of the last batch", *[_seconds(_last(run)) for run in runs.values()])
+    for stream in network.streams:
+        table.add_row(f"kept of {stream}", *[_kept(run, stream) for run in runs.values()])
+    table.add_row("weighted throughput", *[f"{run.score:,.0f}/s" for run in runs.values()])
+    table.add_row("of the LP optimum", *[_share(run) for run in runs.values()])
+    table.add_row("ledger", *["reconciled" if not run.differences else "DIFFERS" for run in runs.values()])
+    Console().print(table)
+    typer.echo(f"plot: {plot}")
+
+
+def _seconds(value: float | None) -> str:
+    return "nothing came out" if value is None else f"{value:.2f} s"
+
+
+def _last(run: RunReport) -> float | None:
+    return next((p.latency_seconds for p in reversed(run.points) if p.latency_seconds is not None), None)
+
+
+def _kept(run: RunReport, place: str) -> str:
+    body = run.to_dict()
+    offered = body["offered"].get(place, 0)
+    return f"{body['kept'].get(place, 0) / offered:.0%} of {offered:,}" if offered else "–"
+
+
+def _share(run: RunReport) -> str:
+    return f"{run.score / run.optimum:.0%}" if run.optimum else "–"

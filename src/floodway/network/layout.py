@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from floodway.network.layering import Layers, Size, Spacing
 from floodway.network.model import Arc, Network
 
+_TRACK = 12.0
+_TURN = 9.0
+
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
@@ -57,7 +60,14 @@ def _layout(layers: Layers) -> Layout:
         left = lefts[first] - layers.spacing.label - layers.spacing.pad
         right = rights[max(columns, default=first)] + layers.spacing.pad
         groups[node] = Rectangle(left, block.y - block.height / 2 - top, right - left, block.height)
-    routes = {arc: _route(layers, arc, boxes, lefts, rights, top) for arc in layers.chains}
+    routes = {}
+    for arc in layers.chains:
+        route = _route(layers, arc, boxes, lefts, rights, top)
+        if _runs_back(layers, arc):
+            # Nodes that feed each other: the arrow goes round below everything, each on a track of its own.
+            height += _TRACK
+            route = _round_below(layers, arc, route, height)
+        routes[arc] = route
     return Layout(width, height, boxes, groups, routes)
 
 
@@ -102,6 +112,26 @@ def _route(
         left, right = _span(layers, place.column)
         points += [(lefts[place.column] - left, place.y - top), (rights[place.column] + right, place.y - top)]
     return [*points, (target.x, entering - top)]
+
+
+def _runs_back(layers: Layers, arc: Arc) -> bool:
+    return layers.places[arc.consumer].column <= layers.places[arc.producer].column
+
+
+def _round_below(
+    layers: Layers, arc: Arc, ends: list[tuple[float, float]], below: float
+) -> list[tuple[float, float]]:
+    (start, leaving), (end, entering) = ends[0], ends[-1]
+    right = start + _span(layers, layers.places[arc.producer].column)[1] + _TURN
+    left = end - _span(layers, layers.places[arc.consumer].column)[0] - _TURN
+    return [
+        (start, leaving),
+        (right, leaving),
+        (right, below),
+        (left, below),
+        (left, entering),
+        (end, entering),
+    ]
 
 
 def _span(layers: Layers, column: int) -> tuple[float, float]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,19 @@ from floodway.network.flow import Keeps, Rates
 from floodway.network.layering import Size, Spacing
 from floodway.network.layout import Layout, Rectangle, lay_out
 from floodway.network.model import Arc, Network, OperatorKind
+from floodway.network.shapes import (
+    ARROW,
+    BADGE,
+    FAINT,
+    INK,
+    RED,
+    arrow,
+    badge,
+    label,
+    rounded,
+    shorten,
+    text_width,
+)
 from floodway.network.text import number, seconds
 
 if TYPE_CHECKING:
@@ -23,12 +35,7 @@ if TYPE_CHECKING:
 MARGIN = 16.0
 TITLE = 26.0
 FOOTER_LINE = 11.0
-BADGE: Size = (46.0, 12.0)
 
-INK = "#1f2d3d"
-FAINT = "#5d6d7e"
-ARROW = "#6b7c8f"
-RED = "#c0392b"
 GREEN = "#3f8f5f"
 # Fill and edge of each thing drawn.
 COLOURS = {
@@ -110,10 +117,10 @@ class _Drawing:
     def spacing(self) -> Spacing:
         """Room for rates only where rates are written, for marks only where arrows are cut."""
         marked = frozenset(arc.producer for arc in self.network.arcs if str(arc) in self.keeps)
-        label = 0.0
+        room = 0.0
         if self.result is not None:
-            label = max(text_width(_rate(rate), 6.5) for rate in self.result.arc.values()) + 8
-        return Spacing(label=label, mark=BADGE[0] + 8, marked=marked, port=14.0 if marked else 11.0)
+            room = max(text_width(_rate(rate), 6.5) for rate in self.result.arc.values()) + 8
+        return Spacing(label=room, mark=BADGE[0] + 8, marked=marked, port=14.0 if marked else 11.0)
 
     def size(self, name: str) -> Size:
         """The box of a stream, operator or output holds its lines and all its arrows side by side."""
@@ -191,7 +198,7 @@ class _Drawing:
         cpu = self.network.nodes[node].cpu
         share = self.result.load[node] / cpu if self.result else None
         over = share is not None and share > 1 + 1e-9
-        _rounded(axes, place, COLOURS["overload" if over else "node"], radius=6)
+        rounded(axes, place, COLOURS["overload" if over else "node"], radius=6)
         middle = place.y + 13
         axes.text(
             place.x + 9, middle, shorten(node, 14), fontsize=9, fontweight="bold", color=INK, va="center"
@@ -205,10 +212,10 @@ class _Drawing:
         text = f"{share:.0%}"
         axes.text(right, middle, text, fontsize=7.5, fontweight="bold", color=colour, va="center", ha="right")
         bar = Rectangle(right - text_width(text, 7.5) * 1.15 - 6 - 34, middle - 3, 34, 6)
-        _rounded(axes, bar, ("#dde4ec", "#dde4ec"), radius=2)
+        rounded(axes, bar, ("#dde4ec", "#dde4ec"), radius=2)
         if share > 0:
             filled = Rectangle(bar.x, bar.y, max(bar.width * min(share, 1.0), 4.0), bar.height)
-            _rounded(axes, filled, (colour, colour), radius=2)
+            rounded(axes, filled, (colour, colour), radius=2)
 
     def _box(self, axes: Axes, name: str, place: Rectangle) -> None:
         kind = "stream" if name in self.network.streams else "output"
@@ -218,9 +225,9 @@ class _Drawing:
             place = Rectangle(place.x, place.y, place.width - BADGE[0] - 4, place.height)
             if name in self.keeps:
                 axes.plot([place.x + place.width, end], [middle, middle], color=ARROW, lw=1.1, zorder=1)
-                _badge(axes, Rectangle(end - BADGE[0], middle - BADGE[1] / 2, *BADGE), self.keeps[name])
+                badge(axes, Rectangle(end - BADGE[0], middle - BADGE[1] / 2, *BADGE), self.keeps[name])
         radius = 3.0 if kind == "operator" else place.height / 2 - 0.5
-        _rounded(axes, place, COLOURS[kind], radius=min(radius, 11.0), line=1.1)
+        rounded(axes, place, COLOURS[kind], radius=min(radius, 11.0), line=1.1)
         title, lines = self.lines(name)
         centre, middle = place.x + place.width / 2, place.y + place.height / 2
         top = middle - 4.75 * len(lines)
@@ -240,68 +247,16 @@ class _Drawing:
         return (port,)
 
     def _arrow(self, axes: Axes, arc: Arc, points: list[tuple[float, float]]) -> None:
-        from matplotlib.patches import FancyArrowPatch
-        from matplotlib.path import Path as Curve
-        from matplotlib.patheffects import withStroke
-
         keep = self.keeps.get(str(arc))
-        start_x, start_y = points[0]
-        end_x, end_y = points[-1]
-        label = self.spacing.label
-        vertices, codes = [(start_x, start_y)], [Curve.MOVETO]
-        if keep is not None:
-            # The arrow runs straight through its drop's mark before it turns.
-            points = [points[0], (start_x + BADGE[0] + 8, start_y), *points[1:]]
-            vertices.append(points[1])
-            codes.append(Curve.LINETO)
-            points = points[1:]
-        # The last stretch is straight as well: the rate is written over it.
-        points = [*points[:-1], (end_x - label - 4, end_y)]
-        for (x0, y0), (x1, y1) in itertools.pairwise(points):
-            bend = (x1 - x0) / 2 if x1 > x0 else (x0 - x1) / 2 + 20
-            vertices += [(x0 + bend, y0), (x1 - bend, y1), (x1, y1)]
-            codes += [Curve.CURVE4] * 3
-        vertices.append((end_x - 0.5, end_y))
-        codes.append(Curve.LINETO)
+        lead = BADGE[0] + 8 if keep is not None else 0.0
         idle = self.result is not None and self.result.arc[arc] == 0
-        patch = FancyArrowPatch(
-            path=Curve(vertices, codes),
-            arrowstyle="-|>,head_length=3.6,head_width=2",
-            color="#c9d2dc" if idle else ARROW,
-            linewidth=1.1,
-            joinstyle="round",
-        )
-        axes.add_patch(patch)
+        # Straight through a drop's mark at its start, and at its end, where the rate is written over it.
+        arrow(axes, points, lead=lead, tail=self.spacing.label + 4, colour="#c9d2dc" if idle else ARROW)
         if self.result is not None:
-            text = axes.text(
-                end_x - 7,
-                end_y - 1.5,
-                _rate(self.result.arc[arc]),
-                fontsize=6.5,
-                color=INK,
-                va="bottom",
-                ha="right",
-            )
-            text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
+            label(axes, points[-1][0] - 7, points[-1][1] - 1.5, _rate(self.result.arc[arc]))
         if keep is not None:
-            _badge(axes, Rectangle(start_x + 4, start_y - BADGE[1] / 2, *BADGE), keep)
-
-
-@lru_cache(maxsize=4096)
-def text_width(text: str, size: float) -> float:
-    """How wide a text is, in points."""
-    from matplotlib.textpath import TextPath
-
-    return float(TextPath((0, 0), text, size=size).get_extents().width) if text.strip() else 0.0
-
-
-def shorten(name: str, most: int = 22) -> str:
-    """A name that fits its box.
-
-    >>> shorten("a-very-long-operator-name-indeed")
-    'a-very-long-operator-…'
-    """
-    return name if len(name) <= most else name[: most - 1] + "…"
+            x, y = points[0]
+            badge(axes, Rectangle(x + 4, y - BADGE[1] / 2, *BADGE), keep)
 
 
 def _rate(rate: float) -> str:
@@ -310,26 +265,3 @@ def _rate(rate: float) -> str:
 
 def _down(place: Rectangle) -> Rectangle:
     return Rectangle(place.x, place.y + TITLE, place.width, place.height)
-
-
-def _rounded(
-    axes: Axes, place: Rectangle, colours: tuple[str, str], *, radius: float, line: float = 0.9
-) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
-    fill, edge = colours
-    style = f"round,pad=0,rounding_size={radius}"
-    corner = (place.x, place.y)
-    axes.add_patch(
-        FancyBboxPatch(
-            corner, place.width, place.height, style, facecolor=fill, edgecolor=edge, linewidth=line
-        )
-    )
-
-
-def _badge(axes: Axes, place: Rectangle, keep: float) -> None:
-    """The red mark of a drop, with the share that it keeps."""
-    _rounded(axes, place, (RED, RED), radius=4)
-    x, y = place.x + place.width / 2, place.y + place.height / 2
-    text = f"keep {keep:.3g}" if 0 < keep < 0.001 else f"keep {keep * 100:.3g}%"
-    axes.text(x, y, text, fontsize=6.3, fontweight="bold", color="white", va="center", ha="center")

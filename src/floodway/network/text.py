@@ -32,12 +32,13 @@ def columns(rows: Sequence[Sequence[str]], *, indent: int = 2) -> list[str]:
 def number(value: float) -> str:
     """A number short enough for a table.
 
-    >>> number(1 / 3), number(2.0), number(1234567.0), number(float("inf"))
-    ('0.333', '2', '1.23e+06', 'no limit')
+    >>> number(1 / 3), number(2.0), number(1520.7), number(1234567.0), number(float("inf"))
+    ('0.333', '2', '1521', '1.23e+06', 'no limit')
     """
     if math.isinf(value):
         return "no limit"
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.3g}"
+    plain = abs(value) < 1e6 and (value == int(value) or abs(value) >= 100)
+    return f"{value:.0f}" if plain else f"{value:.3g}"
 
 
 def seconds(value: float | None) -> str:

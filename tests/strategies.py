@@ -162,9 +162,7 @@ def _outputs(
     if features.splits:
         sources += [name for name in operators if name in read and draw(st.booleans())]
     # A stream left unread (only without splits, when free producers ran out) goes straight to an output.
-    sources += [
-        name for name in streams if name not in read or (features.stream_outputs and draw(st.booleans()))
-    ]
+    sources += [name for name in streams if name not in read or (features.stream_outputs and draw(st.booleans()))]
     return {
         name: Output(name, source, weight=draw(hundredths(25, 400)), tier=draw(st.integers(0, 2)))
         for name, source in zip(_names("q", len(sources)), sources, strict=True)
@@ -175,13 +173,9 @@ def _links(draw: st.DrawFn, network: Network) -> tuple[Link, ...]:
     pairs = {
         (source, target): None
         for arc in network.arcs
-        if (source := network.node_of(arc.producer))
-        and (target := network.node_of(arc.consumer))
-        and source != target
+        if (source := network.node_of(arc.producer)) and (target := network.node_of(arc.consumer)) and source != target
     }
-    return tuple(
-        Link(*pair, bandwidth=draw(hundredths(1000, 100000))) for pair in pairs if draw(st.booleans())
-    )
+    return tuple(Link(*pair, bandwidth=draw(hundredths(1000, 100000))) for pair in pairs if draw(st.booleans()))
 
 
 def _with_memory(draw: st.DrawFn, network: Network, name: str) -> Node:

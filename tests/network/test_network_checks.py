@@ -112,9 +112,7 @@ def test_figure_9_costs_are_reversed_on_the_second_server_and_balanced() -> None
 
 def test_feasible_rates_of_the_examples() -> None:
     assert max_feasible_rates(load_network(EXAMPLES / "split.yaml")) == pytest.approx({"s": 1 / 8})
-    assert max_feasible_rates(load_network(EXAMPLES / "figure1.yaml")) == pytest.approx(
-        {"s1": 1 / 3, "s2": 0.5}
-    )
+    assert max_feasible_rates(load_network(EXAMPLES / "figure1.yaml")) == pytest.approx({"s1": 1 / 3, "s2": 0.5})
     limited = load_network(EXAMPLES / "bandwidth-memory.yaml")
     # sensors: two crossings of 0.8 * 40 bytes against 400; events: 60 bytes each.
     assert max_feasible_rates(limited) == pytest.approx({"sensors": 6.25, "events": 400 / 60})

@@ -35,12 +35,8 @@ def test_table_1(
     by_rate = fair(network, {"s1": kept[0], "s2": kept[1]})
     for result in (by_keep, by_rate):
         assert result.load == pytest.approx({"A": load_a, "B": load_b}, rel=1e-12, abs=1e-12), f"plan {plan}"
-        assert result.node_throughput["A"] == pytest.approx(
-            {"a1": out_a[0], "a2": out_a[1]}, rel=1e-12, abs=1e-12
-        )
-        assert result.node_throughput["B"] == pytest.approx(
-            {"b1": out_b[0], "b2": out_b[1]}, rel=1e-12, abs=1e-12
-        )
+        assert result.node_throughput["A"] == pytest.approx({"a1": out_a[0], "a2": out_a[1]}, rel=1e-12, abs=1e-12)
+        assert result.node_throughput["B"] == pytest.approx({"b1": out_b[0], "b2": out_b[1]}, rel=1e-12, abs=1e-12)
         assert result.throughput == pytest.approx({"q1": out_b[0], "q2": out_b[1]}, rel=1e-12, abs=1e-12)
         assert result.score == pytest.approx(sum(out_b), rel=1e-12, abs=1e-12)
 

@@ -234,9 +234,7 @@ def test_durations_in_every_unit() -> None:
     for text, value in seconds.items():
         network = parse_network(changed("{from: g}", f"{{from: g, latency: {text}}}"))
         assert network.outputs["q2"].latency == pytest.approx(value)
-    assert parse_network(changed("s1: {", "s1: {deadline: 500us, ")).streams["s1"].deadline == pytest.approx(
-        5e-4
-    )
+    assert parse_network(changed("s1: {", "s1: {deadline: 500us, ")).streams["s1"].deadline == pytest.approx(5e-4)
 
 
 def test_costs_left_out_are_unknown_and_selectivity_is_one_unless_it_is_to_be_measured() -> None:
@@ -254,9 +252,7 @@ def test_all_settings_of_every_section_survive_writing() -> None:
         "s1: {max_rate: 2.0}",
         "s1: {log: 'kafka://h1:9092,h2:9092/t', schema: 'a int', bytes: 7, deadline: 1m, priority: -2}",
     )
-    text = text.replace(
-        "A: {cpu: 1.0}", "A: {cpu: 3, url: 'http://127.0.0.1:8470', spark: {a.b: true, c: 1e3}}"
-    )
+    text = text.replace("A: {cpu: 1.0}", "A: {cpu: 3, url: 'http://127.0.0.1:8470', spark: {a.b: true, c: 1e3}}")
     text = text.replace("from: s1, ", "from: s1, run: my.module:function, bytes: 12, ")
     text = text.replace("{from: g}", "{from: g, weight: 0, latency: 2s, tier: 3, sink: /somewhere}")
     network = parse_network(text)

@@ -62,9 +62,7 @@ def test_nothing_overlaps_in_any_network(network: Network) -> None:
         arrows = max(len(network.consumers.get(name, ())), 3)
         return 40.0 + 5 * len(name), 12.0 * arrows
 
-    layout = lay_out(
-        network, size, Spacing(label=30.0, mark=50.0, marked=frozenset(list(network.streams)[:1]))
-    )
+    layout = lay_out(network, size, Spacing(label=30.0, mark=50.0, marked=frozenset(list(network.streams)[:1])))
     check_layout(network, layout)
     assert set(layout.routes) == set(network.arcs)
 
@@ -120,9 +118,7 @@ def test_wrong_endings_and_folders_are_refused(tmp_path: Path) -> None:
 def test_text_names_everything_with_loads() -> None:
     network = load_network(EXAMPLES / "bandwidth-memory.yaml")
     rates = {"sensors": 10.0, "events": 10.0}
-    text = network_text(
-        network, rates=rates, keeps={"sensors": 0.5}, result=fair(network, rates, {"sensors": 0.5})
-    )
+    text = network_text(network, rates=rates, keeps={"sensors": 0.5}, result=fair(network, rates, {"sensors": 0.5}))
     for name in (*network.streams, *network.operators, *network.outputs, *network.drop_locations):
         assert name in text
     assert "node edge: cpu 1, load 0.25 (25%)" in text

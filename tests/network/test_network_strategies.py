@@ -29,9 +29,7 @@ def test_without_splits_nothing_is_read_twice(network: Network) -> None:
 @pytest.mark.parametrize("kind", list(OperatorKind))
 def test_every_kind_of_operator_occurs(kind: OperatorKind) -> None:
     # find raises when no such network turns up; shrinking it would only take time.
-    found = find(
-        networks(), lambda net: any(op.kind is kind for op in net.operators.values()), settings=QUICK
-    )
+    found = find(networks(), lambda net: any(op.kind is kind for op in net.operators.values()), settings=QUICK)
     assert kind in {op.kind for op in found.operators.values()}
 
 

@@ -55,8 +55,7 @@ def test_fair_equals_plain_flows_when_nothing_is_overloaded(data: st.DataObject,
     limits = max_feasible_rates(network)
     parts = data.draw(st.lists(hundredths(0, 100), min_size=len(limits), max_size=len(limits)))
     rates = {
-        name: min(limit, 10.0) * part / len(limits)
-        for (name, limit), part in zip(limits.items(), parts, strict=True)
+        name: min(limit, 10.0) * part / len(limits) for (name, limit), part in zip(limits.items(), parts, strict=True)
     }
     result = fair(network, rates)
     plain = flows(network, rates)

@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 def explain(
     network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
     rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")] = "",
-    keep: Annotated[
-        str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")
-    ] = "",
+    keep: Annotated[str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")] = "",
     plan_json: Annotated[
         str, typer.Option(help="Take the keeps from what `floodway plan --json` printed (- for stdin).")
     ] = "",
     picture: Annotated[Path | None, typer.Option(help="Write a picture: FILE.svg or FILE.png.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object: the network and what flows.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: the network and what flows.")] = False,
 ) -> None:
     """Print a network as text and draw it; with rates also what flows under the fair scheduler.
 

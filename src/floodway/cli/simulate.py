@@ -13,9 +13,7 @@ from floodway.cli.output import parse_pairs, print_json
 def simulate(
     network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
     rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")],
-    keep: Annotated[
-        str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")
-    ] = "",
+    keep: Annotated[str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: load, throughput, node_throughput, score.")
     ] = False,

@@ -24,9 +24,7 @@ def check_names(section: str, names: Iterable[str], report: Report) -> None:
         if any(char.isspace() or not char.isprintable() for char in name):
             wrong.append("white space or a control character")
         if not name:
-            report.add(
-                section, "a name is empty; give every entry a name", line=report.lines.get(f"{section}.")
-            )
+            report.add(section, "a name is empty; give every entry a name", line=report.lines.get(f"{section}."))
         elif len(name) > MAX_NAME:
             report.add(join(section, name), f"the name is longer than {MAX_NAME} characters; shorten it")
         elif wrong:
@@ -111,9 +109,7 @@ def check_graph(network: Network, report: Report) -> None:
         if name in producers:
             return name
         if name in network.outputs:
-            report.add(
-                key, f"{shorten(name)} is an output, which nothing can read; read its operator instead"
-            )
+            report.add(key, f"{shorten(name)} is an output, which nothing can read; read its operator instead")
             return network.outputs[name].source or None
         unknown.setdefault(name, []).append(key)
         return None
@@ -173,9 +169,7 @@ def _report_unfed(
                 stack.append(reader)
     for name, source in sources.items():
         if source is not None and source in network.operators and source not in fed:
-            message = (
-                f"no path from any stream: {source} only reads operators of a cycle; let one read a stream"
-            )
+            message = f"no path from any stream: {source} only reads operators of a cycle; let one read a stream"
             report.add(f"outputs.{name}.from", message)
 
 

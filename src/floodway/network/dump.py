@@ -26,9 +26,7 @@ def network_to_dict(network: Network) -> dict[str, Any]:
         "outputs": {name: _settings(output) for name, output in network.outputs.items()},
     }
     if network.links:
-        body["links"] = {
-            f"{link.source}->{link.target}": {"bandwidth": link.bandwidth} for link in network.links
-        }
+        body["links"] = {f"{link.source}->{link.target}": {"bandwidth": link.bandwidth} for link in network.links}
     return body
 
 

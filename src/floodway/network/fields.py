@@ -49,9 +49,7 @@ class Report:
             for key in keys[:_TOLD]:
                 self.unknown(key, what, name, names)
             if len(keys) > _TOLD:
-                self.add(
-                    keys[_TOLD], f"the same unknown {what} {shorten(name)}, {len(keys) - _TOLD} times more"
-                )
+                self.add(keys[_TOLD], f"the same unknown {what} {shorten(name)}, {len(keys) - _TOLD} times more")
 
     def unknown(self, key: str, what: str, name: str, known: Iterable[str]) -> None:
         """Note a name that nothing has, with the nearest that exist."""
@@ -185,9 +183,7 @@ class Fields:
         if found is None:
             return {}
         if not isinstance(found.value, dict) or any(item.text is None for item in found.value.values()):
-            self.fault(
-                key, "must be a mapping of plain values, such as {spark.sql.shuffle.partitions: 4}", found
-            )
+            self.fault(key, "must be a mapping of plain values, such as {spark.sql.shuffle.partitions: 4}", found)
             return {}
         return {name: item.text or "" for name, item in found.value.items()}
 

@@ -60,9 +60,7 @@ def parse_network(text: str, *, source: str = "network", name: str = "network") 
     if root is None or root.value is None:
         raise _refuse("is empty; start with `version: 1`, then streams, nodes, operators, outputs", source)
     if not isinstance(root.value, dict):
-        message = (
-            f"must be a mapping with version, streams, nodes, operators, outputs, not {describe(root.value)}"
-        )
+        message = f"must be a mapping with version, streams, nodes, operators, outputs, not {describe(root.value)}"
         raise _refuse(message, source, line=root.line)
     network = _read(root, report, name)
     if report.problems:
@@ -81,9 +79,7 @@ def _decode(data: bytes, source: str) -> str:
 
 
 def _too_large(source: str) -> NetworkError:
-    return _refuse(
-        f"is larger than {MAX_BYTES // 10**6} MB; split the network or remove what is not needed", source
-    )
+    return _refuse(f"is larger than {MAX_BYTES // 10**6} MB; split the network or remove what is not needed", source)
 
 
 def _refuse(message: str, source: str, *, line: int | None = None) -> NetworkError:
@@ -91,9 +87,7 @@ def _refuse(message: str, source: str, *, line: int | None = None) -> NetworkErr
 
 
 def _in_order(report: Report) -> list[Problem]:
-    problems = sorted(
-        report.problems[:MAX_PROBLEMS], key=lambda problem: (problem.line is None, problem.line or 0)
-    )
+    problems = sorted(report.problems[:MAX_PROBLEMS], key=lambda problem: (problem.line is None, problem.line or 0))
     if report.full:
         problems.append(Problem(WHOLE_FILE, None, f"only the first {MAX_PROBLEMS} problems are listed"))
     return problems
@@ -134,9 +128,7 @@ def _check_version(fields: Fields) -> None:
     if found is None:
         fields.missing("version", "write `version: 1` first")
     elif isinstance(found.value, bool) or found.value != VERSION:
-        fields.fault(
-            "version", f"must be {VERSION}, the only version there is, not {describe(found.value)}", found
-        )
+        fields.fault("version", f"must be {VERSION}, the only version there is, not {describe(found.value)}", found)
 
 
 def _section(

@@ -35,8 +35,7 @@ def flows(network: Network, rates: Rates, keeps: Keeps | None = None) -> Flows:
             arc = Arc(producer, name)
             arc_rate[arc] = emitted[producer] * keeps.get(str(arc), 1.0)
         emitted[name] = sum(
-            network.contribution(operator, producer) * arc_rate[Arc(producer, name)]
-            for producer in operator.inputs
+            network.contribution(operator, producer) * arc_rate[Arc(producer, name)] for producer in operator.inputs
         )
     throughput: dict[str, float] = {}
     for output in network.outputs.values():

@@ -81,11 +81,7 @@ def _columns(layers: Layers) -> tuple[list[float], list[float], float]:
     x = 0.0
     for column, width in enumerate(widths):
         if column:
-            x += (
-                layers.spacing.gap
-                + layers.spacing.label
-                + (layers.spacing.mark if column - 1 in marked else 0.0)
-            )
+            x += layers.spacing.gap + layers.spacing.label + (layers.spacing.mark if column - 1 in marked else 0.0)
             if layers.rank_of_column[column] != layers.rank_of_column[column - 1]:
                 x += 2 * layers.spacing.pad
         lefts.append(x)
@@ -118,9 +114,7 @@ def _runs_back(layers: Layers, arc: Arc) -> bool:
     return layers.places[arc.consumer].column <= layers.places[arc.producer].column
 
 
-def _round_below(
-    layers: Layers, arc: Arc, ends: list[tuple[float, float]], below: float
-) -> list[tuple[float, float]]:
+def _round_below(layers: Layers, arc: Arc, ends: list[tuple[float, float]], below: float) -> list[tuple[float, float]]:
     (start, leaving), (end, entering) = ends[0], ends[-1]
     right = start + _span(layers, layers.places[arc.producer].column)[1] + _TURN
     left = end - _span(layers, layers.places[arc.consumer].column)[0] - _TURN

@@ -200,9 +200,7 @@ class _Drawing:
         over = share is not None and share > 1 + 1e-9
         rounded(axes, place, COLOURS["overload" if over else "node"], radius=6)
         middle = place.y + 13
-        axes.text(
-            place.x + 9, middle, shorten(node, 14), fontsize=9, fontweight="bold", color=INK, va="center"
-        )
+        axes.text(place.x + 9, middle, shorten(node, 14), fontsize=9, fontweight="bold", color=INK, va="center")
         right = place.x + place.width - 9
         if share is None:
             text = f"cpu {number(cpu)}"
@@ -236,9 +234,7 @@ class _Drawing:
             y = top + 9.5 * index + 0.5
             axes.text(centre, y, line, fontsize=6.5, color=FAINT, va="center", ha="center")
 
-    def _start(
-        self, arc: Arc, port: tuple[float, float], source: Rectangle
-    ) -> tuple[tuple[float, float], ...]:
+    def _start(self, arc: Arc, port: tuple[float, float], source: Rectangle) -> tuple[tuple[float, float], ...]:
         """Arrows of a cut stream leave its mark; beside such marks, other streams' arrows go further."""
         if arc.producer in self.network.streams and self._streams_cut:
             if arc.producer in self.keeps:

@@ -156,9 +156,7 @@ def _selectivity(fields: Fields, kind: OperatorKind) -> float | None:
         fields.get("selectivity")
         return 1.0
     if kind is OperatorKind.JOIN:
-        return fields.measured(
-            "selectivity", high=1.0, why="a join's share of the cross product of its windows"
-        )
+        return fields.measured("selectivity", high=1.0, why="a join's share of the cross product of its windows")
     if kind is OperatorKind.FILTER:
         return fields.measured("selectivity", high=1.0, why="a filter emits no more than it reads")
     return fields.measured("selectivity")

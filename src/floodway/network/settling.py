@@ -61,9 +61,7 @@ def settle(
     keeps: Keeps,
 ) -> dict[str, float]:
     """What every stream and operator emits once all levels agree with what arrives (tuples/s)."""
-    gates: dict[str | tuple[str, str], _Gate] = {
-        name: _Gate(node.cpu) for name, node in network.nodes.items()
-    }
+    gates: dict[str | tuple[str, str], _Gate] = {name: _Gate(node.cpu) for name, node in network.nodes.items()}
     gates |= {(link.source, link.target): _Gate(link.bandwidth) for link in network.links}
     emitted = _flow(network, inlets, streams, keeps, gates)
     # Without any limit nothing flows faster than this: the level of a gate that limits nothing.

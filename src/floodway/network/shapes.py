@@ -40,9 +40,7 @@ def shorten(name: str, most: int = 22) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def rounded(
-    axes: Axes, place: Rectangle, colours: tuple[str, str], *, radius: float, line: float = 0.9
-) -> None:
+def rounded(axes: Axes, place: Rectangle, colours: tuple[str, str], *, radius: float, line: float = 0.9) -> None:
     """A box with round corners, in a colour for its inside and one for its edge."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -50,9 +48,7 @@ def rounded(
     style = f"round,pad=0,rounding_size={radius}"
     corner = (place.x, place.y)
     axes.add_patch(
-        FancyBboxPatch(
-            corner, place.width, place.height, style, facecolor=fill, edgecolor=edge, linewidth=line
-        )
+        FancyBboxPatch(corner, place.width, place.height, style, facecolor=fill, edgecolor=edge, linewidth=line)
     )
 
 
@@ -79,9 +75,7 @@ def arrow(axes: Axes, points: Sequence[Point], *, lead: float, tail: float, colo
     runs_back = points[-1][0] <= points[0][0]
     path = _turning(points, lead) if runs_back else _flowing(points, lead, tail)
     style = "-|>,head_length=3.6,head_width=2"
-    axes.add_patch(
-        FancyArrowPatch(path=path, arrowstyle=style, color=colour, linewidth=1.1, joinstyle="round")
-    )
+    axes.add_patch(FancyArrowPatch(path=path, arrowstyle=style, color=colour, linewidth=1.1, joinstyle="round"))
 
 
 def _flowing(points: Sequence[Point], lead: float, tail: float) -> Path:

@@ -22,9 +22,7 @@ def columns(rows: Sequence[Sequence[str]], *, indent: int = 2) -> list[str]:
     padded = [[*row, *[""] * (count - len(row))] for row in rows]
     widths = [max(len(row[index]) for row in padded) for index in range(count)]
     return [
-        (
-            " " * indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        ).rstrip()
+        (" " * indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
         for row in padded
     ]
 

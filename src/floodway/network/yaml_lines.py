@@ -91,11 +91,7 @@ def read_lines(text: str, problems: list[Problem], *, source: str) -> Located | 
 
 def _join_surrogates(text: str) -> str:
     """Spell out JSON's pairs of escapes for one character (`\\ud83d\\ude00`), which YAML does not know."""
-    return (
-        _PAIR.sub(lambda match: match[1] + json.loads(f'"{match[2]}"'), text)
-        if "\\ud" in text.lower()
-        else text
-    )
+    return _PAIR.sub(lambda match: match[1] + json.loads(f'"{match[2]}"'), text) if "\\ud" in text.lower() else text
 
 
 def _events(text: str, source: str) -> Iterator[yaml.Event]:

@@ -1,13 +1,15 @@
-"""Tables of nodes with one or two inputs whose load the input rates alone settle: a few array operations a node.
+"""Tables of nodes with one or two inputs whose load the input rates alone settle: a few array operations a
+node.
 
-V(a, b) is the best score of the node and all below it when offered (x_a, y_b). With H(x, y) what own outputs earn plus what
-the children earn when offered all that is emitted (children shed for themselves),
+V(a, b) is the best score of the node and all below it when offered (x_a, y_b). With H(x, y) what own
+outputs earn plus what the children earn when offered all that is emitted (children shed for themselves),
 
     V(a, b) = max H(x, y)   over x <= x_a, y <= y_b, use·(x, y) <= 1
 
-H is interpolated between grid points, so its maximum along the boundary lies where the boundary crosses a grid line:
-all crossings are tried at once, and a running maximum over the grid gives V for every offer. Because the boundary is met
-exactly and not at the next grid point below, the error does not pile up with the depth of the tree.
+H is interpolated between grid points, so its maximum along the boundary lies where the boundary crosses a
+grid line: all crossings are tried at once, and a running maximum over the grid gives V for every offer.
+Because the boundary is met exactly and not at the next grid point below, the error does not pile up with
+the depth of the tree.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Box:
 
 
 def box(axes: tuple[Vector, Vector], share: Matrix, earned: Matrix) -> Box:
-    """V and the best response on the grid; `earned` is H there, `share` (resources × 2) the use of each input."""
+    """V and the best response on the grid; `earned` is H there, `share` (resources × 2) the use of each
+    input.
+    """
     x, y = axes
     y_most = _most(share[:, 0], share[:, 1], x)
     x_most = _most(share[:, 1], share[:, 0], y)
@@ -65,8 +69,8 @@ def box(axes: tuple[Vector, Vector], share: Matrix, earned: Matrix) -> Box:
 def spread_over(axes: tuple[Vector, Vector], found: Box, gains: tuple[float, float], swap: bool) -> Matrix:
     """A child's scores at the grid of its parent, interpolated.
 
-    `gains` are child tuples per parent tuple of the parent's (first, second) input; `swap` if the child's first input
-    comes from the parent's second.
+    `gains` are child tuples per parent tuple of the parent's (first, second) input; `swap` if the child's
+    first input comes from the parent's second.
     """
     scores = found.scores.T if swap else found.scores
     own = (found.axes[1], found.axes[0]) if swap else found.axes
@@ -96,7 +100,9 @@ def respond(found: Box, offered: Sequence[Vector]) -> tuple[Vector, Vector]:
 
 
 def _most(own: Vector, other: Vector, along: Vector) -> Vector:
-    """How much of the other input fits beside `along` of this one; negative where this one alone is too much."""
+    """How much of the other input fits beside `along` of this one; negative where this one alone is too
+    much.
+    """
     room = 1.0 + FEASIBILITY_TOLERANCE - own[:, None] * along[None, :]
     with np.errstate(divide="ignore", invalid="ignore"):
         most = np.where(other[:, None] > 0, room / other[:, None], np.where(room >= 0, np.inf, -1.0))
@@ -105,7 +111,7 @@ def _most(own: Vector, other: Vector, along: Vector) -> Vector:
 
 def _at(points: Vector, lines: Matrix, wanted: Vector) -> Vector:
     """Each line's value at its own point, interpolated; minus infinity where the point is negative."""
-    at, part = _place(points, np.clip(wanted, 0.0, points[-1]))
+    at, part = _place(points, np.minimum(np.maximum(wanted, 0.0), points[-1]))
     rows = np.arange(len(lines))
     value = lines[rows, at] * (1 - part) + lines[rows, at + (part > 0)] * part
     return np.where(wanted < 0, -np.inf, value)
@@ -115,9 +121,9 @@ def _place(points: Vector, wanted: Vector) -> tuple[Indices, Vector]:
     """The grid point at or below each value and the part of the way to the next."""
     if len(points) == 1:
         return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted))
-    at = np.clip(np.searchsorted(points, wanted, side="right") - 1, 0, len(points) - 2)
+    at = np.minimum(np.searchsorted(points, wanted, side="right") - 1, len(points) - 2)
     part = (wanted - points[at]) / (points[at + 1] - points[at])
-    return at, np.clip(part, 0.0, 1.0)
+    return at, np.minimum(part, 1.0)
 
 
 def _running(values: Matrix) -> tuple[Matrix, Indices]:

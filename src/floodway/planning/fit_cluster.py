@@ -1,8 +1,8 @@
 """Nodes grouped so that every group has one parent at most: a tree (forest) of clusters.
 
-The papers' propagation needs server trees. Where two nodes feed a third, neither can decide alone, so they are planned as
-one; a node fed both by another node and by a stream from outside joins the one above it. What remains is a tree, and a
-tree of nodes stays as it is.
+The papers' propagation needs server trees. Where two nodes feed a third, neither can decide alone, so they
+are planned as one; a node fed both by another node and by a stream from outside joins the one above it.
+What remains is a tree, and a tree of nodes stays as it is.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def _to_merge(parents: Mapping[str, Mapping[str | None, None]]) -> set[str] | No
             return {here, *feeding}
         if len(feeding) > 1:
             return feeding
-    # Every group has one parent at most now, so a cycle is found by walking up; what was walked before has none.
+    # Every group has one parent at most now, so a cycle is found by walking up; what was walked before has
+    # none.
     clear: set[str] = set()
     for here in parents:
         walked: dict[str, None] = {}
@@ -103,6 +104,4 @@ def _sorted(network: Network, group: Mapping[str, str]) -> tuple[Cluster, ...]:
 
 def _inputs(network: Network, operators: list[str]) -> tuple[str, ...]:
     own = set(operators)
-    return tuple(
-        dict.fromkeys(p for name in operators for p in network.operators[name].inputs if p not in own)
-    )
+    return tuple(dict.fromkeys(p for name in operators for p in network.operators[name].inputs if p not in own))

@@ -1,8 +1,9 @@
 """D-FIT: every node plans for itself and all below it from the tables its children sent.
 
-This computes, in one process, what the nodes compute each on its own: ranges go up, tables follow from the leaves to
-the roots through the wire format, and at run time each node decides on what is offered to it, parents first. A change of a
-cost or selectivity is met by rebuilding the tables of that node and of those above it only (`updated`).
+This computes, in one process, what the nodes compute each on its own: ranges go up, tables follow from the
+leaves to the roots through the wire format, and at run time each node decides on what is offered to it,
+parents first. A change of a cost or selectivity is met by rebuilding the tables of that node and of those
+above it only (`updated`).
 
 Long paper, section 6.3 and 8.2.5; short paper, section 3.
 """
@@ -10,13 +11,16 @@ Long paper, section 6.3 and 8.2.5; short paper, section 3.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floodway.errors import InputError
 from floodway.network.model import Arc, Network
+from floodway.planning import store
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit_cluster import Cluster, cluster_forest
 from floodway.planning.fit_hull import HullProgram
@@ -33,13 +37,21 @@ _PROBES = 24
 class DFitPlanner(Planner):
     """Plans by node tables. `size` is the number of rows of all tables, `wire_bytes` what travelled.
 
-    `achieved_epsilon` is the largest error over probe rates against the optimum; a node knows the children's tables
-    only, so unlike `FitPlanner` it cannot check single answers. Tables are made finer until the probes keep ε.
+    `achieved_epsilon` is the largest error over probe rates against the optimum; a node knows the
+    children's tables only, so unlike `FitPlanner` it cannot check single answers. Tables are made finer
+    until the probes keep ε.
     """
 
     name = "dfit"
 
-    def __init__(self, program: Program, epsilon: float = 0.05, *, steps: int | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        epsilon: float = 0.05,
+        *,
+        steps: int | None = None,
+        sent: Sequence[bytes] | None = None,
+    ) -> None:
         super().__init__(program)
         if not (np.isfinite(epsilon) and 0 < epsilon < 1):
             raise InputError(f"epsilon {epsilon} is outside (0, 1)", hint="Use 0.05 for plans within five percent")
@@ -51,7 +63,11 @@ class DFitPlanner(Planner):
         self.ranges = self._ranges()
         self.tables: list[NodeTable] = []
         self.sent: list[bytes] = []
-        self._build(range(len(self.clusters)), None)
+        if sent is not None:
+            self.sent = list(sent)
+            self.tables = [decode_table(message) for message in self.sent]
+        else:
+            self._build(range(len(self.clusters)), None)
         self.build_seconds = time.perf_counter() - started
 
     @property
@@ -82,7 +98,9 @@ class DFitPlanner(Planner):
         return needed_flows(self.program, rates, caps)
 
     def updated(self, network: Network) -> DFitPlanner:
-        """The planner for a network of the same shape with other numbers: only touched nodes and those above rebuild."""
+        """The planner for a network of the same shape with other numbers: only touched nodes and those
+        above rebuild.
+        """
         program = Program(network, self.program.headroom)
         fresh = object.__new__(DFitPlanner)
         Planner.__init__(fresh, program)
@@ -98,7 +116,9 @@ class DFitPlanner(Planner):
             fresh.locals[i] = rebuilt[i]
         fresh.ranges = fresh._ranges()
         moved = [
-            i for i, (old, new) in enumerate(zip(self.ranges, fresh.ranges, strict=True)) if not np.array_equal(old, new)
+            i
+            for i, (old, new) in enumerate(zip(self.ranges, fresh.ranges, strict=True))
+            if not np.array_equal(old, new)
         ]
         fresh.tables, fresh.sent = list(self.tables), list(self.sent)
         fresh.rebuilt = fresh._build(sorted({*touched, *moved}), self.tables)
@@ -122,6 +142,30 @@ class DFitPlanner(Planner):
                 worst = max(worst, 1.0 - self.program.score(self.flows(rates)) / best)
         return worst
 
+    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+        """The tables as they travelled, one message after the other."""
+        return {"epsilon": self.epsilon, "steps": self.steps}, {
+            "messages": np.frombuffer(b"".join(self.sent), dtype=np.uint8),
+            "lengths": np.array([len(message) for message in self.sent], dtype=np.int64),
+        }
+
+    @classmethod
+    def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> DFitPlanner:
+        """The planner again; tables come from the messages and are not built anew."""
+        epsilon, steps = meta.get("epsilon"), meta.get("steps")
+        store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
+        store.require(isinstance(steps, int) and 0 < steps <= 1024, "steps are missing")
+        clusters = cluster_forest(program.network)
+        lengths = store.array(arrays, "lengths", (len(clusters),)).astype(np.int64)
+        store.require(bool((lengths >= 0).all()), "a table has no length")
+        data = store.array(arrays, "messages", (int(lengths.sum()),)).astype(np.uint8).tobytes()
+        ends = np.cumsum(lengths).tolist()
+        sent = [data[end - size : end] for end, size in zip(ends, lengths.tolist(), strict=True)]
+        tables = [decode_table(message) for message in sent]
+        fits = all(t.inputs == c.inputs for t, c in zip(tables, clusters, strict=True))
+        store.require(fits, "the tables belong to other nodes")
+        return cls(program, float(meta["epsilon"]), steps=int(meta["steps"]), sent=sent)
+
     @cached_property
     def _programs(self) -> list[HullProgram]:
         return [HullProgram(local, self._received(i)) for i, local in enumerate(self.locals)]
@@ -132,7 +176,7 @@ class DFitPlanner(Planner):
 
     def _ranges(self) -> list[Vector]:
         """First pass: ranges up from the leaves and down again."""
-        return useful_ranges(self.network, self.locals, offered_most(self.program))
+        return useful_ranges(self.locals, offered_most(self.program))
 
     def _build(self, touched: Sequence[int] | range, old: list[NodeTable] | None) -> tuple[int, ...]:
         """Second pass: tables from the leaves up. A parent is rebuilt only if what it receives has changed."""
@@ -157,7 +201,9 @@ class DFitPlanner(Planner):
 
 
 def needed_flows(program: Program, rates: Vector, caps: dict[Arc, float]) -> Vector:
-    """Flows on the free arcs that deliver what every node takes, and nothing that would be thrown away below."""
+    """Flows on the free arcs that deliver what every node takes, and nothing that would be thrown away
+    below.
+    """
     network = program.network
     flow = dict(caps)
     arriving = dict(zip(program.streams, rates.tolist(), strict=True))

@@ -1,9 +1,10 @@
 """The table of a fragment without splits: all feasible combinations of sample points, applied as min(F, r).
 
-Why min(F, r) stays within ε. Let R_i be the most stream i can bring alone and the step be (ε/m)·R_i, so one step of one
-stream takes at most ε/m of any resource. For the optimum f* the point (1−ε)·f*, rounded *up* to the grid, is feasible:
-rounding adds at most ε. As f* <= r, that row applied as min(F, r) earns at least (1−ε) of the optimum, at any rates,
-tiny ones too. Where that grid is too large the planner takes a coarser one and checks its answers (`fit_bounds`).
+Why min(F, r) stays within ε. Let R_i be the most stream i can bring alone and the step be (ε/m)·R_i, so one
+step of one stream takes at most ε/m of any resource. For the optimum f* the point (1−ε)·f*, rounded *up* to
+the grid, is feasible: rounding adds at most ε. As f* <= r, that row applied as min(F, r) earns at least
+(1−ε) of the optimum, at any rates, tiny ones too. Where that grid is too large the planner takes a coarser
+one and checks its answers (`fit_bounds`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from floodway.planning.fit_fill import Filler
 from floodway.planning.fit_index import RowIndex
 from floodway.planning.fit_lattice import Codes, feasible_codes
 from floodway.planning.fit_reduce import Fragment
-from floodway.planning.fit_spread import absolute_spreads, fixed_size_spreads, percent_points, steps, uniform_spreads
+from floodway.planning.fit_spread import (
+    absolute_spreads,
+    fixed_size_spreads,
+    percent_points,
+    steps,
+    uniform_spreads,
+)
 from floodway.planning.program import Vector
 
 MOST_ROWS = 100_000
@@ -77,9 +84,7 @@ def direct_table(fragment: Fragment, epsilon: float, spread: Spread, most_rows: 
     )
 
 
-def _grids(
-    epsilon: float, spread: Spread, top: Vector, value: Vector, most_rows: int
-) -> Sequence[list[Vector]]:
+def _grids(epsilon: float, spread: Spread, top: Vector, value: Vector, most_rows: int) -> Sequence[list[Vector]]:
     inputs = len(top)
     if spread is Spread.ABSOLUTE:
         return [[steps(min(s, t), t) for s, t in zip(absolute_spreads(epsilon, value), top, strict=True)]]

@@ -1,7 +1,8 @@
 """Using what a row leaves over: raise flows towards what arrives, best score per scarcest resource first.
 
-A row comes from a grid, so applying it leaves some room on every resource. The planner knows the constraints, and one
-greedy pass makes the plan tight. On one resource and without splits this alone would be optimal.
+A row comes from a grid, so applying it leaves some room on every resource. The planner knows the
+constraints, and one greedy pass makes the plan tight. On one resource and without splits this alone would
+be optimal.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ class Filler:
         scarcest = fragment.share.max(axis=0)
         density = fragment.value / np.where(scarcest > 0, scarcest, 1.0)
         self._order = [int(a) for a in np.argsort(-density, kind="stable") if density[a] > 0]
-        self._needs = [
-            [(int(k), float(column[k])) for k in np.flatnonzero(column)] for column in fragment.share.T
-        ]
+        self._needs = [[(int(k), float(column[k])) for k in np.flatnonzero(column)] for column in fragment.share.T]
         self._stream_of = fragment.stream_of.tolist()
         self._from_flow = [[(int(b), float(row[b])) for b in np.flatnonzero(row)] for row in fragment.emit_flow]
         self._from_rate = [[(int(s), float(row[s])) for s in np.flatnonzero(row)] for row in fragment.emit_rate]

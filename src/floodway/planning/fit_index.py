@@ -1,9 +1,10 @@
 """Finding the best row: the one with the largest sum of v_i·min(F_i, r_i).
 
-The score of a row splits into a sum over inputs, and rows are combinations of sample points, so the table is kept as a
-*relation* between left halves and right halves of rows. A look-up scores every left half and every right half once
-(about the square root of the table), takes the best right half of each distinct set, and joins: 43,758 rows of eight
-inputs are 1001 + 1001 halves. See docs/decisions/0055 for why this and not the papers' point quadtree.
+The score of a row splits into a sum over inputs, and rows are combinations of sample points, so the table
+is kept as a *relation* between left halves and right halves of rows. A look-up scores every left half and
+every right half once (about the square root of the table), takes the best right half of each distinct set,
+and joins: 43,758 rows of eight inputs are 1001 + 1001 halves. See docs/decisions/0055 for why this and not
+the papers' point quadtree.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Half:
         return cls(inputs, np.ascontiguousarray(rates.T), value[inputs])
 
     def earned(self, observed: Vector) -> Vector:
-        return self.value.dot(np.minimum(self.rates, observed[self.inputs, None]))
+        return np.asarray(self.value.dot(np.minimum(self.rates, observed[self.inputs, None])))
 
 
 class RowIndex:
@@ -72,7 +73,7 @@ class RowIndex:
         """Halves and members looked at by one look-up, against `rows` for a scan."""
         if self._scan is not None:
             return len(self._scan)
-        return self._left.rates.shape[1] + self._right.rates.shape[1] + len(self._members)
+        return int(self._left.rates.shape[1] + self._right.rates.shape[1] + len(self._members))
 
     def best(self, observed: Vector) -> Vector:
         """Rates of the row that earns most as min(F, r)."""
@@ -109,7 +110,9 @@ def _distinct(points: Sequence[Vector], codes: Codes, inputs: Indices) -> tuple[
 
 
 def _relation(left: Indices, right: Indices, lefts: int, rights: int) -> tuple[Indices, Indices, Indices]:
-    """For every left half the number of its set of right halves; the sets' members one after the other, and starts."""
+    """For every left half the number of its set of right halves; the sets' members one after the other, and
+    starts.
+    """
     order = np.lexsort((right, left))
     left, right = left[order], right[order]
     starts = np.searchsorted(left, np.arange(lefts))
@@ -152,7 +155,9 @@ def _with_larger_neighbour(keys: Indices, ordered: Indices, radix: Indices) -> N
 
 
 def _maximal(points: Sequence[Vector], codes: Codes) -> Codes:
-    """Rows with no larger neighbour in the table; in a table of all feasible points these dominate the rest."""
+    """Rows with no larger neighbour in the table; in a table of all feasible points these dominate the
+    rest.
+    """
     inputs = np.arange(len(points), dtype=np.int64)
     radix = _radix(points, inputs)
     if float(radix[-1]) * (len(points[-1]) + 1) > 2**62 or len(points) == 0:

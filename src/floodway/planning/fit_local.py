@@ -1,8 +1,9 @@
-"""What one node (or cluster) knows: its own operators, the rates offered to it, and which child reads what it emits.
+"""What one node (or cluster) knows: its own operators, the rates offered to it, and which child reads what
+it emits.
 
-The local program is that of `program.py` on the cluster's own part of the network, with the cluster's inputs as streams and
-an *exit* of weight 0 for every producer that a child reads. Bandwidth of links into the cluster belongs to it, because
-it decides what flows on the arcs that enter.
+The local program is that of `program.py` on the cluster's own part of the network, with the cluster's
+inputs as streams and an *exit* of weight 0 for every producer that a child reads. Bandwidth of links into
+the cluster belongs to it, because it decides what flows on the arcs that enter.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from floodway.planning.program import Matrix, Program, Vector
 
 @dataclass(frozen=True)
 class LocalProgram:
-    """Matrices over the cluster's own free arcs. `exits[c]` are the rows of `throughput` that child c reads."""
+    """Matrices over the cluster's own free arcs. `exits[c]` are the rows of `throughput` that child c
+    reads.
+    """
 
     cluster: Cluster
     program: Program
@@ -40,18 +43,16 @@ class LocalProgram:
 
     @cached_property
     def simple(self) -> bool:
-        """Whether the input rates alone settle the load: one arc an input, branches cost nothing, no mixing at exits.
+        """Whether the input rates alone settle the load: one arc an input, branches cost nothing, no mixing
+        at exits.
 
         Then children can be offered all that is emitted, and shed the rest for themselves.
         """
         inner = self.program.stream_of < 0
         mixed = [(self.gains[row] > 0).sum() > 1 for rows in self.exits for row in rows]
-        return (
-            int((~inner).sum()) == len(self.cluster.inputs)
-            and not self.share[:, inner].any()
-            and not any(mixed)
-        )
+        return int((~inner).sum()) == len(self.cluster.inputs) and not self.share[:, inner].any() and not any(mixed)
 
+    @cached_property
     def limits(self) -> Vector:
         """The most of every input that this cluster alone can bring through some arc (infinite where free)."""
         full = self.program.full_flow
@@ -115,20 +116,23 @@ def _entry_links(network: Network, cluster: Cluster, program: Program) -> Matrix
 
 
 def offered_most(program: Program) -> dict[str, float]:
-    """Rates of the streams to prepare for where nothing limits them: four times what they declare or can bring alone."""
+    """Rates of the streams to prepare for where nothing limits them: four times what they declare or can
+    bring alone.
+    """
     alone = np.where(np.isfinite(program.max_feasible_rates), program.max_feasible_rates, 1.0)
     declared = [stream.max_rate or 0.0 for stream in program.network.streams.values()]
     return dict(zip(program.streams, (4.0 * np.maximum(alone, declared)).tolist(), strict=True))
 
 
-def useful_ranges(network: Network, programs: Sequence[LocalProgram], offered: Mapping[str, float]) -> list[Vector]:
+def useful_ranges(programs: Sequence[LocalProgram], offered: Mapping[str, float]) -> list[Vector]:
     """For every cluster the most of every input that is of any use to it and all below it.
 
-    Ranges go up from the leaves and are then cut down to what parents can deliver, so that in a chain all grids are the
-    same grid. `offered` are rates of the streams that stand in where nothing limits an input.
+    Ranges go up from the leaves and are then cut down to what parents can deliver, so that in a chain all
+    grids are the same grid. `offered` are rates of the streams that stand in where nothing limits an input.
     """
     most = dict(offered)
-    for local in programs:
+    unlimited = any(np.isinf(local.limits).any() for local in programs)
+    for local in programs if unlimited else ():
         full = local.program.full_flow @ np.array([most[name] for name in local.cluster.inputs])
         for arc, flow in arc_flows(local, full[None]).items():
             most.setdefault(arc.producer, float(flow[0]))
@@ -136,7 +140,7 @@ def useful_ranges(network: Network, programs: Sequence[LocalProgram], offered: M
     for index in range(len(programs) - 1, -1, -1):
         local = programs[index]
         below = [found[child] for child in local.cluster.children]
-        found[index] = _useful(local, below, np.array([most[name] for name in local.cluster.inputs]))
+        found[index] = _useful(local, below, np.array([most.get(name, 0.0) for name in local.cluster.inputs]))
     for index, local in enumerate(programs):
         for child, exits in zip(local.cluster.children, local.exits, strict=True):
             found[child] = np.minimum(found[child], local.gains[list(exits)] @ found[index])
@@ -151,8 +155,9 @@ def _useful(local: LocalProgram, children: Sequence[Vector], offered: Vector) ->
         for rate, row in zip(most.tolist(), exits, strict=True):
             gain = local.gains[row]
             below = np.maximum(below, np.where(gain > 0, rate / np.where(gain > 0, gain, 1.0), 0.0))
-    limits = local.limits()
-    # With one arc an input nothing gets past its limit; with splits another branch may still have use for more.
+    limits = local.limits
+    # With one arc an input nothing gets past its limit; with splits another branch may still have use for
+    # more.
     found = np.minimum(limits, below) if local.simple else np.where(np.isfinite(limits), limits, below)
     return np.where(np.isfinite(found) & (found > 0), found, np.maximum(offered, 1e-12))
 

@@ -1,9 +1,9 @@
 """Sample points along each input: the four spread rules of the two papers.
 
     absolute   s_i = ε/(m·sel_i)                    ε in score units                 (short paper, 3.2)
-    fixed      at most B points, s_i·sel_i equal     B = prod B_i, B_i = ceil(R_i/s_i) + 1   (short paper, 3.2)
-    percent    next = previous·(1 − ε) from R down, 0 added, no gap below ε·R/m      (long paper, 6.2.1)
-    uniform    s_i = ε·R_i                           ε a part of the maximum feasible rate
+    fixed      at most B points, s_i·sel_i equal     B = prod B_i, B_i = ceil(R_i/s_i) + 1   (short paper,
+    3.2) percent    next = previous·(1 − ε) from R down, 0 added, no gap below ε·R/m      (long paper,
+    6.2.1) uniform    s_i = ε·R_i                           ε a part of the maximum feasible rate
 
 Rates and R in tuples/s; sel is the score per tuple/s admitted.
 """
@@ -29,7 +29,7 @@ def steps(spread: float, top: float) -> Vector:
     """
     if not (math.isfinite(spread) and spread > 0):
         raise InputError(f"spread {spread} is not a positive number", hint="Choose a larger error bound")
-    return np.arange(math.floor(top / spread + _ROUND) + 1) * spread
+    return np.asarray(np.arange(math.floor(top / spread + _ROUND) + 1) * spread, dtype=np.float64)
 
 
 def absolute_spreads(epsilon: float, selectivity: Vector) -> Vector:
@@ -51,7 +51,8 @@ def fixed_size_spreads(rows: int, top: Vector, selectivity: Vector) -> Vector:
     """
     if rows < 2 ** len(top):
         raise InputError(
-            f"{rows} rows cannot hold two points on each of {len(top)} inputs", hint=f"Use at least {2 ** len(top)}"
+            f"{rows} rows cannot hold two points on each of {len(top)} inputs",
+            hint=f"Use at least {2 ** len(top)}",
         )
     reach = top * selectivity
     low, high = 0.0, float(reach.max())

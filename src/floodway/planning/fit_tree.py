@@ -1,9 +1,9 @@
 """C-FIT on large trees: tables carried up node by node, then all plans carried down at once.
 
-Where splits at a thousand nodes make a program of thousands of variables, the papers' propagation is much quicker than
-solving it: a few array operations a node bottom-up (`fit_box`), then every grid point of the root is followed
-down through the nodes' responses, which gives the flows of a plan for each. Flows that nobody below takes are cut back to
-what is taken, so that drops happen as far up as they can.
+Where splits at a thousand nodes make a program of thousands of variables, the papers' propagation is much
+quicker than solving it: a few array operations a node bottom-up (`fit_box`), then every grid point of the
+root is followed down through the nodes' responses, which gives the flows of a plan for each. Flows that
+nobody below takes are cut back to what is taken, so that drops happen as far up as they can.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from floodway.network.model import Arc
 from floodway.planning.fit_box import Box, respond
 from floodway.planning.fit_cluster import cluster_forest
 from floodway.planning.fit_local import LocalProgram, local_programs, offered_most, useful_ranges
-from floodway.planning.fit_node import NodeTable, build_box, grid_table
+from floodway.planning.fit_node import build_box
 from floodway.planning.fit_plans import PlanTable
 from floodway.planning.program import Matrix, Program
 
@@ -26,12 +26,18 @@ _STEPS = 16
 
 
 def tree_table(program: Program, steps: int = _STEPS) -> PlanTable | None:
-    """Plans on a grid of the streams' rates (flows on all of the program's arcs); None if this is no simple tree."""
+    """Plans on a grid of the streams' rates (flows on all of the program's arcs); None if this is no simple
+    tree.
+    """
     if program.size < LARGE or len(program.streams) > 2:
         return None
     network = program.network
     clusters = cluster_forest(network)
-    if not clusters or set(clusters[0].inputs) != set(program.streams) or len(clusters[0].inputs) < len(program.streams):
+    if (
+        not clusters
+        or set(clusters[0].inputs) != set(program.streams)
+        or len(clusters[0].inputs) < len(program.streams)
+    ):
         return None
     if sum(len(cluster.children) for cluster in clusters) != len(clusters) - 1:
         return None  # several roots
@@ -59,16 +65,13 @@ def _plain(local: LocalProgram) -> bool:
 
 
 def _boxes(programs: Sequence[LocalProgram], program: Program, steps: int) -> list[Box] | None:
-    ranges = useful_ranges(program.network, programs, offered_most(program))
+    ranges = useful_ranges(programs, offered_most(program))
     boxes: list[Box | None] = [None] * len(programs)
-    tables: list[NodeTable | None] = [None] * len(programs)
     for index in range(len(programs) - 1, -1, -1):
-        below = [table for child in programs[index].cluster.children if (table := tables[child]) is not None]
-        found = build_box(programs[index], below, ranges[index], steps)
-        if found is None:
+        below = [boxes[child] for child in programs[index].cluster.children]
+        boxes[index] = build_box(programs[index], below, ranges[index], steps)
+        if boxes[index] is None:
             return None
-        boxes[index] = found
-        tables[index] = grid_table(programs[index].cluster.inputs, found)
     return [found for found in boxes if found is not None]
 
 
@@ -79,9 +82,8 @@ def _flows(program: Program, programs: Sequence[LocalProgram], boxes: Sequence[B
     offered: list[Matrix] = [np.zeros((2, first.size))] * len(programs)
     offered[0] = np.stack([first.ravel(), second.ravel()])
     for index, local in enumerate(programs):
-        admitted[index] = np.stack(respond(boxes[index], offered[index]))
-        inputs = len(local.cluster.inputs)
-        emitted = local.gains @ admitted[index][:inputs]
+        admitted[index] = np.stack(respond(boxes[index], (offered[index][0], offered[index][1])))
+        emitted = local.gains @ admitted[index][: len(local.cluster.inputs)]
         for child, exits in zip(local.cluster.children, local.exits, strict=True):
             offered[child] = np.zeros((2, first.size))
             offered[child][: len(exits)] = emitted[list(exits)]
@@ -105,7 +107,7 @@ def _cut_back(programs: Sequence[LocalProgram], admitted: list[Matrix]) -> None:
     for index in range(len(programs) - 1, -1, -1):
         local = programs[index]
         own = len(local.gains) - sum(len(rows) for rows in local.exits)
-        ends = (local.gains[:own] > 0).any(axis=0)
+        ends = np.asarray((local.gains[:own] > 0).any(axis=0))
         for i in range(len(local.cluster.inputs)):
             if ends[i]:
                 continue

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from floodway.network.model import Network, Stream
+from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program
@@ -46,3 +46,29 @@ def test_basis_at_zero_rate_says_where_the_column_would_stay() -> None:
     _, basis = LinearProgram(program).solve(np.array([100.0, 0.0]))
     # The second stream is worth keeping, were there any of it.
     assert basis.at_upper.tolist() == [False, True]
+
+
+def test_many_warm_solves_among_identical_streams_all_end_at_the_optimum() -> None:
+    # Warm starts on these rates, in this order, once ended in "Unknown": a cold start has to follow.
+    names = [f"s{i}" for i in range(8)]
+    costs = [(0.016, 0.008), (0.008, 0.016)] * 4
+    operators: dict[str, Operator] = {}
+    for name, (on_a, on_b) in zip(names, costs, strict=True):
+        operators[f"a{name}"] = Operator(f"a{name}", "A", (name,), cost=on_a)
+        operators[f"b{name}"] = Operator(f"b{name}", "B", (f"a{name}",), cost=on_b)
+    network = Network(
+        "identical",
+        {name: Stream(name, 25.0) for name in names},
+        {"A": Node("A"), "B": Node("B")},
+        operators,
+        {f"q{name}": Output(f"q{name}", f"b{name}") for name in names},
+    )
+    program = Program(network)
+    warm = LinearProgram(program)
+    generator = np.random.default_rng(11)
+    for _ in range(3000):
+        rates = generator.choice([0.0, 12.5, 18.75, 25.0], 8)
+        flows, _ = warm.solve(rates)
+        # Both servers' rows, added: 24 ms a tuple of any stream, so no more than 2 / 0.024 tuples/s in all.
+        assert program.score(flows) <= min(2 / 0.024, rates.sum()) * (1 + 1e-9)
+        assert program.score(flows) >= min(1 / 0.016, rates.sum()) * (1 - 1e-9)

@@ -16,6 +16,11 @@ EXPERIMENTS: dict[str, str] = {
     "buffer-fig6": "floodway.experiments.buffer_fig6",
     "buffer-fig7": "floodway.experiments.buffer_fig7",
     "buffer-fig8": "floodway.experiments.buffer_fig8",
+    "staying-fit-table1": "floodway.experiments.staying_fit_table1",
+    "staying-fit-fig10": "floodway.experiments.staying_fit_fig10",
+    "staying-fit-fig11": "floodway.experiments.staying_fit_fig11",
+    "staying-fit-fig13": "floodway.experiments.staying_fit_fig13",
+    "staying-fit-fig14": "floodway.experiments.staying_fit_fig14",
 }
 
 

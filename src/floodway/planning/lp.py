@@ -80,6 +80,12 @@ class LinearProgram:
         self._highs.run()
         status = self._highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
+            # Among identical streams the simplex method now and then loses its way from a warm basis; from a cold
+            # start it finds the optimum.
+            self._highs.clearSolver()
+            self._highs.run()
+            status = self._highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
             ended = self._highs.modelStatusToString(status)
             raise PlanningError(
                 f"the solver ended with {ended} on network {self.program.network.name!r}",

@@ -156,6 +156,11 @@ class _Rounds:
         self._highs.run()
         status = self._highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
+            # From a warm basis the simplex method now and then loses its way; not from a cold start.
+            self._highs.clearSolver()
+            self._highs.run()
+            status = self._highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
             raise PlanningError(
                 f"the solver ended with {self._highs.modelStatusToString(status)} on network "
                 f"{self._program.network.name!r}",

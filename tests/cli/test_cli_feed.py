@@ -32,9 +32,7 @@ def test_json_is_one_object_and_the_log_holds_what_it_says(tmp_path: Path) -> No
 def test_a_second_run_appends_to_the_log_as_it_is(tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "t.csv").write_text("count\n30\n50\n")
-    first = feed(
-        str(log), "--profile", "steps", "--steps", "0.1:100,0.1:300", "--schema", "id bigint, s string"
-    )
+    first = feed(str(log), "--profile", "steps", "--steps", "0.1:100,0.1:300", "--schema", "id bigint, s string")
     second = feed(str(log), "--profile", "trace", "--trace", str(tmp_path / "t.csv"), "--bin", "50ms")
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert "40 tuples" in first.stdout and "80 tuples" in second.stdout

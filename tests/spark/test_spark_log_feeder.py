@@ -106,12 +106,7 @@ def test_ids_are_unique_over_partitions_and_times_lie_in_their_tick(tmp_path: Pa
     rows = pa.concat_tables(tables).sort_by("id")
     assert rows.column("id").to_pylist() == list(range(157))
     micros = rows.column("event_time").cast(pa.int64()).to_pylist()
-    assert (
-        micros == sorted(micros)
-        and micros[0] == 1_000_000
-        and micros[100] == 1_100_000
-        and micros[-1] < 1_300_000
-    )
+    assert micros == sorted(micros) and micros[0] == 1_000_000 and micros[100] == 1_100_000 and micros[-1] < 1_300_000
     keys = rows.column("key").to_numpy()
     assert np.mean(keys == 0) > 5 * np.mean(keys == 20)
 

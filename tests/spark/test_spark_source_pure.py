@@ -66,9 +66,7 @@ def test_runs_are_whole_blocks_cut_at_the_edges_and_add_up(
     for i in range(start, end, 37):
         block = range(max(start, i // BLOCK * BLOCK), min(end, (i // BLOCK + 1) * BLOCK))
         assert {j in kept for j in block} == {i in kept}
-    parts = kept_runs(3, start, middle, salt=salt, keep_ppm=keep) + kept_runs(
-        3, middle, end, salt=salt, keep_ppm=keep
-    )
+    parts = kept_runs(3, start, middle, salt=salt, keep_ppm=keep) + kept_runs(3, middle, end, salt=salt, keep_ppm=keep)
     assert {i for a, b in parts for i in range(a, b)} == kept
 
 
@@ -183,9 +181,7 @@ def test_splits_cover_every_tuple_once(sizes: list[int], splits: int) -> None:
 
 
 def test_joined_pieces_hold_all_rows_in_order() -> None:
-    pieces = [
-        (np.arange(a, a + 900), pa.record_batch({"x": np.arange(a, a + 900)})) for a in range(0, 90_000, 900)
-    ]
+    pieces = [(np.arange(a, a + 900), pa.record_batch({"x": np.arange(a, a + 900)})) for a in range(0, 90_000, 900)]
     out = list(joined(iter(pieces)))
     assert len(out) == 3
     assert np.concatenate([ids for ids, _ in out]).tolist() == list(range(90_000))

@@ -127,9 +127,7 @@ def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator
         match = _KAFKA.fullmatch(target)
         if match is None:
             raise InputError(f"{target!r} names no topic", hint="Write kafka://host:port/topic")
-        topic = KafkaTarget(
-            match.group(1), match.group(2), partitions=1 if partitions is None else partitions
-        )
+        topic = KafkaTarget(match.group(1), match.group(2), partitions=1 if partitions is None else partitions)
         yield topic, schema or DEFAULT_SCHEMA, topic.partitions
         topic.close()
         return
@@ -138,9 +136,7 @@ def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator
         ddl = schema or schema_text(there.schema)
         meta = create_log(target, ddl, partitions=there.partitions if partitions is None else partitions)
     else:
-        meta = create_log(
-            target, schema or DEFAULT_SCHEMA, partitions=1 if partitions is None else partitions
-        )
+        meta = create_log(target, schema or DEFAULT_SCHEMA, partitions=1 if partitions is None else partitions)
     with LogWriter(target) as writer:
         yield LogTarget(writer), schema_text(meta.schema), meta.partitions
 

@@ -73,9 +73,7 @@ def feed(
     worst = elapsed = 0.0
     for index, count in enumerate(per_tick):
         opens, closes = index * tick, (index + 1) * tick
-        batch = maker.make(
-            count, start_us=wall_started + int(opens * 1e6), end_us=wall_started + int(closes * 1e6)
-        )
+        batch = maker.make(count, start_us=wall_started + int(opens * 1e6), end_us=wall_started + int(closes * 1e6))
         wait = started + closes - clock()
         if wait > 0:
             sleep(wait)

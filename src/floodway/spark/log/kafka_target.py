@@ -22,9 +22,7 @@ class KafkaTargetError(FloodwayError):
 class KafkaTarget:
     """Produces to a topic, which is created if it is not there."""
 
-    def __init__(
-        self, servers: str, topic: str, *, partitions: int, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, servers: str, topic: str, *, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         self._servers, self._topic = servers, topic
         self._failed: str | None = None
         common: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 2}
@@ -37,9 +35,7 @@ class KafkaTarget:
         for row in json_rows(batch):
             while True:
                 try:
-                    self._producer.produce(
-                        self._topic, value=row, partition=partition, on_delivery=self._delivered
-                    )
+                    self._producer.produce(self._topic, value=row, partition=partition, on_delivery=self._delivered)
                     break
                 except BufferError:
                     self._producer.poll(0.1)

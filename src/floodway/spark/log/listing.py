@@ -28,6 +28,7 @@ class Skipped:
     foreign: int = 0
     torn: int = 0
     overlapping: int = 0
+    merged: int = 0
 
     def __add__(self, other: Skipped) -> Skipped:
         return Skipped(
@@ -35,6 +36,7 @@ class Skipped:
             self.foreign + other.foreign,
             self.torn + other.torn,
             self.overlapping + other.overlapping,
+            self.merged + other.merged,
         )
 
 
@@ -53,6 +55,7 @@ class Listing:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.chain: list[SegmentName] = []
+        self.merged: list[SegmentName] = []
         self.skipped = Skipped()
         self._known: dict[str, SegmentName] = {}
         self._breaks: list[int] = []
@@ -103,7 +106,7 @@ class Listing:
             self._rebuild()
         else:
             self._extend(sorted(new))
-        self.skipped = Skipped(leftovers, foreign, torn, self._overlapping)
+        self.skipped = Skipped(leftovers, foreign, torn, self._overlapping, len(self.merged))
         # A folder's time stamp may be as coarse as a clock tick: trust it only once it lies well in the past.
         self._stamp = stamp if time.time_ns() - stamp > _SETTLED_NANOSECONDS else -1
 
@@ -126,14 +129,17 @@ class Listing:
         return [segment for segment in self.chain[first:last] if segment.end > start]
 
     def _rebuild(self) -> None:
-        self.chain, self._bases, self._breaks, self._overlapping = [], [], [], 0
+        self.chain, self.merged, self._bases, self._breaks, self._overlapping = [], [], [], [], 0
         # Of two that start together the longer one comes first, so the other is seen to be covered.
         self._extend(sorted(self._known.values(), key=lambda name: (name.base, -name.count)))
 
     def _extend(self, segments: Iterable[SegmentName]) -> None:
         for segment in segments:
             if segment.base < self.end:
-                self._overlapping += 1
+                if segment.end <= self.end and segment.base >= self.chain[-1].base:
+                    self.merged.append(segment)
+                else:
+                    self._overlapping += 1
                 continue
             if self.chain and segment.base > self.end:
                 self._breaks.append(len(self.chain))

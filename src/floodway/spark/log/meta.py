@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ class LogMeta:
     schema: pa.Schema
     partitions: int
 
-    @property
+    @cached_property
     def stored_schema(self) -> pa.Schema:
         """The columns of a segment: the payload and the append time of each tuple."""
         return self.schema.append(pa.field(ARRIVAL, TIMESTAMP, nullable=False))
@@ -46,9 +47,7 @@ class LogMeta:
         return self.path / f"p{partition}"
 
 
-def create_log(
-    path: Path | str, schema: pa.Schema | str, *, partitions: int = 1, stream: str | None = None
-) -> LogMeta:
+def create_log(path: Path | str, schema: pa.Schema | str, *, partitions: int = 1, stream: str | None = None) -> LogMeta:
     """Create a log, or open the one that is there if it has the same schema and partitions.
 
     `schema` is Arrow's or DDL text. Safe against two processes creating the same log at once: the first
@@ -98,9 +97,7 @@ def open_log(path: Path | str) -> LogMeta:
         raise MissingLogError(f"log {root} cannot be read: {error}", hint="Check its permissions") from None
     try:
         body = json.loads(text)
-        version, stream, ddl, partitions = (
-            body[key] for key in ("version", "stream", "schema", "partitions")
-        )
+        version, stream, ddl, partitions = (body[key] for key in ("version", "stream", "schema", "partitions"))
         if version != VERSION:
             raise MissingLogError(
                 f"log {root} has version {version!r}, not {VERSION}", hint="Use the Floodway that wrote it"

@@ -46,9 +46,7 @@ def steps(text: str) -> list[Piece]:
                 raise ValueError
             pieces += constant(float(rate), seconds=float(seconds))
         except ValueError:
-            raise InputError(
-                f"step {part!r} is not seconds:rate", hint='Write steps as "10:500,10:1000"'
-            ) from None
+            raise InputError(f"step {part!r} is not seconds:rate", hint='Write steps as "10:500,10:1000"') from None
     if not pieces:
         raise InputError("no steps given", hint='Write steps as "10:500,10:1000"')
     return pieces
@@ -134,9 +132,7 @@ def _read_counts(path: Path) -> list[float]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"trace {path} cannot be read: {error}", hint="Give a CSV of counts per bin"
-        ) from None
+        raise InputError(f"trace {path} cannot be read: {error}", hint="Give a CSV of counts per bin") from None
     rows: list[float] = []
     for number, line in enumerate(lines, start=1):
         text = line.split(",")[0].strip()
@@ -194,8 +190,6 @@ def _on_seconds(
 
 def _check(low: float, high: float, seconds: float) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low >= 0 and high >= 0):
-        raise InputError(
-            f"a rate of {low:g} to {high:g} tuples/s makes no sense", hint="Give rates of at least 0"
-        )
+        raise InputError(f"a rate of {low:g} to {high:g} tuples/s makes no sense", hint="Give rates of at least 0")
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(f"{seconds:g} seconds make no run", hint="Give seconds above 0")

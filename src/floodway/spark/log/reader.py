@@ -17,17 +17,21 @@ from floodway.spark.log.segments import Segment, SegmentName, open_segment
 class LogReader:
     """Any number of readers may read a log while it is written.
 
-    >>> reader = LogReader("clicks.log")                            # doctest: +SKIP
-    >>> reader.end_positions()                                      # doctest: +SKIP
-    {0: 1500, 1: 1500}
-    >>> sum(b.num_rows for b in reader.read(0, 1000, 1500))         # doctest: +SKIP
-    500
+    >>> import tempfile
+    >>> from floodway.spark.log import LogWriter, create_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = create_log(folder, "id bigint")
+    ...     with LogWriter(folder) as writer:
+    ...         _ = writer.append(pa.record_batch({"id": [7, 8, 9]}))
+    ...     reader = LogReader(folder)
+    ...     print(reader.end_positions(), [b.column("id").to_pylist() for b in reader.read(0, 1, 3)])
+    {0: 3} [[8, 9]]
     """
 
     def __init__(self, path: Path | str) -> None:
         self.meta: LogMeta = open_log(path)
         self._listings = {p: Listing(self.meta.partition_path(p)) for p in range(self.meta.partitions)}
-        self._open: Segment | None = None
+        self._open: tuple[tuple[int, SegmentName], Segment] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Sent to Spark's Python workers: the mapping stays here, the listing is made anew there.
@@ -89,7 +93,7 @@ class LogReader:
             self._check(partition, at, end)
             for name in listing.between(at, end):
                 try:
-                    segment = self._segment(folder, name, schema)
+                    segment = self._segment(partition, folder, name, schema)
                 except FileNotFoundError:
                     # Retired (or merged) since the listing: look again, once for the same place.
                     if looked_again:
@@ -102,11 +106,10 @@ class LogReader:
                     at += batch.num_rows
                 looked_again = False
 
-    def _segment(self, folder: Path, name: SegmentName, schema: pa.Schema) -> Segment:
-        path = folder / str(name)
-        if self._open is None or self._open.path != path:
-            self._open = open_segment(path, name, schema)
-        return self._open
+    def _segment(self, partition: int, folder: Path, name: SegmentName, schema: pa.Schema) -> Segment:
+        if self._open is None or self._open[0] != (partition, name):
+            self._open = (partition, name), open_segment(folder / str(name), name, schema)
+        return self._open[1]
 
     def _check(self, partition: int, start: int, end: int) -> None:
         listing = self._listings[partition]

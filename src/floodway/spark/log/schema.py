@@ -51,8 +51,7 @@ def parse_schema(text: str) -> pa.Schema:
 def schema_text(schema: pa.Schema) -> str:
     """The DDL of an Arrow schema; raises SchemaError on a type that Spark has no name for."""
     return ", ".join(
-        f"{_quoted(field.name)} {type_text(field.type)}{'' if field.nullable else ' not null'}"
-        for field in schema
+        f"{_quoted(field.name)} {type_text(field.type)}{'' if field.nullable else ' not null'}" for field in schema
     )
 
 

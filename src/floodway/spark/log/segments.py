@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from floodway.spark.log.errors import LogError, SegmentError
 
 CHUNK = 65_536
 TEMPORARY = ".tmp-"
+MANY_TAGS = "f" * 16
+"""Stands in a name for the tags of a merged segment, which only its metadata tells."""
 _NAME = re.compile(r"(\d{20})-(\d{1,12})(?:-([0-9a-f]{16}))?\.arrow")
 _MAGIC = b"ARROW1"
 
@@ -75,11 +78,15 @@ def is_whole(path: Path | str) -> bool:
         return False
 
 
-def write_segment(folder: Path, table: pa.Table, base: int, *, tag: str | None, sync: bool) -> SegmentName:
+def write_segment(folder: Path, table: pa.Table, base: int, *, tags: Sequence[str] = (), sync: bool) -> SegmentName:
     """Write `table` (payload and `_arrival`) as the segment at `base`; on any failure nothing is left
     behind."""
-    name = SegmentName(base, table.num_rows, hash_tag(tag) if tag is not None else "")
-    marks = {"floodway.base": str(base), "floodway.count": str(table.num_rows), "floodway.tag": tag or ""}
+    name = SegmentName(base, table.num_rows, "" if not tags else hash_tag(tags[0]) if len(tags) == 1 else MANY_TAGS)
+    marks = {
+        "floodway.base": str(base),
+        "floodway.count": str(table.num_rows),
+        "floodway.tags": json.dumps(list(tags)),
+    }
     schema = table.schema.with_metadata(marks)
     temporary = folder / f"{TEMPORARY}{os.getpid()}-{base}"
     try:
@@ -112,14 +119,15 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Segment:
     """An open, memory-mapped segment that has been checked against its name and the log's schema."""
 
     path: Path
     name: SegmentName
-    tag: str
+    tags: tuple[str, ...]
     file: pa.ipc.RecordBatchFileReader
+    _last: tuple[int, pa.RecordBatch] | None = None
 
     def slices(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The tuples from `start` up to `end`, as zero-copy slices of only the record batches that hold
@@ -134,12 +142,16 @@ class Segment:
             at += length
 
     def _batch(self, index: int) -> pa.RecordBatch:
+        # Many short ranges may be cut from one batch, and parsing its header costs more than a cut.
+        if self._last is not None and self._last[0] == index:
+            return self._last[1]
         try:
             batch = self.file.get_batch(index)
         except (pa.ArrowInvalid, OSError) as error:
             raise _refused(self.path, f"record batch {index} is torn ({error})") from None
         if batch.num_rows != min(CHUNK, self.name.count - index * CHUNK):
             raise _refused(self.path, f"record batch {index} has {batch.num_rows} tuples")
+        self._last = (index, batch)
         return batch
 
 
@@ -160,7 +172,7 @@ def open_segment(path: Path, name: SegmentName, schema: pa.Schema) -> Segment:
         raise _refused(path, f"it has {file.num_record_batches} record batches for {name.count} tuples")
     if not file.schema.equals(schema):
         raise _refused(path, "its columns are not the log's")
-    return Segment(path, name, marks.get(b"floodway.tag", b"").decode(), file)
+    return Segment(path, name, tuple(json.loads(marks.get(b"floodway.tags", b"[]"))), file)
 
 
 def _refused(path: Path, why: str) -> SegmentError:

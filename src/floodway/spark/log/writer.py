@@ -13,11 +13,20 @@ from typing import Self
 
 import pyarrow as pa
 
+from floodway.spark.log.compact import compact
 from floodway.spark.log.errors import LockedError, LogError, SchemaError
 from floodway.spark.log.listing import LOCK, Listing
 from floodway.spark.log.meta import LogMeta, open_log
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, schema_text
-from floodway.spark.log.segments import TEMPORARY, hash_tag, open_segment, sync_path, write_segment
+from floodway.spark.log.segments import (
+    MANY_TAGS,
+    TEMPORARY,
+    SegmentName,
+    hash_tag,
+    open_segment,
+    sync_path,
+    write_segment,
+)
 
 _RETIRE_EVERY_MICROS = 1_000_000
 
@@ -52,14 +61,15 @@ class _Partition:
     end: int
     tags: dict[str, set[str]]
     retired_at: int
+    appends: int = 0
 
 
 class LogWriter:
     """Appends to the partitions it touches first; a second writer of a partition is refused.
 
     `sync` flushes each segment to the disk before it becomes visible (about 4 ms); without it a crash of
-    the machine, not of the process, may lose the newest segments. `clock` gives the append time in
-    microseconds.
+    the machine, not of the process, may lose the newest segments. Small segments are merged every
+    `compact_every` appends (0: never). `clock` gives the append time in microseconds.
     """
 
     def __init__(
@@ -68,11 +78,13 @@ class LogWriter:
         *,
         retention: Retention | None = None,
         sync: bool = True,
+        compact_every: int = 256,
         clock: Callable[[], int] = now_micros,
     ) -> None:
         self.meta: LogMeta = open_log(path)
         self._retention = retention
         self._sync = sync
+        self._compact_every = compact_every
         self._clock = clock
         self._partitions: dict[int, _Partition] = {}
 
@@ -105,18 +117,24 @@ class LogWriter:
             return Appended(state.end, 0, duplicate=True)
         if table.num_rows == 0:
             return Appended(state.end, 0)
-        table = table.append_column(
-            self.meta.stored_schema.field(ARRIVAL), self._arrivals(arrival, table.num_rows)
-        )
-        name = write_segment(state.listing.folder, table, state.end, tag=tag, sync=self._sync)
+        table = table.append_column(self.meta.stored_schema.field(ARRIVAL), self._arrivals(arrival, table.num_rows))
+        tags = () if tag is None else (tag,)
+        name = write_segment(state.listing.folder, table, state.end, tags=tags, sync=self._sync)
         state.end = name.end
         if tag is not None:
             state.tags.setdefault(name.tag_hash, set()).add(tag)
+        state.appends += 1
+        if self._compact_every and state.appends % self._compact_every == 0:
+            self.compact(partition)
         now = self._clock()
         if self._retention is not None and now - state.retired_at >= _RETIRE_EVERY_MICROS:
             state.retired_at = now
             self.retire(partition, self._retention)
         return Appended(name.base, name.count)
+
+    def compact(self, partition: int = 0) -> int:
+        """Merge small segments, see `compact`; the number of segments merged."""
+        return compact(self._state(partition).listing, self.meta.stored_schema, sync=self._sync)
 
     def end(self, partition: int = 0) -> int:
         """The number that the next tuple of the partition will get."""
@@ -131,21 +149,23 @@ class LogWriter:
         state.listing.refresh()
         sizes = [(name, (state.listing.folder / str(name)).stat()) for name in state.listing.chain]
         total = sum(status.st_size for _, status in sizes)
-        oldest = (
-            None if retention.max_age_seconds is None else self._clock() / 1e6 - retention.max_age_seconds
-        )
-        retired = 0
+        oldest = None if retention.max_age_seconds is None else self._clock() / 1e6 - retention.max_age_seconds
+        leaving: list[SegmentName] = []
         for name, status in sizes[:-1]:
             too_big = retention.max_bytes is not None and total > retention.max_bytes
             too_old = oldest is not None and status.st_mtime < oldest
             if not (too_big or too_old):
                 break
-            (state.listing.folder / str(name)).unlink()
+            leaving.append(name)
             total -= status.st_size
-            retired += name.count
-        if retired and self._sync:
+        if leaving:
+            # Parts that a merged segment stands for go first, or they would come back as the oldest.
+            parts = [name for name in state.listing.merged if name.end <= leaving[-1].end]
+            for name in [*parts, *leaving]:
+                (state.listing.folder / str(name)).unlink()
+        if leaving and self._sync:
             sync_path(state.listing.folder)
-        return retired
+        return sum(name.count for name in leaving)
 
     def close(self) -> None:
         """Give the partitions free for another writer."""
@@ -188,21 +208,27 @@ class LogWriter:
             raise
 
     def _read_tags(self, listing: Listing) -> dict[str, set[str]]:
-        """The hashes of all tags there; the tags themselves are read only when a hash meets its like."""
-        return {name.tag_hash: set() for name in listing.chain if name.tag_hash}
+        """The tags there by their hashes; those that a name gives are read only when a hash meets its
+        like."""
+        tags: dict[str, set[str]] = {}
+        for name in listing.chain:
+            if name.tag_hash == MANY_TAGS:
+                path = listing.folder / str(name)
+                for tag in open_segment(path, name, self.meta.stored_schema).tags:
+                    tags.setdefault(hash_tag(tag), set()).add(tag)
+            elif name.tag_hash:
+                tags.setdefault(name.tag_hash, set())
+        return tags
 
     def _has(self, state: _Partition, tag: str) -> bool:
         tags = state.tags.get(hash_tag(tag))
-        if tags is None:
-            return False
-        if not tags:
-            schema = self.meta.stored_schema
-            state.listing.refresh()
-            tags.update(
-                open_segment(state.listing.folder / str(name), name, schema).tag
-                for name in state.listing.chain
-                if name.tag_hash == hash_tag(tag)
-            )
+        if tags is None or tag in tags:
+            return tags is not None
+        state.listing.refresh()
+        for name in state.listing.chain:
+            if name.tag_hash == hash_tag(tag):
+                path = state.listing.folder / str(name)
+                tags.update(open_segment(path, name, self.meta.stored_schema).tags)
         return tag in tags
 
     def _fitted(self, data: pa.RecordBatch | pa.Table) -> pa.Table:

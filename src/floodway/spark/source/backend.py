@@ -75,11 +75,13 @@ class LogBackend:
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         """Zero-copy slices; ranges between the runs are never touched."""
         names = [*self._payload.names, ARRIVAL]
+        whole = names == self._reader.meta.stored_schema.names
         for start, end in runs:
             at = start
             for batch in self._reader.read(partition, start, end):
-                yield np.arange(at, at + batch.num_rows, dtype=np.int64), batch.select(names)
-                at += batch.num_rows
+                rows = batch.num_rows
+                yield np.arange(at, at + rows, dtype=np.int64), batch if whole else batch.select(names)
+                at += rows
 
 
 def _projected(reader: LogReader, ddl: str | None) -> pa.Schema:

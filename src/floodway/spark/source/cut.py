@@ -26,10 +26,7 @@ def capped(spans: Mapping[int, Span], limit: int | None) -> dict[int, int]:
     shares = {partition: divmod(count * limit, total) for partition, count in waiting.items()}
     left = limit - sum(whole for whole, _ in shares.values())
     favoured = sorted(shares, key=lambda partition: (-shares[partition][1], partition))[:left]
-    return {
-        partition: span.first + shares[partition][0] + (partition in favoured)
-        for partition, span in spans.items()
-    }
+    return {partition: span.first + shares[partition][0] + (partition in favoured) for partition, span in spans.items()}
 
 
 def cut_batch(

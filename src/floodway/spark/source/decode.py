@@ -46,9 +46,7 @@ def decode_json(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordB
     return pa.concat_batches(parts)
 
 
-def _decode(
-    values: Sequence[bytes | None], wanted: pa.Schema, schema: pa.Schema, parts: list[pa.RecordBatch]
-) -> None:
+def _decode(values: Sequence[bytes | None], wanted: pa.Schema, schema: pa.Schema, parts: list[pa.RecordBatch]) -> None:
     """Read all at once; if that fails, halve, so that a bad record costs a logarithm and not a scan."""
     if not values:
         return

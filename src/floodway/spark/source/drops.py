@@ -1,9 +1,8 @@
 """Which tuples stay: pure functions of identity, salt and keep, so that a replay keeps the same ones.
 
-*hash*: a tuple stays when mix(_id xor mix(salt)) mod 1,000,000 < keep_ppm, mix being the finaliser of
-splitmix64 (a bijection of 64-bit numbers that flips half of the output bits for each input bit). Every
-tuple stays with probability keep, independently of the others, and a lower keep with the same salt keeps a
-subset.
+*hash*: a tuple stays when mix(_id xor mix(salt)) < keep·2^64, mix being the finaliser of splitmix64 (a
+bijection of 64-bit numbers that flips half of the output bits for each input bit). Every tuple stays with
+probability keep, independently of the others, and a lower keep with the same salt keeps a subset.
 
 *range*: whole blocks of `BLOCK` consecutive tuples, so that blocks that go are never read. Block b stays when
 (b·φ + mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block stays
@@ -54,8 +53,13 @@ def mix(values: Ids) -> Ids:
 def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.NDArray[np.bool_]:
     """Which of the identities stay at this keep; the salt is mixed first, so that near salts share
     nothing."""
-    hashed = mix(ids.view(np.uint64) ^ _mixed_salt(salt))
-    return np.asarray(hashed % np.uint64(PPM) < np.uint64(keep_ppm))
+    if keep_ppm >= PPM:
+        return np.ones(len(ids), dtype=np.bool_)
+    return mix(ids.view(np.uint64) ^ _mixed_salt(salt)) < _threshold(keep_ppm)
+
+
+def _threshold(keep_ppm: int) -> np.uint64:
+    return np.uint64((keep_ppm << 64) // PPM)
 
 
 def _mixed_salt(salt: int) -> np.uint64:
@@ -71,7 +75,7 @@ def kept_runs(partition: int, start: int, end: int, *, salt: int, keep_ppm: int)
     first = start // BLOCK
     blocks = np.arange(first, -(-end // BLOCK), dtype=np.uint64)
     phase = _mixed_salt(salt ^ (partition << SEQUENCE_BITS))
-    kept = blocks * _GOLDEN + phase < np.uint64((keep_ppm << 64) // PPM)
+    kept = blocks * _GOLDEN + phase < _threshold(keep_ppm)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False])).astype(np.int8)))
     return [
         (max(start, (first + int(a)) * BLOCK), min(end, (first + int(b)) * BLOCK))

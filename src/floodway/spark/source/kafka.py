@@ -134,9 +134,7 @@ class KafkaBackend:
                     f"topic {self._topic} is not there", hint="Create it, or check the option 'topic'"
                 )
             return {
-                partition: consumer.get_watermark_offsets(
-                    TopicPartition(self._topic, partition), timeout=self._timeout
-                )
+                partition: consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=self._timeout)
                 for partition in sorted(metadata.partitions)
             }
         except KafkaException as error:

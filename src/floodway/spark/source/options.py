@@ -55,9 +55,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     kafka = {key[len(KAFKA) :]: value for key, value in given.items() if key.startswith(KAFKA)}
     for key in given:
         if key not in _KNOWN and not key.startswith(KAFKA):
-            raise InputError(
-                f"unknown option {key!r}", hint=f"Options are {', '.join(sorted(_KNOWN))} and kafka.*"
-            )
+            raise InputError(f"unknown option {key!r}", hint=f"Options are {', '.join(sorted(_KNOWN))} and kafka.*")
     path, topic = given.get("path"), given.get("topic")
     if (path is None) == (topic is None):
         raise InputError(
@@ -70,9 +68,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if value_format not in ("json", "raw"):
         raise InputError(f"valueFormat {value_format!r} is unknown", hint="Use json or raw")
     if topic is not None and value_format == "json" and "schema" not in given:
-        raise InputError(
-            "Kafka JSON values need the option 'schema'", hint='Such as "id bigint, at timestamp"'
-        )
+        raise InputError("Kafka JSON values need the option 'schema'", hint='Such as "id bigint, at timestamp"')
     loss = given.get("onloss", "fail")
     if loss not in ("fail", "skip"):
         raise InputError(f"onLoss {loss!r} is unknown", hint="Use fail or skip")

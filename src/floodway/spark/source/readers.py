@@ -83,9 +83,7 @@ class _Reader:
     def tuples(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Slice):
             return
-        yield from admit(
-            self.backend, partition.ranges, partition.admission, partition.arcs, self.arrow_schema
-        )
+        yield from admit(self.backend, partition.ranges, partition.admission, partition.arcs, self.arrow_schema)
 
     def starting_positions(self) -> dict[int, int]:
         """The option startingOffsets as positions."""
@@ -94,9 +92,7 @@ class _Reader:
         if self.options.starting == "latest":
             return self.backend.latest()
         given = _positions(self.options.starting)
-        return {
-            partition: given.get(partition, first) for partition, first in self.backend.earliest().items()
-        }
+        return {partition: given.get(partition, first) for partition, first in self.backend.earliest().items()}
 
 
 class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

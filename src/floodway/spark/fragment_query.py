@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.log.meta import META
 from floodway.spark.operators import PPM, apply_operator
-from floodway.spark.sinks import Written, is_log, parse_kafka, write_log, write_other
+from floodway.spark.sinks import Written, is_log, parse_kafka, write_logs, write_other
 from floodway.spark.source import explain
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.tail import TailResult, run_tail
@@ -111,23 +111,18 @@ class FragmentQuery:
 
     def sources_exist(self) -> bool:
         """Whether every log this fragment reads is there (a Kafka topic is taken to be)."""
-        addresses = (
-            self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources
-        )
+        addresses = (self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources)
         return all(address.startswith("kafka://") or (Path(address) / META).exists() for address in addresses)
 
     def sink_frames(self) -> dict[str, DataFrame]:
         """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance."""
         shapes: dict[str, DataFrame] = {}
 
-        def note(frame: DataFrame, sink: str) -> Written:
-            shapes[sink] = frame
-            return Written.none()
+        def note(frames: Mapping[str, DataFrame]) -> dict[str, Written]:
+            shapes.update(frames)
+            return {}
 
-        empty = {
-            spec.name: self._spark.createDataFrame([], self._read(spec).schema)
-            for spec in self.fragment.sources
-        }
+        empty = {spec.name: self._spark.createDataFrame([], self._read(spec).schema) for spec in self.fragment.sources}
         run_tail(self._network, self.fragment, self._heads_of(empty), note)
         return shapes
 
@@ -211,7 +206,7 @@ class FragmentQuery:
         sinks = len(self.fragment.outputs) + len(self.fragment.cut)
         held = batch.persist() if several or (sinks > 1 and self.fragment.streaming) else batch
         try:
-            result = run_tail(self._network, self.fragment, self._heads(held), self._writer(number))
+            result = run_tail(self._network, self.fragment, self._heads(held), partial(self._write, number))
         finally:
             if held is not batch or several:
                 held.unpersist()
@@ -219,19 +214,18 @@ class FragmentQuery:
         self._ledger.append(lines)
         self._on_batch(BatchReport(self._query, journal, time.time(), tuple(lines), result.delivered))
 
-    def _writer(self, number: int) -> Callable[[DataFrame, str], Written]:
-        def write(frame: DataFrame, sink: str) -> Written:
+    def _write(self, number: int, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
+        logs: dict[str, tuple[DataFrame, Path]] = {}
+        written: dict[str, Written] = {}
+        for sink, frame in frames.items():
             if sink not in self._network.outputs:
                 producer, _, consumer = sink.partition("->")
-                return write_log(
-                    frame, self._layout.link(Arc(producer, consumer)), self._tag(number), self.tasks
-                )
-            address = self._layout.output(self._network, sink)
-            if is_log(address):
-                return write_log(frame, Path(address), self._tag(number), self.tasks)
-            return write_other(frame, address, number)
-
-        return write
+                logs[sink] = (frame, self._layout.link(Arc(producer, consumer)))
+            elif is_log(address := self._layout.output(self._network, sink)):
+                logs[sink] = (frame, Path(address))
+            else:
+                written[sink] = write_other(frame, address, number)
+        return {**write_logs(logs, self._tag(number), self.tasks), **written}
 
     def _tag(self, number: int) -> str:
         return f"{self._query}:{number}"
@@ -253,9 +247,7 @@ class FragmentQuery:
         # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
         offset = next(iter(journal.offsets.values()), None)
         for arc, (offered, kept) in result.branches.items():
-            lines.append(
-                self._line(journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM)
-            )
+            lines.append(self._line(journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM))
         for sink, written in result.delivered.items():
             lines.append(self._line(journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
         return lines

@@ -10,12 +10,14 @@ visible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -25,7 +27,7 @@ from floodway.errors import InputError
 from floodway.spark.log import LogWriter
 
 ARRIVAL = "_arrival"
-_STATS = "arrival_ms long, tuples long"
+_STATS = "sink string, arrival_ms long, tuples long"
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,6 @@ class Written:
 
     arrival_ms: NDArray[np.int64]
     tuples: NDArray[np.int64]
-
-    @classmethod
-    def none(cls) -> Written:
-        """Nothing delivered."""
-        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
     @property
     def rows(self) -> int:
@@ -66,11 +63,19 @@ def public_columns(df: DataFrame) -> DataFrame:
     return df.select(*columns)
 
 
-def write_log(df: DataFrame, path: Path, tag: str, partitions: int) -> Written:
-    """Append to an embedded log, one task a partition; a task that ran before finds its tag and writes
-    nothing."""
-    rows = public_columns(df).coalesce(partitions).mapInArrow(_appender(str(path), tag), _STATS).toArrow()
-    return _written(rows)
+def write_logs(frames: Mapping[str, tuple[DataFrame, Path]], tag: str, tasks: int) -> dict[str, Written]:
+    """Append to embedded logs, all sinks in one Spark job of `tasks` tasks.
+
+    Each task writes the partition of its own number; one that ran before finds its tag there and writes nothing.
+    """
+    if not frames:
+        return {}
+    parts = [
+        public_columns(df).coalesce(tasks).mapInArrow(_appender(sink, str(path), tag), _STATS)
+        for sink, (df, path) in frames.items()
+    ]
+    stats = reduce(DataFrame.union, parts).coalesce(tasks).toArrow()
+    return {sink: _written(stats.filter(pc.equal(stats.column("sink"), sink))) for sink in frames}
 
 
 def write_other(df: DataFrame, sink: str, batch: int) -> Written:
@@ -83,9 +88,7 @@ def write_other(df: DataFrame, sink: str, batch: int) -> Written:
         elif sink.startswith("kafka://"):
             servers, topic = parse_kafka(sink)
             value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
-            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option(
-                "topic", topic
-            ).save()
+            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
         else:
             kind, path = _format_and_path(sink)
             stored.write.format(kind).mode("overwrite").save(f"{path}/batch={batch}")
@@ -117,7 +120,7 @@ def _format_and_path(sink: str) -> tuple[str, str]:
     return kind, path
 
 
-def _appender(path: str, tag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _appender(sink: str, path: str, tag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         full = [batch for batch in batches if batch.num_rows]
         if not full:
@@ -129,24 +132,24 @@ def _appender(path: str, tag: str) -> Callable[[Iterator[pa.RecordBatch]], Itera
         body = table.drop_columns([ARRIVAL]) if arrival is not None else table
         with LogWriter(path) as writer:
             writer.append(body, partition, arrival=arrival, tag=f"{tag}:{partition}")
-        yield _histogram(table)
+        yield _histogram(table, sink)
 
     return append
 
 
 def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield _histogram(pa.Table.from_batches([batch]))
+        yield _histogram(pa.Table.from_batches([batch]), "")
 
 
-def _histogram(table: pa.Table) -> pa.RecordBatch:
+def _histogram(table: pa.Table, sink: str) -> pa.RecordBatch:
     if ARRIVAL in table.column_names:
         micros = table.column(ARRIVAL).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
         arrival, tuples = np.unique(micros // 1000, return_counts=True)
     else:
         arrival, tuples = np.array([-1]), np.array([table.num_rows])
-    columns = [pa.array(arrival, pa.int64()), pa.array(tuples, pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, names=["arrival_ms", "tuples"])
+    columns = [pa.array([sink] * len(arrival)), pa.array(arrival, pa.int64()), pa.array(tuples, pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, names=["sink", "arrival_ms", "tuples"])
 
 
 def _written(stats: pa.Table) -> Written:

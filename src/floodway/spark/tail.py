@@ -1,18 +1,16 @@
 """The tail of a fragment: one micro-batch through its operators, drops and sinks, every tuple counted.
 
-Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once, kept for the
-length of the
-batch, and counted with its branches in one job; the counts are exact because the drops are pure functions of
-the tuple.
+Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once and kept for the length of the
+batch; its branches are counted on the way past, in the same job that writes the sinks. The counts are exact because the
+drops are pure functions of the tuple.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as fn
 
 from floodway.network.model import Arc, Network
@@ -21,85 +19,78 @@ from floodway.spark.fragments import Fragment
 from floodway.spark.operators import apply_operator
 from floodway.spark.sinks import Written
 
-WriteSink = Callable[[DataFrame, str], Written]
+WriteSinks = Callable[[Mapping[str, DataFrame]], dict[str, Written]]
 
 
 @dataclass
 class TailResult:
-    """Counts of one batch: (offered, kept) on every branch, and what each sink got (outputs and cut arcs by
-    name)."""
+    """Counts of one batch: (offered, kept) on every branch, and what each sink (output or cut arc) got."""
 
     branches: dict[str, tuple[int, int]] = field(default_factory=dict)
     delivered: dict[str, Written] = field(default_factory=dict)
 
 
-def run_tail(
-    network: Network, fragment: Fragment, heads: Mapping[str, DataFrame], write: WriteSink
-) -> TailResult:
-    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last
-    operator."""
-    result = TailResult()
-    with _kept_frames() as keep:
-        frames: dict[str, DataFrame] = {}
+def run_tail(network: Network, fragment: Fragment, heads: Mapping[str, DataFrame], write: WriteSinks) -> TailResult:
+    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last operator."""
+    tail = _Tail(network, fragment)
+    try:
         for name, head in heads.items():
-            frames[name] = _counted(network, fragment, name, head, result, keep)
+            tail.add(name, head)
         for name in fragment.tail:
             operator = network.operators[name]
-            inputs = [_on_arc(network, frames, Arc(p, name)) for p in operator.inputs]
-            frames[name] = _counted(network, fragment, name, apply_operator(operator, inputs), result, keep)
-        for output in fragment.outputs:
-            arc = Arc(network.outputs[output].source, output)
-            result.delivered[output] = write(_on_arc(network, frames, arc), output)
-        for arc in fragment.cut:
-            result.delivered[str(arc)] = write(_on_arc(network, frames, arc), str(arc))
-    return result
-
-
-def _on_arc(network: Network, frames: Mapping[str, DataFrame], arc: Arc) -> DataFrame:
-    """What flows on an arc: all of it, or what the drop on a branch leaves."""
-    frame = frames[arc.producer] if arc.producer in frames else frames[str(arc)]
-    return arc_drop(frame, str(arc)) if _has_drop(network, frame, arc) else frame
-
-
-def _has_drop(network: Network, frame: DataFrame, arc: Arc) -> bool:
-    return network.is_split(arc.producer) and f"_keep:{arc}" in frame.columns
-
-
-def _counted(
-    network: Network,
-    fragment: Fragment,
-    name: str,
-    frame: DataFrame,
-    result: TailResult,
-    keep: Callable[[DataFrame], DataFrame],
-) -> DataFrame:
-    """Hold on to what several consumers read, and count what each branch is offered and keeps."""
-    here = {*fragment.tail, *fragment.outputs, *(arc.consumer for arc in fragment.cut)}
-    branches = [Arc(name, consumer) for consumer in network.consumers.get(name, ()) if consumer in here]
-    if len(branches) < 2:
-        return frame
-    held = keep(frame)
-    dropping = [arc for arc in branches if _has_drop(network, held, arc)]
-    counts = held.agg(
-        fn.count(fn.lit(1)).alias("offered"),
-        *[fn.count_if(arc_kept(held, str(arc))).alias(str(i)) for i, arc in enumerate(dropping)],
-    ).toArrow()
-    offered = int(counts.column("offered")[0].as_py())
-    for i, arc in enumerate(dropping):
-        result.branches[str(arc)] = (offered, int(counts.column(str(i))[0].as_py()))
-    return held
-
-
-@contextmanager
-def _kept_frames() -> Iterator[Callable[[DataFrame], DataFrame]]:
-    held: list[DataFrame] = []
-
-    def keep(frame: DataFrame) -> DataFrame:
-        held.append(frame.persist())
-        return frame
-
-    try:
-        yield keep
+            tail.add(name, apply_operator(operator, [tail.on_arc(Arc(p, name)) for p in operator.inputs]))
+        sinks = {output: tail.on_arc(Arc(network.outputs[output].source, output)) for output in fragment.outputs}
+        sinks.update((str(arc), tail.on_arc(arc)) for arc in fragment.cut)
+        delivered = write(sinks)
+        return TailResult(tail.counts() if delivered else {}, delivered)
     finally:
-        for frame in held:
+        tail.release()
+
+
+class _Tail:
+    """The frames of one batch by producer, those held for several readers, and the counters on their branches."""
+
+    def __init__(self, network: Network, fragment: Fragment) -> None:
+        self._network = network
+        self._here = {*fragment.tail, *fragment.outputs, *(arc.consumer for arc in fragment.cut)}
+        self._frames: dict[str, DataFrame] = {}
+        self._held: list[DataFrame] = []
+        self._counters: dict[str, tuple[Observation, list[Arc]]] = {}
+        self._counting: set[str] = set()
+
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Take what a producer emits; hold on to it if several consumers here read it."""
+        branches = [Arc(name, c) for c in self._network.consumers.get(name, ()) if c in self._here]
+        if len(branches) > 1:
+            self._held.append(frame.persist())
+            dropping = [arc for arc in branches if f"_keep:{arc}" in frame.columns]
+            self._counters[name] = (Observation(), dropping)
+        self._frames[name] = frame
+
+    def on_arc(self, arc: Arc) -> DataFrame:
+        """What flows on an arc: all of it, or what the drop on a branch leaves.
+
+        The first branch taken carries the counter of all of them: every tuple passes it exactly once.
+        """
+        frame = self._frames[arc.producer] if arc.producer in self._frames else self._frames[str(arc)]
+        counter = self._counters.get(arc.producer)
+        if counter is not None and arc.producer not in self._counting:
+            self._counting.add(arc.producer)
+            kept = [fn.count_if(arc_kept(frame, str(branch))).alias(str(branch)) for branch in counter[1]]
+            frame = frame.observe(counter[0], fn.count(fn.lit(1)).alias("offered"), *kept)
+        if self._network.is_split(arc.producer) and f"_keep:{arc}" in frame.columns:
+            return arc_drop(frame, str(arc))
+        return frame
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """(offered, kept) on every branch with a drop; waits for the job that wrote the sinks."""
+        found: dict[str, tuple[int, int]] = {}
+        for observation, branches in self._counters.values():
+            values = observation.get
+            found.update((str(arc), (values["offered"], values[str(arc)])) for arc in branches)
+        return found
+
+    def release(self) -> None:
+        """Let go of what was held."""
+        for frame in self._held:
             frame.unpersist()

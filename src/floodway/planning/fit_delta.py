@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from floodway.planning.fit_node import NodeTable
-from floodway.planning.fit_wire import Integers, WireError, frame, table_columns, table_from, unframe
+from floodway.planning.fit_wire import Integers, WireError, frame, grid_rates, table_columns, table_from, unframe
 from floodway.planning.program import Matrix, Vector
 
 DELTA = 2
@@ -51,6 +51,11 @@ def apply_delta(old: NodeTable, delta: TableDelta) -> NodeTable:
     scores = np.empty(len(delta.known))
     rates[fresh], scores[fresh] = delta.fresh.rates, delta.fresh.scores
     rates[~fresh], scores[~fresh] = old.rates[delta.known[~fresh]], old.scores[delta.known[~fresh]]
+    if delta.axes is not None:
+        grid = grid_rates(delta.axes, delta.fresh.inputs, len(scores))
+        if grid is None:
+            raise WireError("a change does not fit together", hint="Ask for the whole table")
+        rates = grid
     return NodeTable(delta.fresh.inputs, rates, scores, delta.axes)
 
 

@@ -74,7 +74,7 @@ def table_from(header: Mapping[str, Any], numbers: Integers) -> NodeTable:
     except (ValueError, KeyError, TypeError) as error:
         raise WireError("a table's header cannot be read", hint=_AGAIN) from error
     columns = 1 if axes is not None else len(inputs) + 1
-    grid = None if axes is None else _grid(axes, inputs, rows)
+    grid = None if axes is None else grid_rates(axes, inputs, rows)
     sound = rows >= 0 and units.shape == (columns,) and bool(np.all(np.isfinite(units) & (units > 0)))
     if not sound or (axes is not None and grid is None):
         raise WireError("a table's header does not fit together", hint=_AGAIN)
@@ -116,7 +116,8 @@ def unframe(kind: int, message: bytes) -> tuple[dict[str, Any], Integers]:
     return header, _unpack(message[start : -_CRC.size])
 
 
-def _grid(axes: tuple[Vector, ...], inputs: tuple[str, ...], rows: int) -> NDArray[np.float64] | None:
+def grid_rates(axes: tuple[Vector, ...], inputs: tuple[str, ...], rows: int) -> NDArray[np.float64] | None:
+    """Rates of all grid points of sound axes; None if they are not axes of this table."""
     fits = len(axes) == len(inputs) > 0 and all(
         a.ndim == 1 and len(a) > 0 and bool(np.isfinite(a).all()) and a[0] == 0 and bool((np.diff(a) > 0).all())
         for a in axes

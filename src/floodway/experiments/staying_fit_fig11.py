@@ -43,12 +43,12 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             _calls(program, Exponential([mean] * len(program.streams))) for mean in LAMBDAS
         ]
         progress(0.6 * place / len(FIGURE_9))
-    samples, traffic = _traffic(trace, seeds[0] if seeds else 1)
+    samples, traffic = scaled_traffic(trace, seeds[0] if seeds else 1)
     levels: list[float] = []
     calls: list[int] = []
     for place, cost in enumerate(COSTS, 1):
         program = Program(figure9(cost, cost / 2))
-        levels.append(_provision(program, samples))
+        levels.append(provision_level(program, samples))
         calls.append(_calls(program, Empirical(samples)))
         progress(0.6 + 0.4 * place / len(COSTS))
     rises = all(row == sorted(row) for row in by_lambda.values())
@@ -84,7 +84,7 @@ def _calls(program: Program, workload: Exponential | Empirical) -> int:
     return SolverWPlanner(program, THRESHOLD, workload=workload, clamp=False).lp_calls
 
 
-def _traffic(trace: Path | None, seed: int) -> tuple[NDArray[np.float64], str]:
+def scaled_traffic(trace: Path | None, seed: int) -> tuple[NDArray[np.float64], str]:
     """Rates of two streams, scaled to the first provision level, and what they are."""
     generator = np.random.default_rng(seed)
     if trace is None:
@@ -97,11 +97,11 @@ def _traffic(trace: Path | None, seed: int) -> tuple[NDArray[np.float64], str]:
     low, high = 0.1, 1000.0
     for _ in range(40):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if _provision(program, shape * middle) > FIRST_LEVEL else (low, middle)
+        low, high = (middle, high) if provision_level(program, shape * middle) > FIRST_LEVEL else (low, middle)
     return shape * low, name
 
 
-def _provision(program: Program, samples: NDArray[np.float64]) -> float:
+def provision_level(program: Program, samples: NDArray[np.float64]) -> float:
     """Share of the rates that the system bears without dropping."""
     return float(np.mean([not program.overloaded(rates) for rates in samples]))
 

@@ -27,12 +27,12 @@ FAN_OUTS = (2, 4, 8, 16, 32, 64)
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """Solver calls and seconds for one input and 2^k branches; the better of two runs each."""
+    """Solver calls and seconds for one input and 2^k branches; the best of three runs each."""
     measured: dict[str, dict[str, Any]] = {}
     for place, branches in enumerate(FAN_OUTS, 1):
         program = Program(fan_out(branches))
-        solvers = [SolverPlanner(program, EPSILON, use_map=False) for _ in range(2)]
-        fits = [_fit(program) for _ in range(2)]
+        solvers = [SolverPlanner(program, EPSILON, use_map=False) for _ in range(3)]
+        fits = [_fit(program) for _ in range(3)]
         measured[str(branches)] = {
             "solver calls": solvers[0].lp_calls,
             "solver seconds": round(min(solver.build_seconds for solver in solvers), 4),

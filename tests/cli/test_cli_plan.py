@@ -1,0 +1,97 @@
+"""`floodway plan`: its JSON fields, every planner, saved plans, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from floodway.cli.plan import plan
+from floodway.errors import FloodwayError, InputError, NetworkError, PlanningError
+
+NETWORKS = Path(__file__).parents[2] / "examples" / "networks"
+FIGURE1 = str(NETWORKS / "figure1.yaml")
+RATES = ("--rates", "s1=1,s2=1")
+
+
+def run(*args: str) -> str:
+    app = typer.Typer()
+    app.command()(plan)
+    result = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def as_json(*args: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(run(*args, "--json"))
+    return body
+
+
+def test_exact_plan_of_figure_1() -> None:
+    body = as_json(FIGURE1, *RATES)
+    assert body["overloaded"] is True
+    assert body["score"] == pytest.approx(0.6) and body["optimum"] == pytest.approx(0.6)
+    assert {drop["at"]: drop["keep"] for drop in body["drops"]} == pytest.approx({"s1": 0.2, "s2": 0.4})
+    assert body["load"] == pytest.approx({"A": 1.0, "B": 1.0})
+    assert body["throughput"] == pytest.approx({"q1": 0.2, "q2": 0.4})
+    assert body["regions"] >= 1 and body["build_seconds"] >= 0 and body["lookup_microseconds"] > 0
+
+
+@pytest.mark.parametrize("planner", ["solver", "solver-w", "fit", "dfit"])
+def test_other_planners_are_within_their_error(planner: str) -> None:
+    body = as_json(FIGURE1, *RATES, "--planner", planner, "--epsilon", "0.05")
+    assert body["score"] >= 0.95 * body["optimum"] - 1e-9
+    assert body["epsilon"] == 0.05
+    assert ("rows" if "fit" in planner else "regions") in body
+
+
+def test_not_overloaded_drops_nothing() -> None:
+    body = as_json(FIGURE1, "--rates", "s1=0.1,s2=0.1", "--planner", "solver")
+    assert body["overloaded"] is False and body["drops"] == []
+    assert "not overloaded" in run(FIGURE1, "--rates", "s1=0.1,s2=0.1")
+
+
+def test_headroom_scale_and_objective() -> None:
+    assert as_json(FIGURE1, *RATES, "--headroom", "0.5")["score"] == pytest.approx(0.3)
+    assert as_json(FIGURE1, *RATES, "--scale", "2")["score"] == pytest.approx(1.2)
+    assert as_json(FIGURE1, *RATES, "--objective", "fair")["throughput"] == pytest.approx({"q1": 0.25, "q2": 0.25})
+
+
+def test_text_names_drops_loads_and_score() -> None:
+    text = run(FIGURE1, *RATES)
+    assert "s1       20.00%  80.00%" in text
+    assert "score 0.6, optimum 0.6" in text
+    assert "below" in run(FIGURE1, *RATES, "--planner", "solver")
+
+
+def test_saved_plans_are_loaded(tmp_path: Path) -> None:
+    path = str(tmp_path / "plans")
+    saved = as_json(FIGURE1, *RATES, "--planner", "solver", "--save", path)
+    loaded = as_json(FIGURE1, *RATES, "--planner", "solver", "--load", path)
+    assert loaded["drops"] == saved["drops"] and loaded["regions"] == saved["regions"]
+    for wrong in ((FIGURE1, *RATES), (str(NETWORKS / "figure1-short.yaml"), *RATES, "--planner", "solver")):
+        with pytest.raises(InputError):
+            run(*wrong, "--load", path)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "says"),
+    [
+        (("--rates", "s1=1"), NetworkError, "no rate for s2"),
+        (("--rates", "s1=1,s2=1,s3=1"), NetworkError, "s3"),
+        (("--rates", "s1=-1,s2=1"), InputError, "s1=-1"),
+        ((*RATES, "--planner", "simplex"), InputError, "no planner"),
+        ((*RATES, "--objective", "fairest"), InputError, "fair"),
+        ((*RATES, "--planner", "fit", "--objective", "fair"), PlanningError, "exact planner"),
+        ((*RATES, "--epsilon", "0", "--planner", "solver"), InputError, "epsilon"),
+        ((*RATES, "--headroom", "2"), InputError, "headroom"),
+        ((*RATES, "--scale", "0"), InputError, "scale"),
+    ],
+)
+def test_mistakes_are_named(args: tuple[str, ...], error: type[FloodwayError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        run(FIGURE1, *args)

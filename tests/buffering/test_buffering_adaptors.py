@@ -45,9 +45,7 @@ def test_pid_drives_the_queue_to_half_its_limit_whatever_the_limit() -> None:
         arrived, served = 1.2 * limit, 1.0 * limit
         for _ in range(80):
             queue = min(limit, max(0.0, queue + keep * arrived - served))
-            state, shedding = pid.update(
-                state, QueueSample(round(queue), limit, round(arrived), round(served))
-            )
+            state, shedding = pid.update(state, QueueSample(round(queue), limit, round(arrived), round(served)))
             keep = shedding.keep
         assert queue / limit == pytest.approx(0.5, abs=0.02)
         assert shedding.shed_ratio == pytest.approx(1 / 6, abs=0.01)

@@ -28,17 +28,13 @@ def test_the_claim_holds_and_the_plot_is_drawn(name: str, tmp_path: Path) -> Non
 
 
 def test_the_same_seeds_give_the_same_numbers() -> None:
-    first, second = (
-        load("buffer-fig6").run(seeds=[3], trace=None, progress=lambda _: None) for _ in range(2)
-    )
+    first, second = (load("buffer-fig6").run(seeds=[3], trace=None, progress=lambda _: None) for _ in range(2))
     assert first.measured == second.measured
 
 
 def test_a_trace_is_run_on_and_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text(
-        "arrivals per 100 ms bin\n" + "\n".join(str(3 + 20 * (place // 40 % 2)) for place in range(3000))
-    )
+    path.write_text("arrivals per 100 ms bin\n" + "\n".join(str(3 + 20 * (place // 40 % 2)) for place in range(3000)))
     result = load("buffer-fig8").run(seeds=[1], trace=path, progress=lambda _: None)
     assert result.measured["traffic"] == "mine.csv"
     assert result.measured["CWB"]["on_time_ratio"] > result.measured["COB"]["on_time_ratio"]

@@ -31,9 +31,7 @@ CLASSES = (
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-def simulated(
-    scheduler_name: str, adaptor_name: str, *, seed: int, limit: int, load: float, cleans: bool
-) -> Run:
+def simulated(scheduler_name: str, adaptor_name: str, *, seed: int, limit: int, load: float, cleans: bool) -> Run:
     rng = np.random.default_rng(seed)
     tuples = draw(poisson(100.0 * load, 12.0, rng), rng, mean_cost_seconds=0.01, classes=CLASSES, precision=2)
     manager = WithBuffer(scheduler_name=scheduler_name, adaptor_name=adaptor_name, limit=limit, cleans=cleans)
@@ -156,10 +154,7 @@ lines = st.builds(
 def test_merge_equals_serving_tuple_by_tuple(found: list[Line], budget: float) -> None:
     # Quarters and eighths are exact in floating point, so the scan and the bisection must agree to the tuple.
     order = merge(
-        *(
-            [(line.level, line.key(j), line.tie, place) for j in range(line.count)]
-            for place, line in enumerate(found)
-        )
+        *([(line.level, line.key(j), line.tie, place) for j in range(line.count)] for place, line in enumerate(found))
     )
     expected, left = [0] * len(found), budget
     for *_, place in order:
@@ -172,9 +167,7 @@ def test_merge_equals_serving_tuple_by_tuple(found: list[Line], budget: float) -
 
 @quick
 @given(
-    steps=st.lists(
-        st.tuples(st.integers(1, 5000), st.integers(0, PPM), st.floats(0.0, 1.0)), min_size=1, max_size=40
-    )
+    steps=st.lists(st.tuples(st.integers(1, 5000), st.integers(0, PPM), st.floats(0.0, 1.0)), min_size=1, max_size=40)
 )
 def test_cursors_pass_every_position_once_and_stay_small(steps: list[tuple[int, int, float]]) -> None:
     cursor, place = Cursor(0), 0

@@ -41,9 +41,7 @@ class Overflow(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """A queue at the end of a buffer cycle: its length and limit, and what arrived and left during the
-    cycle.
-    """
+    """A queue at the end of a buffer cycle: its length and limit, and what arrived and left during the cycle."""
 
     waiting: int
     limit: int
@@ -58,9 +56,7 @@ class QueueSample:
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """The decision: keep this share, in [0, 1], of what arrives, and make room like this when the queue is
-    full.
-    """
+    """The decision: keep this share, in [0, 1], of what arrives, and make room like this when the queue is full."""
 
     keep: float = 1.0
     overflow: Overflow = Overflow.TAIL

@@ -37,18 +37,12 @@ class CostEstimate:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.seconds) and self.seconds >= 0):
-            raise InputError(
-                f"a tuple cost of {self.seconds} s", hint="Give a finite cost of at least 0 seconds"
-            )
+            raise InputError(f"a tuple cost of {self.seconds} s", hint="Give a finite cost of at least 0 seconds")
         if not 0 < self.alpha <= 1:
-            raise InputError(
-                f"a smoothing constant of {self.alpha}", hint="Give 0 < alpha <= 1; the paper has 0.1"
-            )
+            raise InputError(f"a smoothing constant of {self.alpha}", hint="Give 0 < alpha <= 1; the paper has 0.1")
 
     def observe(self, mean_cost_seconds: float | None) -> CostEstimate:
-        """The estimate after a cycle with this mean cost per tuple; None or a senseless value leaves it
-        alone.
-        """
+        """The estimate after a cycle with this mean cost per tuple; None or a senseless value leaves it alone."""
         if mean_cost_seconds is None or not math.isfinite(mean_cost_seconds) or mean_cost_seconds < 0:
             return self
         return replace(self, seconds=self.alpha * mean_cost_seconds + (1 - self.alpha) * self.seconds)

@@ -100,9 +100,7 @@ class QueueDecision:
 
     @property
     def jump(self) -> int:
-        """Tuples the head passes without reading: purged by the cleaner or dropped at the front by the
-        adaptor.
-        """
+        """Tuples the head passes without reading: purged by the cleaner or dropped at the front by the adaptor."""
         return self.expired + self.front_dropped
 
     @property
@@ -230,9 +228,7 @@ class _Waiting:
         gone = expired + take
         left_old = max(0, view.waiting - gone)
         left_new = self.count - gone - left_old
-        from_old, from_new = split_excess(
-            self.shedding.overflow, old=left_old, new=left_new, limit=view.limit
-        )
+        from_old, from_new = split_excess(self.shedding.overflow, old=left_old, new=left_new, limit=view.limit)
         thins = self.shedding.overflow is Overflow.RANDOM
         thinned = from_old if thins else 0
         kept_new = self.new - from_new
@@ -251,9 +247,7 @@ class _Waiting:
 
 
 def _horizon(lines: Sequence[_Waiting], budget: float, now: float, policy: BatchPolicy) -> float:
-    """The h for which a batch takes just as long as what h lets into it; purging falls as h does, so it is
-    unique.
-    """
+    """The h for which a batch takes just as long as what h lets into it; purging falls as h does, so it is unique."""
     low, high = policy.overhead_seconds, policy.overhead_seconds + budget
     for _ in range(BISECTIONS):
         middle = (low + high) / 2

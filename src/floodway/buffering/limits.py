@@ -32,13 +32,9 @@ class Demand:
     def weight(self) -> float:
         """rate * 2**priority / cost; a queue with no measured cost counts as one second a tuple."""
         if not (math.isfinite(self.rate) and self.rate >= 0):
-            raise InputError(
-                f"an arrival rate of {self.rate} tuples/s", hint="Give a finite rate of at least 0"
-            )
+            raise InputError(f"an arrival rate of {self.rate} tuples/s", hint="Give a finite rate of at least 0")
         if not (math.isfinite(self.cost_seconds) and self.cost_seconds >= 0):
-            raise InputError(
-                f"a tuple cost of {self.cost_seconds} s", hint="Give a finite cost of at least 0"
-            )
+            raise InputError(f"a tuple cost of {self.cost_seconds} s", hint="Give a finite cost of at least 0")
         return self.rate * 2.0**self.priority / (self.cost_seconds or 1.0)
 
 
@@ -64,9 +60,7 @@ def allocate(total: int, demands: Mapping[str, Demand], *, floor: int = 1) -> Al
     weights = {name: demand.weight() for name, demand in demands.items()}
     mass = sum(weights.values())
     spare = total - floor * len(demands)
-    shares = {
-        name: spare * (weight / mass if mass > 0 else 1 / len(weights)) for name, weight in weights.items()
-    }
+    shares = {name: spare * (weight / mass if mass > 0 else 1 / len(weights)) for name, weight in weights.items()}
     limits = {name: floor + int(share) for name, share in shares.items()}
     # Largest remainder: whole tuples that add up to the total, ties in the order given.
     by_remainder = sorted(shares, key=lambda name: int(shares[name]) - shares[name])

@@ -21,9 +21,7 @@ BISECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`count` waiting tuples in key order; levels are strict, `tie` orders lines whose next keys are
-    equal.
-    """
+    """`count` waiting tuples in key order; levels are strict, `tie` orders lines whose next keys are equal."""
 
     level: int
     first: float

@@ -55,15 +55,11 @@ def lookup(kind: str, policies: Mapping[str, Policy], name: str) -> Policy:
         return policies[name]
     near = difflib.get_close_matches(name, policies, n=1, cutoff=0.4)
     known = ", ".join(policies)
-    raise InputError(
-        f"no {kind} is called {name!r}", hint=f"Did you mean {near[0]!r}?" if near else f"Known: {known}"
-    )
+    raise InputError(f"no {kind} is called {name!r}", hint=f"Did you mean {near[0]!r}?" if near else f"Known: {known}")
 
 
 def check_limit(limit: int, *, where: str) -> int:
     """A queue limit is a whole number of tuples; zero is allowed and means that nothing may wait."""
     if limit < 0:
-        raise InputError(
-            f"{where}: a queue limit of {limit} tuples", hint="Give a limit of at least 0 tuples"
-        )
+        raise InputError(f"{where}: a queue limit of {limit} tuples", hint="Give a limit of at least 0 tuples")
     return limit

@@ -81,9 +81,7 @@ class Cursor:
         return Cursor(self.head, _merge((*self.ranges, Range(self.tail, tail, keep_ppm))))
 
     def advance(self, kept: int) -> tuple[tuple[Range, ...], Cursor]:
-        """Move the head past `kept` tuples, dropped ones between them included: (what was passed, the
-        rest).
-        """
+        """Move the head past `kept` tuples, dropped ones between them included: (what was passed, the rest)."""
         if not 0 <= kept <= self.waiting:
             raise InputError(
                 f"cannot advance {kept} tuples where {self.waiting} wait", hint="Advance by at most `waiting`"
@@ -106,9 +104,7 @@ class Cursor:
 
     def thin(self, keep_ppm: int) -> Cursor:
         """Keep only this share of everything that waits (random drop)."""
-        return Cursor(
-            self.head, tuple(part._replace(keep_ppm=part.keep_ppm * keep_ppm // PPM) for part in self.ranges)
-        )
+        return Cursor(self.head, tuple(part._replace(keep_ppm=part.keep_ppm * keep_ppm // PPM) for part in self.ranges))
 
     def to_offset(self) -> list[int]:
         """As flat whole numbers: head, then end and keep_ppm of every range."""
@@ -118,9 +114,7 @@ class Cursor:
     def from_offset(cls, numbers: Sequence[int]) -> Cursor:
         """The cursor that `to_offset` wrote."""
         if not numbers or len(numbers) % 2 == 0:
-            raise InputError(
-                f"{list(numbers)} is not a cursor", hint="Write head, then end and keep_ppm pairs"
-            )
+            raise InputError(f"{list(numbers)} is not a cursor", hint="Write head, then end and keep_ppm pairs")
         head, ranges = numbers[0], list[Range]()
         start = head
         for end, keep_ppm in zip(numbers[1::2], numbers[2::2], strict=True):

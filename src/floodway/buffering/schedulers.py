@@ -66,9 +66,7 @@ class Fifo:
 
 @dataclass(frozen=True, slots=True)
 class EarliestDeadlineFirst:
-    """EDF: least t_g + T_d first. Queues without a deadline come after all that have one, in order of
-    generation.
-    """
+    """EDF: least t_g + T_d first. Queues without a deadline come after all that have one, in order of generation."""
 
     name: str = "edf"
     clock: Clock = "generated"
@@ -96,9 +94,7 @@ class MaximumUrgencyFirst:
 
 @dataclass(frozen=True, slots=True)
 class StrictPriority:
-    """The highest priority first; EDF within a priority. Low priorities may starve: that is what strict
-    means.
-    """
+    """The highest priority first; EDF within a priority. Low priorities may starve: that is what strict means."""
 
     name: str = "priority"
     clock: Clock = "generated"

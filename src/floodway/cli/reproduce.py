@@ -51,15 +51,11 @@ class Found(Protocol):
 
 
 def reproduce(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="Experiments to run; all when none is named.")
-    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all when none is named.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Write plots as PNG into this directory.")] = None,
     trace: Annotated[Path | None, typer.Option(help="A CSV of arrivals per bin to run on as well.")] = None,
-    seeds: Annotated[
-        int, typer.Option(help="How many random seeds to run where an experiment is random.")
-    ] = 10,
+    seeds: Annotated[int, typer.Option(help="How many random seeds to run where an experiment is random.")] = 10,
     list_only: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
     """Run experiments of the papers: the claim, what was measured, and whether it holds.
@@ -75,13 +71,8 @@ def reproduce(
     if seeds < 1:
         raise InputError(f"--seeds {seeds} runs nothing", hint="Give at least 1; the papers' checks use 10")
     if trace is not None and not trace.is_file():
-        raise InputError(
-            f"--trace {trace} is not a file", hint="Give the path of a CSV with one count a line"
-        )
-    found = [
-        _run(name, module, range(1, seeds + 1), trace, plots, quiet=as_json)
-        for name, module in modules.items()
-    ]
+        raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV with one count a line")
+    found = [_run(name, module, range(1, seeds + 1), trace, plots, quiet=as_json) for name, module in modules.items()]
     if as_json:
         results = [result.as_json(seconds=seconds) for result, seconds in found]
         print_json({"results": results, "holds": all(result.holds for result, _ in found)})
@@ -136,9 +127,7 @@ def _print(found: Sequence[tuple[Found, float]]) -> None:
         )
     Console().print(table)
     failed = [result.id for result, _ in found if not result.holds]
-    typer.echo(
-        f"{len(found) - len(failed)} of {len(found)} hold" + (f"; not: {', '.join(failed)}" if failed else "")
-    )
+    typer.echo(f"{len(found) - len(failed)} of {len(found)} hold" + (f"; not: {', '.join(failed)}" if failed else ""))
 
 
 def summary(measured: Mapping[str, Any]) -> str:

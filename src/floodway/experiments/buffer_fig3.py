@@ -39,9 +39,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     measured = {f"load {load}": common.table(runs) for load, runs in by_load.items()}
     traffic = common.on_trace(trace)
     if traffic is not None:
-        measured["trace"] = common.table(
-            common.run_all(VARIANTS, traffic, seeds, common.part(progress, 0.8, 1.0))
-        )
+        measured["trace"] = common.table(common.run_all(VARIANTS, traffic, seeds, common.part(progress, 0.8, 1.0)))
     progress(1.0)
     return Result(
         id="buffer-fig3",

@@ -26,23 +26,17 @@ VARIANTS: common.Variants = {
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """Misses strictly ordered in every seed, utilisation ordered or tied; once more with the cleaner once
-    a cycle.
-    """
+    """Misses strictly ordered in every seed, utilisation ordered or tied; once more with the cleaner once a cycle."""
     traffic = common.Traffic()
     runs = common.run_all(VARIANTS, traffic, seeds, common.part(progress, 0.0, 0.4))
-    seldom = common.run_all(
-        VARIANTS, traffic, seeds, common.part(progress, 0.4, 0.8), clean_at_dispatch=False
-    )
+    seldom = common.run_all(VARIANTS, traffic, seeds, common.part(progress, 0.4, 0.8), clean_at_dispatch=False)
     measured: dict[str, Any] = {
         "cleaning at dispatch": common.table(runs),
         "cleaning once a cycle": common.table(seldom),
     }
     traced = common.on_trace(trace)
     if traced is not None:
-        measured["trace"] = common.table(
-            common.run_all(VARIANTS, traced, seeds, common.part(progress, 0.8, 1.0))
-        )
+        measured["trace"] = common.table(common.run_all(VARIANTS, traced, seeds, common.part(progress, 0.8, 1.0)))
     progress(1.0)
     return Result(
         id="buffer-fig4",

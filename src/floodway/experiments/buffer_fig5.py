@@ -21,8 +21,7 @@ TITLE = "Occupancy of the buffer under three adaptors"
 CLAIM = Claim(
     common.SOURCE,
     "Figure 5",
-    "PID effectively reduces the occupying ratio of the queue (reference 0.5) and reserves space for tuples "
-    "to come",
+    "PID effectively reduces the occupying ratio of the queue (reference 0.5) and reserves space for tuples to come",
 )
 SECONDS = 1000.0
 CENTRE = (0.45, 0.55)

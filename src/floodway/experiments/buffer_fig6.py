@@ -31,9 +31,7 @@ SHOWN_SECONDS = 300.0
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """For E = 1 and 2 utilisation and tuples on time stay within 0.01 of E = 0, misses within the
-    permitted ratio.
-    """
+    """For E = 1 and 2 utilisation and tuples on time stay within 0.01 of E = 0, misses within the permitted ratio."""
     runs = _by_precision(common.Traffic(), seeds, common.part(progress, 0.0, 0.7 if trace else 1.0))
     measured: dict[str, Any] = common.table(runs)
     for name, found in runs.items():
@@ -61,8 +59,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         notes=("E = 2 cannot be uniform on [0.1, 4.1] and have mean 1: a beta there (decision 0042).",),
         headline="utilisation / late: "
         + ", ".join(
-            f"{name} {measured[name]['utilisation']:.4f} / {measured[name]['miss_ratio']:.4f}"
-            for name in runs
+            f"{name} {measured[name]['utilisation']:.4f} / {measured[name]['miss_ratio']:.4f}" for name in runs
         ),
         plots={"buffer-fig6": lambda: _draw(runs)},
     )

@@ -35,9 +35,7 @@ SETTLED_CYCLES = 10
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """In every seed and at every permitted ratio CWB uses more CPU and drops less; its utilisation varies
-    less.
-    """
+    """In every seed and at every permitted ratio CWB uses more CPU and drops less; its utilisation varies less."""
     traffic = common.Traffic()
     others: common.Variants = {
         "COB, every 1 s": partial(WithoutBuffer, every_buffer_cycle=True),

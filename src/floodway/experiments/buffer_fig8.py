@@ -47,9 +47,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         measured=measured,
         holds=all(wins(runs) == 2 * len(seeds) for runs in by_ratio.values()) and larger,
         where="simulation",
-        notes=(
-            f"Traffic: {name}. The paper's own trace, LBL-PKT-4, could not be had; this one stands for it.",
-        ),
+        notes=(f"Traffic: {name}. The paper's own trace, LBL-PKT-4, could not be had; this one stands for it.",),
         headline=headline(base),
         plots={"buffer-fig8": lambda: draw(base, by_ratio, f"Figure 8: {name} traffic, load 1.2")},
     )
@@ -61,7 +59,5 @@ def _gaps(runs: dict[str, list[Run]]) -> dict[str, float]:
         "utilisation": round(
             common.mean(common.utilisation(runs["CWB"])) - common.mean(common.utilisation(runs["COB"])), 5
         ),
-        "drop_ratio": round(
-            common.mean(common.drops(runs["COB"])) - common.mean(common.drops(runs["CWB"])), 5
-        ),
+        "drop_ratio": round(common.mean(common.drops(runs["COB"])) - common.mean(common.drops(runs["CWB"])), 5),
     }

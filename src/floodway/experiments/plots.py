@@ -22,9 +22,7 @@ INK = "#22303c"
 FAINT = "#c9d1d8"
 
 
-def panels(
-    rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.6
-) -> tuple[Figure, list[Axes]]:
+def panels(rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     """A figure of rows x columns panels, each `height` inches tall; axes come back in reading order."""
     figure = Figure(figsize=(width, height * rows), dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
@@ -51,14 +49,10 @@ def style(axes: Axes, *, title: str, x: str, y: str, legend: bool = False) -> No
 def lines(axes: Axes, x: ArrayLike, series: dict[str, ArrayLike], *, marker: str = "") -> None:
     """One line a series in palette order, named for the legend."""
     for (name, values), colour in zip(series.items(), PALETTE, strict=False):
-        axes.plot(
-            np.asarray(x), np.asarray(values), color=colour, linewidth=1.6, label=name, marker=marker, ms=4
-        )
+        axes.plot(np.asarray(x), np.asarray(values), color=colour, linewidth=1.6, label=name, marker=marker, ms=4)
 
 
-def bars(
-    axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]], *, form: str = "{:.3f}"
-) -> None:
+def bars(axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]], *, form: str = "{:.3f}") -> None:
     """A bar a name at the mean of its values, with one dot a seed and the mean written above."""
     for place, (name, colour) in enumerate(zip(names, PALETTE, strict=False)):
         mean = float(np.mean(values[place]))
@@ -67,8 +61,6 @@ def bars(
         spread = np.linspace(-0.18, 0.18, len(values[place])) if len(values[place]) > 1 else np.zeros(1)
         axes.plot(place + spread, values[place], "o", color=INK, ms=2.4, alpha=0.7)
         label = form.format(mean)
-        axes.annotate(
-            label, (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8.5, color=INK
-        )
+        axes.annotate(label, (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8.5, color=INK)
     axes.set_xticks(range(len(names)), list(names))
     axes.margins(y=0.15)

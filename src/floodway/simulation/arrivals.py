@@ -98,9 +98,7 @@ def read_trace(path: Path, *, bin_seconds: float | None = None) -> Trace:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"trace {path}: cannot be read ({error})", hint="Give the path of a CSV of counts"
-        ) from error
+        raise InputError(f"trace {path}: cannot be read ({error})", hint="Give the path of a CSV of counts") from error
     rows = [(number, line) for number, line in enumerate(lines, 1) if line]
     if rows and not rows[0][1].isdigit():
         stated = re.search(r"([\d.]+) ?ms", rows[0][1])

@@ -115,7 +115,7 @@ class Record:
             "mode": steered.decision.mode,
             "target_seconds": target,
             "latency_seconds": recent[-1] if recent else None,
-            "rates": dict(steered.plan.rates),
+            "rates": dict(steered.rates),
             "keeps": dict(steered.plan.keeps),
             "load": dict(steered.plan.load),
             "overloaded": steered.plan.overloaded,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from floodway.agent.backlog import Backlog
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.rates import RateMeter
 from floodway.agent.record import Record
@@ -91,8 +92,9 @@ class _Run:
         self.ledger = Ledger(self.layout.ledger)
         self.reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
         self.fragments = _fragments(network, options.nodes)
+        self.backlog = Backlog(network, self.fragments)
         self.queries = [
-            FragmentQuery(spark, network, fragment, self.layout, self.ledger, self.reports.put)
+            FragmentQuery(spark, network, fragment, self.layout, self.ledger, self.reports.put, self.backlog.cut)
             for fragment in self.fragments.values()
         ]
         self.steering = Steering(
@@ -103,7 +105,7 @@ class _Run:
         )
         self.meter = RateMeter(RATE_WINDOW_SECONDS)
         self.record = Record(network)
-        self.taken: dict[str, int] = {}
+        self.warm: set[str] = set()
         self.mode: Mode = options.mode
 
     def to_end(self) -> RunReport:
@@ -144,7 +146,9 @@ class _Run:
     def _steer(self, now: float) -> Steered:
         self.arrived = self.logs.totals()
         self.meter.sample(now, self.arrived)
-        steered = self.steering.decide(self.meter.rates(), self.mode, int(now * 1e6))
+        rates = self.meter.rates()
+        demand = self.backlog.demand(now, self.arrived, rates, self.steering.period_seconds)
+        steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
         write_decision(self.layout.decision, steered.decision)
         return steered
 
@@ -155,14 +159,16 @@ class _Run:
             drops = [line for line in report.lines if line.reason != Reason.DELIVERED]
             offered = {line.at: line.offered for line in drops}
             kept = {line.at: line.kept for line in drops}
-            for at, count in offered.items():
-                self.taken[at] = self.taken.get(at, 0) + count
-            waiting = {name: max(0, total - self.taken.get(name, 0)) for name, total in self.arrived.items()}
+            self.backlog.ended(report.fragment, report.seconds)
+            waiting = self.backlog.waiting(self.arrived)
             latency = self.record.batch(report, self.steering.scale)
             batch = FragmentBatch(
                 report.fragment, offered, kept, report.seconds, latency, _arc_keeps(self.network, report)
             )
-            self.steering.observe(now, batch, waiting)
+            # The first batch of a query starts workers and compiles its plan: it says nothing about those to come.
+            if report.fragment in self.warm:
+                self.steering.observe(now, batch, waiting)
+            self.warm.add(report.fragment)
 
     def _report(self) -> RunReport:
         rates, scale, throughput = self.record.rates(), self.record.scale(), self.record.throughput()

@@ -46,9 +46,10 @@ class FragmentBatch:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """The plan in force, the capacity it was made for, and what the controllers said."""
+    """The plan in force (for the demand), arrival rates, the capacity planned for, and what the controllers said."""
 
     plan: Plan
+    rates: Mapping[str, float]
     scale: float
     decision: Decision
     control: Mapping[str, ControlDecision]
@@ -72,7 +73,8 @@ class Steering:
         self._fragments = fragments
         self._salt = salt
         self._number = 0
-        self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments}
+        self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in
+        fragments}
         self.control: dict[str, ControlDecision] = {}
 
     @property
@@ -101,10 +103,11 @@ class Steering:
             )
         )
 
-    def decide(self, rates: Mapping[str, float], mode: Mode, issued_us: int) -> Steered:
-        """The decision for the coming batches at these arrival rates (tuples/s)."""
+    def decide(self, rates: Mapping[str, float], demand: Mapping[str, float], mode: Mode, issued_us: int) ->
+    Steered:
+        """The decision for the coming batches: planned for the demand on them, both in tuples/s."""
         scale = self.scale
-        plan = self._planner.plan(rates, scale)
+        plan = self._planner.plan(demand, scale)
         self._number += 1
         decision = Decision(
             plan=f"{self._number}",
@@ -119,7 +122,7 @@ class Steering:
             arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
             issued_us=issued_us,
         )
-        return Steered(plan, scale, decision, dict(self.control))
+        return Steered(plan, dict(rates), scale, decision, dict(self.control))
 
     def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
         keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)
@@ -150,7 +153,8 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
     work: dict[str, float] = {}
     for spec in fragment.sources:
         if spec.name == spec.producer:
-            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in network.consumers[spec.producer])
+            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in
+            network.consumers[spec.producer])
         else:
             consumer = spec.name.removeprefix(f"{spec.producer}->")
             # The source itself applies the branch's keep here, so what it passes on costs the full amount.
@@ -169,9 +173,9 @@ def _controller(name: str, target_seconds: float, period_seconds: float) -> Cont
     limit = 2.0 * period_seconds
     unit = limit / PidConfig().queue_limit
     options: Mapping[str, Mapping[str, object]] = {
-        "batch": {"target_seconds": target_seconds},
+        "batch": {"target_seconds": target_seconds, "cost_guess": 1.0},
         "latency": {"target_seconds": target_seconds, "tick_seconds": period_seconds, "delay_ticks": 2.0},
-        "aurora": {"target_seconds": target_seconds},
+        "aurora": {"target_seconds": target_seconds, "tick_seconds": period_seconds},
         "tu": {"target_seconds": target_seconds, "period_seconds": period_seconds},
         "pid": {
             "queue_limit": limit,

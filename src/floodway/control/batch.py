@@ -56,13 +56,15 @@ CORRECTION_RANGE = (0.5, 2.0)
 class BatchConfig:
     """Target in seconds. `nominal` is the n at which g = 1, and n's start: the nodes' capacity times P*.
 
-    `overhead_seconds` is a first guess of a; `gain` is q per batch, chosen from the delay if left out.
+    `overhead_seconds` is a first guess of a, `cost_guess` one of c; `gain` is q per batch, chosen from the
+    delay if left out.
     """
 
     target_seconds: float
     gain: float | None = None
     nominal: float | None = None
     overhead_seconds: float = 0.0
+    cost_guess: float | None = None
     floor: float = 1.0
 
     def __post_init__(self) -> None:
@@ -70,6 +72,7 @@ class BatchConfig:
         positive("batch.floor", self.floor)
         optional_positive("batch.gain", self.gain)
         optional_positive("batch.nominal", self.nominal)
+        optional_positive("batch.cost_guess", self.cost_guess)
         within("batch.overhead_seconds", self.overhead_seconds, 0.0, 1e6)
 
 
@@ -105,9 +108,7 @@ class BatchLatencyController(Controller[BatchState]):
     def initial(self) -> BatchState:
         nominal = self.config.nominal
         overhead = self.config.overhead_seconds
-        return BatchState(
-            overhead=overhead, trust=KNOWN if overhead > 0.0 else 0.0, n=nominal, nominal=nominal
-        )
+        return BatchState(overhead=overhead, trust=KNOWN if overhead > 0.0 else 0.0, n=nominal, nominal=nominal)
 
     @property
     def warnings(self) -> tuple[GainWarning, ...]:
@@ -162,9 +163,7 @@ class BatchLatencyController(Controller[BatchState]):
         """1.5 a + b, or 0 while n has varied too little to tell a from c."""
         return max(0.0, BATCH_SHARE * state.overhead + state.offset) if state.trust >= KNOWN else 0.0
 
-    def _decide(
-        self, state: BatchState, waiting: float, target: float, reason: str
-    ) -> tuple[BatchState, Decision]:
+    def _decide(self, state: BatchState, waiting: float, target: float, reason: str) -> tuple[BatchState, Decision]:
         if state.n is None:
             return state, Decision(waiting, 1.0, reason)
         floor_seconds = self._floor_seconds(state) if state.trust >= KNOWN else None

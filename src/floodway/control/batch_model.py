@@ -12,6 +12,9 @@ is the controller's own answer to noise in P, which tilts the line. So the overh
 the cost follows the data, and the line always passes through the present operating point. Both stay
 positive: 0 <= a, 0 < c <= P~ / n~.
 
+Batches that are nearly all overhead say nothing about c either; there a guess of it, if the caller gives one, holds.
+Without it a starving job could not find out that work is cheap.
+
 With nothing known a starts at 0: then c is too high, and a step up in load admits too little, never too much.
 
 A single surprise (a garbage collection pause) is clipped to a quarter of what was expected. A second one in

@@ -83,6 +83,7 @@ class FragmentQuery:
         layout: Layout,
         ledger: Ledger,
         on_batch: Callable[[BatchReport], None],
+        on_cut: Callable[[str, JournaledBatch], None] = lambda query, journal: None,
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -90,8 +91,14 @@ class FragmentQuery:
         self._layout = layout
         self._ledger = ledger
         self._on_batch = on_batch
+        self._on_cut = on_cut
         # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
         self.tasks = max(1, round(network.nodes[fragment.node].cpu))
+
+    @property
+    def name(self) -> str:
+        """`node.fragment`: the query's name in Spark, in the ledger and in reports."""
+        return f"{self.fragment.node}.{self.fragment.name}"
 
     @property
     def checkpoint(self) -> Path:
@@ -102,7 +109,7 @@ class FragmentQuery:
         """Start the query; batches follow each other as fast as they are processed."""
         query = (
             self._streaming()
-            .writeStream.queryName(self._query)
+            .writeStream.queryName(self.name)
             .option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(self._process)
             .start()
@@ -197,10 +204,11 @@ class FragmentQuery:
             self._run_batch(batch, number)
         except Exception as error:
             # Spark searches the message with a recursive regular expression and dies on a long one.
-            raise BatchError(f"batch {number} of {self._query}: {shortened(error)}") from None
+            raise BatchError(f"batch {number} of {self.name}: {shortened(error)}") from None
 
     def _run_batch(self, batch: DataFrame, number: int) -> None:
         journal = read_batch(self.checkpoint, number)
+        self._on_cut(self.name, journal)
         # The streaming plan below runs once an action: hold on to its result where several follow.
         several = len(self.fragment.sources) > 1 and not self.fragment.streaming
         sinks = len(self.fragment.outputs) + len(self.fragment.cut)
@@ -212,7 +220,7 @@ class FragmentQuery:
                 held.unpersist()
         lines = self._lines(journal, result)
         self._ledger.append(lines)
-        self._on_batch(BatchReport(self._query, journal, time.time(), tuple(lines), result.delivered))
+        self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
     def _write(self, number: int, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         logs: dict[str, tuple[DataFrame, Path]] = {}
@@ -228,11 +236,7 @@ class FragmentQuery:
         return {**write_logs(logs, self._tag(number), self.tasks), **written}
 
     def _tag(self, number: int) -> str:
-        return f"{self._query}:{number}"
-
-    @property
-    def _query(self) -> str:
-        return f"{self.fragment.node}.{self.fragment.name}"
+        return f"{self.name}:{number}"
 
     def _lines(self, journal: JournaledBatch, result: TailResult) -> list[LedgerLine]:
         """One line for every place of the fragment, also where nothing came: an audit counts batches."""
@@ -263,7 +267,7 @@ class FragmentQuery:
         reason: Reason = Reason.SHEDDER,
     ) -> LedgerLine:
         return LedgerLine(
-            query=self._query,
+            query=self.name,
             batch=journal.batch,
             at=at,
             reason=reason,

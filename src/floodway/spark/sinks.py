@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,8 @@ from floodway.errors import InputError
 from floodway.spark.log import LogWriter
 
 ARRIVAL = "_arrival"
-_STATS = "sink string, arrival_ms long, tuples long"
+_SINK = "_sink"
+_STATS = f"{_SINK} string, arrival_ms long, tuples long"
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,15 @@ def write_logs(frames: Mapping[str, tuple[DataFrame, Path]], tag: str, tasks: in
     """
     if not frames:
         return {}
-    parts = [
-        public_columns(df).coalesce(tasks).mapInArrow(_appender(sink, str(path), tag), _STATS)
-        for sink, (df, path) in frames.items()
+    # One Python worker for all sinks: rows of different shapes travel as one struct a sink, the others null.
+    rows = [
+        shown.select(fn.lit(sink).alias(_SINK), fn.struct(*[f"`{c}`" for c in shown.columns]).alias(sink))
+        for sink, shown in ((sink, public_columns(df)) for sink, (df, _) in frames.items())
     ]
-    stats = reduce(DataFrame.union, parts).coalesce(tasks).toArrow()
-    return {sink: _written(stats.filter(pc.equal(stats.column("sink"), sink))) for sink in frames}
+    merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
+    paths = {sink: str(path) for sink, (_, path) in frames.items()}
+    stats = merged.mapInArrow(_appender(paths, tag), _STATS).toArrow()
+    return {sink: _written(stats.filter(pc.equal(stats.column(_SINK), sink))) for sink in frames}
 
 
 def write_other(df: DataFrame, sink: str, batch: int) -> Written:
@@ -120,7 +124,7 @@ def _format_and_path(sink: str) -> tuple[str, str]:
     return kind, path
 
 
-def _appender(sink: str, path: str, tag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _appender(paths: Mapping[str, str], tag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         full = [batch for batch in batches if batch.num_rows]
         if not full:
@@ -128,13 +132,21 @@ def _appender(sink: str, path: str, tag: str) -> Callable[[Iterator[pa.RecordBat
         table = pa.Table.from_batches(full)
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        arrival = table.column(ARRIVAL).combine_chunks() if ARRIVAL in table.column_names else None
-        body = table.drop_columns([ARRIVAL]) if arrival is not None else table
-        with LogWriter(path) as writer:
-            writer.append(body, partition, arrival=arrival, tag=f"{tag}:{partition}")
-        yield _histogram(table, sink)
+        for sink, path in paths.items():
+            mine = table.filter(pc.equal(table.column(_SINK), sink))
+            if mine.num_rows:
+                rows = pa.Table.from_struct_array(mine.column(sink))
+                _append(rows, path, partition, f"{tag}:{partition}")
+                yield _histogram(rows, sink)
 
     return append
+
+
+def _append(rows: pa.Table, path: str, partition: int, tag: str) -> None:
+    arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
+    body = rows.drop_columns([ARRIVAL]) if arrival is not None else rows
+    with LogWriter(path) as writer:
+        writer.append(body, partition, arrival=arrival, tag=tag)
 
 
 def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -149,7 +161,7 @@ def _histogram(table: pa.Table, sink: str) -> pa.RecordBatch:
     else:
         arrival, tuples = np.array([-1]), np.array([table.num_rows])
     columns = [pa.array([sink] * len(arrival)), pa.array(arrival, pa.int64()), pa.array(tuples, pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, names=["sink", "arrival_ms", "tuples"])
+    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "arrival_ms", "tuples"])
 
 
 def _written(stats: pa.Table) -> Written:

@@ -1,0 +1,66 @@
+"""What the next micro-batch will find waiting: what has arrived and was not taken, and what comes until it is cut.
+
+The plan is made for *demand*, the tuples that will wait at the next cut over the batch period P*, and not for the
+arrival rate alone: a backlog counts, so that it is shed or absorbed as a whole, and a burst that fits into one batch
+costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+
+from floodway.network.model import Network
+from floodway.spark.fragments import Fragment
+from floodway.spark.journal import JournaledBatch
+
+
+class Backlog:
+    """Positions taken by each query, and when its batch under way is expected to end."""
+
+    def __init__(self, network: Network, fragments: Mapping[str, Fragment]) -> None:
+        self._network = network
+        self._fragments = fragments
+        self._taken: dict[str, dict[str, int]] = {name: {} for name in fragments}
+        self._cut_at: dict[str, float] = {}
+        self._length: dict[str, float] = {}
+        self._lock = Lock()
+
+    def cut(self, query: str, journal: JournaledBatch) -> None:
+        """A batch was cut: its tuples wait no longer. Called from the query's thread."""
+        with self._lock:
+            self._cut_at[query] = journal.timestamp_ms / 1e3
+            for at, offset in journal.offsets.items():
+                self._taken[query][at] = sum(offset.end.values())
+
+    def ended(self, query: str, batch_seconds: float) -> None:
+        """A batch ended: the next is expected to take about as long."""
+        with self._lock:
+            self._cut_at.pop(query, None)
+            self._length[query] = batch_seconds
+
+    def waiting(self, arrived: Mapping[str, int]) -> dict[str, int]:
+        """Tuples of each stream that no batch has taken yet (the most that any of its readers sees)."""
+        with self._lock:
+            found = dict.fromkeys(arrived, 0)
+            for query, fragment in self._fragments.items():
+                for spec in fragment.sources:
+                    if spec.location is not None:
+                        taken = self._taken[query].get(spec.location, 0)
+                        waits = max(0, arrived[spec.producer] - taken)
+                        found[spec.producer] = max(found[spec.producer], waits)
+            return found
+
+    def until_cut(self, now: float) -> float:
+        """Seconds until the next batch is expected to be cut; 0 when none is under way or it is overdue."""
+        with self._lock:
+            ends = [at + self._length.get(query, 0.0) for query, at in self._cut_at.items()]
+        return max(0.0, max(ends, default=now) - now)
+
+    def demand(
+        self, now: float, arrived: Mapping[str, int], rates: Mapping[str, float], period_seconds: float
+    ) -> dict[str, float]:
+        """Tuples/s of each stream that the next batches have to carry."""
+        until = self.until_cut(now)
+        waiting = self.waiting(arrived)
+        return {name: (waiting[name] + rates[name] * until) / period_seconds for name in rates}

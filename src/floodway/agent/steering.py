@@ -1,14 +1,11 @@
 """From what was measured to what is dropped: controllers choose the capacity, the planner chooses the drops.
 
-Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would
-need. With P*
-the batch period that meets the target (T/1.5), a controller that admits n per batch says that the node is
-worth
+Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would need. With
+P* = T/1.5, the batch period that meets the target T, a controller that admits n per batch says that the node is worth
 g = n/P* of its nominal capacity. The plan is made for the smallest g; by scaling, that is a look-up at r/g.
 
-A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a
-batch, so that
-a batch holds the planned work however long the one before it took.
+A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so
+that a batch holds the planned work however long the one before it took.
 """
 
 from __future__ import annotations
@@ -73,8 +70,7 @@ class Steering:
         self._fragments = fragments
         self._salt = salt
         self._number = 0
-        self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in
-        fragments}
+        self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments}
         self.control: dict[str, ControlDecision] = {}
 
     @property
@@ -103,8 +99,7 @@ class Steering:
             )
         )
 
-    def decide(self, rates: Mapping[str, float], demand: Mapping[str, float], mode: Mode, issued_us: int) ->
-    Steered:
+    def decide(self, rates: Mapping[str, float], demand: Mapping[str, float], mode: Mode, issued_us: int) -> Steered:
         """The decision for the coming batches: planned for the demand on them, both in tuples/s."""
         scale = self.scale
         plan = self._planner.plan(demand, scale)
@@ -153,8 +148,7 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
     work: dict[str, float] = {}
     for spec in fragment.sources:
         if spec.name == spec.producer:
-            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in
-            network.consumers[spec.producer])
+            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in network.consumers[spec.producer])
         else:
             consumer = spec.name.removeprefix(f"{spec.producer}->")
             # The source itself applies the branch's keep here, so what it passes on costs the full amount.

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from floodway.spark.control_table import TABLE_SCHEMA
+from floodway.spark.control_table import HIGHEST, LOWEST, PPM, TABLE_SCHEMA
 
 CONTROL = "_floodway_control"
 
@@ -53,10 +53,17 @@ def entry_in_force() -> Column:
     return fn.coalesce(
         fn.when(latest["valid_from_us"] <= now, latest),
         fn.when(previous["valid_from_us"] <= now, previous),
-        fn.try_element_at(
-            fn.filter(control["history"], lambda entry: entry["valid_from_us"] <= now), fn.lit(-1)
-        ),
+        fn.try_element_at(fn.filter(control["history"], lambda entry: entry["valid_from_us"] <= now), fn.lit(-1)),
     )
+
+
+def keep_in_force(entry: Column) -> Column:
+    """The keep in ppm for this batch, `Entry.keep_at`; null without an entry."""
+    keep = entry["keep_ppm"]
+    offered = entry["rate"] * fn.greatest(batch_time_us() - entry["base_us"], fn.lit(1)) / 1e6
+    wanted = fn.coalesce(fn.floor(fn.try_divide(PPM * entry["budget"], offered)), fn.lit(PPM))
+    bounded = fn.floor(fn.greatest(keep * LOWEST, fn.least(wanted, fn.lit(PPM), keep * HIGHEST)))
+    return fn.when(entry["budget"].isNull(), keep).otherwise(bounded).cast("int")
 
 
 def epoch_keep(field: str, batch_start_us: Column) -> Column:

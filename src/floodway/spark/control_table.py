@@ -5,7 +5,8 @@ The file `control.json` is one object on one line, replaced atomically:
 
     {"version": 1, "history": [ENTRY, ...], "epochs": [EPOCH, ...]}
 
-    ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm
+    ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
+           budget (null: none), rate, base_us
     EPOCH  valid_from_us, start_us, pass_ppm, emit_ppm        (Window Drop only, see planning/window_drop.py)
 
 oldest first. A micro-batch has a timestamp that Spark journals before the batch runs and gives back on
@@ -21,6 +22,7 @@ The file listing is cached by Spark with the file's length, hence one line: a li
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -41,8 +43,14 @@ KEPT_ENTRIES = 64
 KEPT_EPOCHS = 64
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
 
+LOWEST, HIGHEST = 0.25, 1.25
+"""How far a batch may move its keep from the forecast. Down by much, because a batch may run long by much;
+up by little, because a query that waited is offered more than the time since the last batch says.
+"""
+
 ENTRY_SCHEMA = (
-    "struct<seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int>"
+    "struct<seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
+    "budget:double,rate:double,base_us:bigint>"
 )
 EPOCH_SCHEMA = "struct<valid_from_us:bigint,start_us:bigint,pass_ppm:int,emit_ppm:int>"
 TABLE_SCHEMA = f"history array<{ENTRY_SCHEMA}>, epochs array<{EPOCH_SCHEMA}>"
@@ -58,6 +66,18 @@ class Entry:
 
     With a `threshold`, tuples of a utility above it are kept, and `tie_ppm` of those that equal it; without
     one, `keep_ppm` of all by hash. `keep_ppm` is the keep aimed at in both cases.
+
+    With a `budget` (tuples), the keep follows the batch: tuples arrive at `rate` a second since `base_us`,
+    the end of the batch before, so one that begins at t is offered rate (t - base) and keeps the budget of
+    it:
+
+        keep = budget / (rate (t - base)),  within [0.25, 1.25] of keep_ppm
+
+    A batch that ran long is so followed by a lower keep, before anything of it was reported.
+
+    >>> entry = Entry(1, 0, keep_ppm=500_000, budget=300.0, rate=1000.0, base_us=0)
+    >>> [entry.keep_at(t) for t in (200_000, 1_000_000, 60_000_000)]
+    [625000, 300000, 125000]
     """
 
     seq: int
@@ -67,6 +87,17 @@ class Entry:
     mode: Mode = "observe"
     threshold: float | None = None
     tie_ppm: KeepPpm = PPM
+    budget: float | None = None
+    rate: float | None = None
+    base_us: int | None = None
+
+    def keep_at(self, batch_time_us: int) -> int:
+        """The keep in ppm for a batch with this timestamp; the same as `control_columns.keep_in_force`."""
+        if self.budget is None or self.rate is None or self.base_us is None:
+            return self.keep_ppm
+        offered = self.rate * max(batch_time_us - self.base_us, 1) / 1e6
+        wanted = min(float(PPM), math.floor(PPM * self.budget / offered)) if offered > 0.0 else float(PPM)
+        return math.floor(max(self.keep_ppm * LOWEST, min(wanted, self.keep_ppm * HIGHEST)))
 
     def says(self, other: Entry) -> bool:
         """Whether both decide the same, whenever they were written."""
@@ -134,9 +165,7 @@ class ControlTable:
         """
         if entry.says(self.latest):
             return self.latest
-        return self._write(
-            lambda valid: replace(entry, seq=self.latest.seq + 1, valid_from_us=valid), replays_from_us
-        )
+        return self._write(lambda valid: replace(entry, seq=self.latest.seq + 1, valid_from_us=valid), replays_from_us)
 
     def put_epoch(self, epochs: Callable[[int], tuple[Epoch, ...]]) -> None:
         """Replace the epochs by `epochs(valid_from_us)`, which adds an entry that becomes valid then."""

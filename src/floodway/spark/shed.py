@@ -29,6 +29,7 @@ from floodway.spark.control_columns import (
     batch_time_us,
     entry_in_force,
     epoch_keep,
+    keep_in_force,
     with_control,
 )
 from floodway.spark.control_table import PPM
@@ -41,6 +42,7 @@ from floodway.spark.utility import utility_column, utility_summary
 from floodway.spark.window_drop import WindowDrop, emits, passes, time_us
 
 ENTRY = "_floodway_entry"
+KEEP = "_floodway_keep"
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
 FATE = "_floodway_fate"
@@ -110,6 +112,7 @@ class Shedder:
     def _marked(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
         found = with_control(df, self.files.control).withColumn(ENTRY, entry_in_force())
+        found = found.withColumn(KEEP, keep_in_force(fn.col(ENTRY)))
         entry = fn.col(ENTRY)
         salt = fn.coalesce(entry["salt"], fn.lit(0).cast("bigint"))
         if self.window is not None:
@@ -123,7 +126,7 @@ class Shedder:
             )
             return found.withColumn(FATE, whole | by_window)
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
-        below = fn.col(SLOT) < entry["keep_ppm"]
+        below = fn.col(SLOT) < fn.col(KEEP)
         if self.utility is None:
             return slotted.withColumn(FATE, fn.coalesce(below, fn.lit(True)))
         given = fn.expr(self.utility) if isinstance(self.utility, str) else self.utility
@@ -143,7 +146,7 @@ class Shedder:
             fn.count_if(fn.col(FATE)).alias("would_keep"),
             fn.max(batch_time_us()).alias("batch_time_us"),
             fn.max(entry["seq"]).alias("seq"),
-            fn.max(entry["keep_ppm"]).alias("keep_ppm"),
+            fn.max(fn.col(KEEP)).alias("keep_ppm"),
             fn.max(entry["mode"]).alias("mode"),
         ]
         if self.utility is not None:
@@ -170,7 +173,7 @@ class Shedder:
         if self.window is not None:
             return before
         entry, ppm = fn.col(ENTRY), fn.lit(float(PPM))
-        weight = ppm / fn.greatest(entry["keep_ppm"], fn.lit(1))
+        weight = ppm / fn.greatest(fn.col(KEEP), fn.lit(1))
         if self.utility is not None:
             # What is above the threshold stands for itself; what is below can be neither kept nor estimated.
             tied = fn.col(UTILITY) == entry["threshold"]

@@ -97,6 +97,8 @@ class _Query:
     offered_rate: float | None = None
     latency_seconds: float | None = None
     decision: Decision | None = None
+    follow: tuple[float, float, int] | None = None
+    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 
 
 @dataclass
@@ -151,9 +153,11 @@ class ShedLoop:
             query.seconds = report.seconds
 
     def on_idle(self, query: str) -> None:
-        """Follow the operator's mode also while nothing arrives."""
+        """Follow the operator's mode also while nothing arrives; a pause is not a long batch."""
         with self._lock:
-            if query in self._queries and self._mode() != self.control.latest.mode:
+            known = self._queries.get(query)
+            if known is not None:
+                known.follow = None
                 self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
 
     def on_end(self, query: str) -> None:
@@ -200,12 +204,10 @@ class ShedLoop:
         # A run's first batch is slow (class loading, compilation), and no batch before it tells the rate.
         if report.offered > 0 and query.started_us is not None and report.started_us > query.started_us:
             gap = (report.started_us - query.started_us) / 1e6
-            decision, waiting = self._step(query, report, gap)
-            query.decision = decision
-            query.keep_ppm = min(PPM, max(1, round(decision.keep(waiting) * PPM)))
+            self._step(query, report, gap)
         self._put(self._keep_ppm())
 
-    def _step(self, query: _Query, report: BatchReport, gap: float) -> tuple[Decision, float]:
+    def _step(self, query: _Query, report: BatchReport, gap: float) -> None:
         rate = report.offered / gap
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
         paced = gap if gap > IDLE_FACTOR * query.seconds else 0.0
@@ -229,23 +231,45 @@ class ShedLoop:
             batch_seconds=report.seconds,
             offered=float(report.offered),
         )
-        return query.loop.step(seen), waiting
+        decision = query.decision = query.loop.step(seen)
+        query.keep_ppm = min(PPM, max(1, round(decision.keep(waiting) * PPM)))
+        # Back to back, the batch after the running one is offered what arrives from now until it begins.
+        budget = decision.keep(waiting) * waiting
+        follows = paced == 0.0 and not self.settings.by_utility and self.settings.window is None
+        query.follow = (budget, rate, report.ended_us) if follows and query.keep_ppm < PPM else None
 
     def _keep_ppm(self) -> int:
         """What the query in the greatest need asks for; the keep in force while nobody asks."""
         asked = [query.keep_ppm for query in self._queries.values() if query.keep_ppm is not None]
         return min(asked, default=self.control.latest.keep_ppm)
 
+    def _follow(self, keep_ppm: int) -> tuple[float, float, int] | None:
+        for query in self._queries.values():
+            if query.keep_ppm == keep_ppm:
+                return query.follow
+        return None
+
     def _window_keep(self) -> int:
         return self._keep_ppm() if self._mode() == "enforce" else PPM
 
     def _put(self, keep_ppm: int) -> None:
         latest, mode = self.control.latest, self._mode()
+        follow = self._follow(keep_ppm)
         if mode == "off":
-            keep_ppm = PPM
-        elif abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
+            keep_ppm, follow = PPM, None
+        elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
-        entry = replace(latest, keep_ppm=keep_ppm, mode=mode, threshold=None, tie_ppm=PPM)
+        budget, rate, base_us = follow or (None, None, None)
+        entry = replace(
+            latest,
+            keep_ppm=keep_ppm,
+            mode=mode,
+            threshold=None,
+            tie_ppm=PPM,
+            budget=budget,
+            rate=rate,
+            base_us=base_us,
+        )
         if self.settings.by_utility and keep_ppm < PPM:
             threshold = self._utilities.threshold(keep_ppm / PPM)
             if threshold is not None:

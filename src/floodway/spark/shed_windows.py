@@ -50,16 +50,12 @@ class WindowSteering:
         epochs = self.epochs
         emitted = epochs.latest.emit_ppm
         if epochs.pending and self._all_know(epochs.latest.valid_from_us):
-            self.control.put_epoch(
-                lambda valid: epochs.confirm(seen_us=self._latest_us(), valid_from_us=valid).history
-            )
+            self.control.put_epoch(lambda valid: epochs.confirm(seen_us=self._latest_us(), valid_from_us=valid).history)
         elif keep_ppm != emitted and (keep_ppm == PPM or abs(keep_ppm - emitted) > CHANGE * emitted):
             changed = epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, valid_from_us=0)
             if changed is not epochs:
                 self.control.put_epoch(
-                    lambda valid: (
-                        epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, valid_from_us=valid).history
-                    )
+                    lambda valid: epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, valid_from_us=valid).history
                 )
 
     def _all_know(self, valid_from_us: int) -> bool:

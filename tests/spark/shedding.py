@@ -1,0 +1,96 @@
+"""What the tests of `shed` share: a scripted law, an input of one file a micro-batch, waiting without clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from floodway.control.base import Controller, Decision, Observation, State
+from floodway.spark.shed import Shedder, shed
+
+PATIENCE_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class Scripted(Controller[State]):
+    """A law that decides what the test wants next: the last element of `keeps`."""
+
+    keeps: list[float]
+    name: ClassVar[str] = "scripted"
+    signal: ClassVar[str] = "batch_seconds"
+
+    def initial(self) -> State:
+        return State()
+
+    def update(self, state: State, observation: Observation) -> tuple[State, Decision]:
+        return state, Decision(self.keeps[-1] * observation.waiting, 1.0, "scripted")
+
+
+@dataclass
+class Stream:
+    """A stream read from a folder, one file a micro-batch, and a query whose results are collected."""
+
+    spark: SparkSession
+    folder: Path
+    schema: str
+    build: Callable[[DataFrame, Shedder], DataFrame]
+    options: dict[str, Any] = field(default_factory=dict)
+    keeps: list[float] = field(default_factory=lambda: [1.0])
+    results: dict[int, list[Any]] = field(default_factory=dict)
+    files: int = 0
+
+    def start(self) -> StreamingQuery:
+        """Start, or restart on the same checkpoint with a new shed, as a new process would."""
+        (self.folder / "in").mkdir(parents=True, exist_ok=True)
+        self.shed = shed(
+            "test", target_latency="2s", controller=Scripted(self.keeps),
+            state_dir=str(self.folder / "state"), **self.options,
+        )  # fmt: skip
+        source = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).json(str(self.folder / "in"))
+        self.query = (
+            self.build(source, self.shed)
+            .writeStream.foreachBatch(self._collect)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .start()
+        )
+        return self.query
+
+    def _collect(self, batch: DataFrame, number: int) -> None:
+        self.results[number] = batch.collect()
+
+    def feed(self, rows: Iterable[str]) -> None:
+        """One more file, processed, reported, and its decision in force when this returns."""
+        written = self.folder / f"part-{self.files:05d}.json"
+        written.write_text("\n".join(rows))
+        # Later files must look later: Spark reads in the order of modification times.
+        written.rename(self.folder / "in" / written.name)
+        self.files += 1
+        self.query.processAllAvailable()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the last batch is reported and its decision is valid."""
+        progress = self.query.lastProgress
+        last = -1 if progress is None else progress.batchId
+        wait_for(lambda: (status := self.shed.files.read_status()) is not None and status.batch >= last)
+        table = self.shed.loop.control.table
+        valid = max(table.history[-1].valid_from_us, table.epochs[-1].valid_from_us)
+        wait_for(lambda: time.time_ns() // 1000 > valid)
+
+    def stop(self) -> None:
+        self.query.stop()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Poll until true; gives up after PATIENCE_SECONDS."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("gave up waiting")
+        time.sleep(0.02)

@@ -1,0 +1,261 @@
+"""`floodway.shed` on real Spark: exact counts, replays that agree, modes, priorities, stateful queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+import floodway
+from floodway.errors import InputError
+from floodway.spark.control_table import HIGHEST, LOWEST, PPM, Entry
+from floodway.spark.drops import hash_ppm, identity_columns
+from floodway.spark.ledger import Ledger
+from floodway.spark.shed import Shedder
+from tests.spark.shedding import Stream, wait_for
+
+pytestmark = pytest.mark.spark
+SCHEMA = "id long, user int, ts timestamp, value double"
+
+
+def rows(first: int, count: int, second: int = 0) -> list[str]:
+    return [
+        json.dumps(
+            {
+                "id": i,
+                "user": i % 20,
+                "ts": f"2026-01-01T00:{(second + i % 10) // 60:02d}:{(second + i % 10) % 60:02d}Z",
+                "value": float(i % 10),
+            }
+        )
+        for i in range(first, first + count)
+    ]
+
+
+def shed_only(df: DataFrame, shed: Shedder) -> DataFrame:
+    return df.transform(shed)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
+    made = Stream(spark, tmp_path, SCHEMA, shed_only, {"identity": "id", "side_output": 5})
+    yield made
+    made.stop()
+
+
+def slots(spark: SparkSession, first: int, count: int, salt: int) -> dict[int, int]:
+    frame = spark.range(first, first + count)
+    found = frame.select("id", hash_ppm(frame, fn.lit(salt).cast("bigint"), ["id"]).alias("slot")).collect()
+    return {row.id: row.slot for row in found}
+
+
+def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: SparkSession, stream: Stream) -> None:
+    stream.start()
+    for batch, keep in enumerate((1.0, 0.5, 0.25, 0.8, 0.8)):
+        stream.keeps.append(keep)
+        stream.feed(rows(batch * 2000, 2000))
+    ledger = Ledger(stream.shed.files.ledger)
+    lines = ledger.read()
+    assert [line.offered for line in lines] == [2000] * 5
+    # A run's first batch decides nothing; after that a decision holds from the next batch on.
+    decided = [entry.keep_ppm for entry in stream.shed.loop.control.table.history]
+    assert decided[:4] == [1_000_000, 500_000, 250_000, 800_000]
+    assert [line.plan for line in lines] == ["0", "0", "1", "2", "3"]
+    for line, asked in zip(lines, [PPM, PPM, 500_000, 250_000, 800_000], strict=True):
+        assert LOWEST * asked <= line.keep_ppm <= min(PPM, HIGHEST * asked)
+    slot = slots(spark, 0, 10_000, stream.shed.settings.salt)
+    for line in lines:
+        kept = {row.id for row in stream.results[line.batch]}
+        offered = range(line.batch * 2000, line.batch * 2000 + 2000)
+        assert kept == {i for i in offered if slot[i] < line.keep_ppm}
+        assert line.kept == len(kept)
+        assert {row._weight for row in stream.results[line.batch]} == {1e6 / line.keep_ppm}
+        assert len(kept) / 2000 == pytest.approx(line.keep_ppm / 1e6, abs=0.04)
+    assert ledger.reconcile() == []
+    dropped = [json.loads(text) for text in stream.shed.files.dropped.read_text().splitlines()]
+    assert len(dropped) == 3 * 5
+    kept_ids = {row.id for batch in stream.results.values() for row in batch}
+    assert not kept_ids & {json.loads(entry["tuple"])["id"] for entry in dropped}
+
+    # The last batch is run again, as after a crash before its commit; meanwhile the decision has changed.
+    first_run = {row.id for row in stream.results[4]}
+    stream.stop()
+    (stream.folder / "checkpoint" / "commits" / "4").unlink()
+    (stream.folder / "checkpoint" / "commits" / ".4.crc").unlink(missing_ok=True)
+    stream.shed.loop.control.put(another_entry(stream, keep_ppm=10_000))
+    stream.settle()
+    stream.results.clear()
+    stream.start()
+    stream.query.processAllAvailable()
+    assert {row.id for row in stream.results[4]} == first_run
+    stream.feed(rows(10_000, 2000))
+    assert len(stream.results[5]) < 100
+    assert Ledger(stream.shed.files.ledger).reconcile() == []
+
+
+def another_entry(stream: Stream, keep_ppm: int) -> Entry:
+    return replace(stream.shed.loop.control.latest, keep_ppm=keep_ppm, budget=None, rate=None, base_us=None)
+
+
+def test_modes_switch_while_running(stream: Stream) -> None:
+    stream.keeps.append(0.3)
+    stream.options["mode"] = "observe"
+    stream.start()
+    for batch in range(3):
+        stream.feed(rows(batch * 1000, 1000))
+    status = stream.shed.files.read_status()
+    assert status is not None
+    assert (status.mode, status.dropped_total) == ("observe", 0)
+    assert 0.6 < status.would_drop / 1000 < 0.8
+    stream.shed.files.write_mode("enforce")
+    stream.feed(rows(3000, 1000))
+    stream.feed(rows(4000, 1000))
+    assert len(stream.results[3]) == 1000
+    assert len(stream.results[4]) < 500
+    stream.shed.files.write_mode("off")
+    stream.feed(rows(5000, 1000))
+    stream.feed(rows(6000, 1000))
+    assert len(stream.results[6]) == 1000
+    modes = [line.mode for line in Ledger(stream.shed.files.ledger).read()]
+    assert modes == ["observe"] * 4 + ["enforce"] * 2 + ["off"]
+
+
+def test_a_lost_or_torn_control_table_keeps_everything_and_the_query(stream: Stream) -> None:
+    stream.keeps.append(0.2)
+    stream.start()
+    stream.feed(rows(0, 500))
+    stream.feed(rows(500, 500))
+    stream.shed.files.control.unlink()
+    stream.feed(rows(1000, 500))
+    assert len(stream.results[2]) == 500
+    stream.shed.files.control.write_text('{"version": 1, "hist')
+    stream.feed(rows(1500, 500))
+    assert len(stream.results[3]) == 500
+    assert stream.query.exception() is None
+
+
+def test_utility_keeps_the_most_valuable(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, SCHEMA, shed_only, {"identity": "id", "utility": "value * 2"}, keeps=[0.25])
+    stream.start()
+    for batch in range(4):
+        stream.feed(rows(batch * 1000, 1000))
+    kept = stream.results[3]
+    stream.stop()
+    assert {row.value for row in kept} == {7.0, 8.0, 9.0}
+    by_value = {value: sum(row.value == value for row in kept) for value in (7.0, 8.0, 9.0)}
+    assert by_value[8.0] == by_value[9.0] == 100
+    assert len(kept) == pytest.approx(250, abs=30)
+    assert all(row._weight == 1.0 for row in kept if row.value > 7.0)
+
+
+def test_keys_are_kept_or_dropped_whole(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, SCHEMA, shed_only, {"key": "user"}, keeps=[0.5])
+    stream.start()
+    for batch in range(4):
+        stream.feed(rows(batch * 1000, 1000))
+    stream.stop()
+    users = [{row.user for row in stream.results[batch]} for batch in (2, 3)]
+    assert users[0] == users[1]
+    assert 0 < len(users[0]) < 20
+    assert len(stream.results[3]) == 50 * len(users[0])
+
+
+def test_watermarked_windows_go_on_while_the_rate_changes_and_after_a_restart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def windows(df: DataFrame, shed: Shedder) -> DataFrame:
+        marked = df.withWatermark("ts", "5 seconds").transform(shed)
+        grouped = marked.groupBy(fn.window("ts", "10 seconds"))
+        return grouped.agg(fn.count("*").alias("n"), fn.sum("_weight").alias("estimate"))
+
+    stream = Stream(spark, tmp_path, SCHEMA, windows, {"identity": "id"})
+    stream.start()
+    for batch, keep in enumerate((1.0, 0.5, 0.5, 0.2, 1.0)):
+        stream.keeps.append(keep)
+        stream.feed(rows(batch * 1000, 1000, second=batch * 10))
+    stream.stop()
+    stream.start()
+    for batch in range(5, 8):
+        stream.feed(rows(batch * 1000, 1000, second=batch * 10))
+    assert stream.query.exception() is None
+    stream.stop()
+    emitted = [row for batch in stream.results.values() for row in batch]
+    assert len(emitted) == len({row.window.start for row in emitted}) >= 5
+    assert min(row.n for row in emitted) < 600
+    assert all(row.estimate == pytest.approx(1000, rel=0.25) for row in emitted)
+    assert Ledger(stream.shed.files.ledger).reconcile() == []
+
+
+def test_stream_stream_join_goes_on_while_the_rate_changes(spark: SparkSession, tmp_path: Path) -> None:
+    def joined(df: DataFrame, shed: Shedder) -> DataFrame:
+        left = df.withWatermark("ts", "5 seconds").transform(shed)
+        right = df.select(fn.col("id").alias("other"), fn.col("ts").alias("seen")).withWatermark("seen", "5 seconds")
+        near = fn.expr("id = other AND seen BETWEEN ts - INTERVAL 2 SECONDS AND ts + INTERVAL 2 SECONDS")
+        return left.join(right, near)
+
+    stream = Stream(spark, tmp_path, SCHEMA, joined, {"identity": "id"})
+    stream.start()
+    for batch, keep in enumerate((1.0, 0.5, 0.25, 1.0)):
+        stream.keeps.append(keep)
+        stream.feed(rows(batch * 400, 400, second=batch * 10))
+    assert stream.query.exception() is None
+    stream.stop()
+    ledger = Ledger(stream.shed.files.ledger)
+    found = {row.id for batch in stream.results.values() for row in batch}
+    assert len(found) == ledger.totals().kept < ledger.totals().offered
+    assert ledger.reconcile() == []
+
+
+def test_overload_is_shed_on_the_rate_source(spark: SparkSession, tmp_path: Path) -> None:
+    shed = floodway.shed("busy", target_latency="1s", state_dir=str(tmp_path / "state"))
+    source = spark.readStream.format("rate").option("rowsPerSecond", 50_000).load()
+    # Every tuple costs about 0.1 ms of a core: several times what two cores can do.
+    costly = source.transform(shed).filter(
+        fn.expr("aggregate(sequence(1, 300), 0L, (a, i) -> a + xxhash64(value, i) % 7) IS NOT NULL")
+    )
+    query = costly.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "ck")).start()
+    try:
+        wait_for(lambda: Ledger(shed.files.ledger).totals().dropped > 0 or not query.isActive)
+        assert query.exception() is None
+    finally:
+        query.stop()
+    lines = [line for line in Ledger(shed.files.ledger).read() if line.keep_ppm < 1_000_000]
+    assert lines
+    for line in lines:
+        assert line.kept / line.offered == pytest.approx(line.keep_ppm / 1e6, abs=0.02)
+    assert Ledger(shed.files.ledger).reconcile() == []
+
+
+def test_identity_is_found(spark: SparkSession) -> None:
+    kafka = spark.createDataFrame([], "key binary, value binary, topic string, partition int, offset long")
+    assert identity_columns(kafka) == ("topic", "partition", "offset")
+    assert identity_columns(kafka.withColumn("_id", fn.lit(1))) == ("_id",)
+    assert identity_columns(kafka, ["key"]) == ("key",)
+    other = spark.createDataFrame([], "a int, m map<string, int>, _weight double")
+    assert identity_columns(other) == ("a",)
+    with pytest.raises(InputError, match="'b'"):
+        identity_columns(other, ["b"])
+    with pytest.raises(InputError, match="identity="):
+        identity_columns(spark.createDataFrame([], "m map<string, int>"))
+
+
+def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="target_latency"):
+        floodway.shed("x", target_latency="soon")
+    with pytest.raises(InputError, match="Choose one of"):
+        floodway.shed("x", target_latency="2s", mode="maybe")
+    with pytest.raises(InputError, match="Did you mean 'batch'"):
+        floodway.shed("x", target_latency="2s", controller="bach")
+    with pytest.raises(InputError, match="folder"):
+        floodway.shed("../x", target_latency="2s")
+    with pytest.raises(InputError, match="cannot both"):
+        floodway.shed("x", target_latency="2s", utility="a", key="b")
+    with pytest.raises(InputError, match="not a stream"):
+        spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
+    with pytest.raises(InputError, match="does not drop windows"):
+        floodway.shed("x", target_latency="2s").kept_windows()

@@ -66,7 +66,7 @@ def test_index_of_the_full_table_looks_at_few_halves() -> None:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(NUMBERS, st.integers(1, 4), st.integers(1, 700))
+@given(NUMBERS, st.integers(1, 4), st.integers(1, 300))
 def test_dominance_equals_brute_force(seed: int, inputs: int, rows: int) -> None:
     generator = np.random.default_rng(seed)
     rates = generator.integers(0, 6, (rows, inputs)) / 2

@@ -21,6 +21,10 @@ EXPERIMENTS: dict[str, str] = {
     "staying-fit-fig11": "floodway.experiments.staying_fit_fig11",
     "staying-fit-fig13": "floodway.experiments.staying_fit_fig13",
     "staying-fit-fig14": "floodway.experiments.staying_fit_fig14",
+    "staying-fit-fit-examples": "floodway.experiments.staying_fit_fit_examples",
+    "staying-fit-split-example": "floodway.experiments.staying_fit_split_example",
+    "staying-fit-table3": "floodway.experiments.staying_fit_table3",
+    "staying-fit-fig15": "floodway.experiments.staying_fit_fig15",
 }
 
 

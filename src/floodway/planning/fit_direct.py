@@ -29,8 +29,10 @@ from floodway.planning.fit_spread import (
 )
 from floodway.planning.program import Vector
 
-MOST_ROWS = 100_000
-"""Rows a table may have before a coarser grid is taken; a bound on build time more than on memory."""
+AUTO_ROWS = 100_000
+"""Rows from which on `auto` takes a coarser grid: a bound on build time more than on memory."""
+MOST_ROWS = 2_000_000
+"""Rows that a rule asked for by name may make."""
 _COARSER = (64, 48, 32, 24, 20, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _MOST_STEPS = 2**16
 """Codes of sample points are 16 bits wide."""
@@ -69,8 +71,10 @@ class DirectTable:
         return self._filler.fill(flow, rates)
 
 
-def direct_table(fragment: Fragment, epsilon: float, spread: Spread, most_rows: int = MOST_ROWS) -> DirectTable:
+def direct_table(fragment: Fragment, epsilon: float, spread: Spread, most_rows: int | None = None) -> DirectTable:
     """Build the table of a fragment without splits."""
+    if most_rows is None:
+        most_rows = MOST_ROWS if spread in (Spread.ABSOLUTE, Spread.PERCENT, Spread.UNIFORM) else AUTO_ROWS
     column = fragment.column_of()
     share, value = fragment.share[:, column], fragment.value[column]
     top = 1.0 / share.max(axis=0)

@@ -24,7 +24,7 @@ from floodway.errors import InputError, PlanningError
 from floodway.planning import fit_store, store
 from floodway.planning.fit_bounds import DualBounds
 from floodway.planning.fit_dfit import DFitPlanner
-from floodway.planning.fit_direct import MOST_ROWS, DirectTable, Spread, direct_table
+from floodway.planning.fit_direct import DirectTable, Spread, direct_table
 from floodway.planning.fit_oracle import Oracle
 from floodway.planning.fit_plans import PlanTable, plan_table
 from floodway.planning.fit_reduce import Fragment
@@ -65,7 +65,7 @@ class FitPlanner(Planner):
         epsilon: float = 0.05,
         *,
         spread: Spread | str = Spread.AUTO,
-        most_rows: int = MOST_ROWS,
+        most_rows: int | None = None,
         saved: fit_store.SavedTables | None = None,
     ) -> None:
         super().__init__(program)
@@ -145,7 +145,7 @@ class FitPlanner(Planner):
         store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
         return cls(program, float(meta["epsilon"]), saved=fit_store.unpack(program, meta, arrays))
 
-    def _table(self, fragment: Fragment, spread: Spread, most_rows: int) -> DirectTable | PlanTable:
+    def _table(self, fragment: Fragment, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
         if fragment.direct:
             return direct_table(fragment, self.epsilon, spread, most_rows)
         if self.program.size > _MOST_ARCS:

@@ -76,9 +76,7 @@ def test_json_is_decoded_malformed_records_are_marked_and_counts_agree(
     assert sorted(row["id"] for row in good) == list(range(5000))
     assert sorted(row["_raw"] for row in bad) == [b'{"id": "text"}', b"{broken"]
     assert all(row["_arrival"] is not None and row["_weight"] == 1.0 for row in job.rows)
-    write_decision(
-        tmp_path / "decision.json", Decision(mode="enforce", streams={topic: StreamDecision(300_000)})
-    )
+    write_decision(tmp_path / "decision.json", Decision(mode="enforce", streams={topic: StreamDecision(300_000)}))
     job.rows.clear()
     produce(broker, topic, numbers(5000, 15_000), partition=1)
     job.drain(query)
@@ -92,9 +90,7 @@ def test_json_is_decoded_malformed_records_are_marked_and_counts_agree(
     assert (offered, kept) == (10_000, len(job.rows)) and 2_700 < kept < 3_300
 
 
-def test_broker_killed_and_restarted_loses_nothing(
-    spark: SparkSession, fresh_broker: Broker, tmp_path: Path
-) -> None:
+def test_broker_killed_and_restarted_loses_nothing(spark: SparkSession, fresh_broker: Broker, tmp_path: Path) -> None:
     topic = fresh_broker.create_topic("source-crash")
     job = KafkaJob(spark, fresh_broker.address, topic, tmp_path)
     produce(fresh_broker, topic, numbers(0, 2000))

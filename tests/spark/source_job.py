@@ -47,9 +47,7 @@ class Job:
         given = {"path": str(self.log), "decision": str(self.decision), **options}
         return self.spark.readStream.format("floodway").options(**given).load()
 
-    def start(
-        self, frame: DataFrame | None = None, *, available_now: bool = False, **options: str
-    ) -> StreamingQuery:
+    def start(self, frame: DataFrame | None = None, *, available_now: bool = False, **options: str) -> StreamingQuery:
         writer = (frame or self.frame(**options)).writeStream.foreachBatch(self._see)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         return (writer.trigger(availableNow=True) if available_now else writer).start()

@@ -62,9 +62,7 @@ def test_bad_file_is_refused_counted_and_the_last_good_stays(tmp_path: Path, tex
     assert file.read().plan == "r8"
 
 
-@pytest.mark.parametrize(
-    ("waiting", "keep"), [(0, PPM), (9, PPM), (10, 900_000), (900, 10_000), (9 * PPM + 1, 0)]
-)
+@pytest.mark.parametrize(("waiting", "keep"), [(0, PPM), (9, PPM), (10, 900_000), (900, 10_000), (9 * PPM + 1, 0)])
 def test_budget_takes_precedence_over_keep(waiting: int, keep: int) -> None:
     assert DECISION.keep_ppm("s", waiting=waiting) == keep
     assert DECISION.keep_ppm("other", waiting=waiting) == PPM

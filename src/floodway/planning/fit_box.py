@@ -100,13 +100,14 @@ def respond(found: Box, offered: Sequence[Vector]) -> tuple[Vector, Vector]:
 
 
 def _most(own: Vector, other: Vector, along: Vector) -> Vector:
-    """How much of the other input fits beside `along` of this one; negative where this one alone is too
-    much.
-    """
-    room = 1.0 + FEASIBILITY_TOLERANCE - own[:, None] * along[None, :]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        most = np.where(other[:, None] > 0, room / other[:, None], np.where(room >= 0, np.inf, -1.0))
-    return np.asarray(most.min(axis=0, initial=np.inf))
+    """How much of the other input fits beside `along` of this one; negative where this one alone is too much."""
+    room = 1.0 + FEASIBILITY_TOLERANCE - own[:, None] * along
+    if other.all():
+        most = room / other[:, None]
+    else:
+        safe = np.where(other > 0, other, 1.0)[:, None]
+        most = np.where(other[:, None] > 0, room / safe, np.where(room >= 0, np.inf, -1.0))
+    return most[0] if len(most) == 1 else np.asarray(most.min(axis=0, initial=np.inf))
 
 
 def _at(points: Vector, lines: Matrix, wanted: Vector) -> Vector:

@@ -100,4 +100,6 @@ def _grids(epsilon: float, spread: Spread, top: Vector, value: Vector, most_rows
         return [[steps(s, t) for s, t in zip(uniform_spreads(epsilon, top), top, strict=True)]]
     counts = [math.ceil(inputs / epsilon), math.ceil(1 / epsilon)]
     counts += [count for count in _COARSER if count < counts[1]]
-    return [[np.arange(k + 1) * (t / k) for t in top] for k in counts if k < _MOST_STEPS]
+    # All C(K+m, m) points of the simplex below R are feasible in any network: no need to try where they are too many.
+    tried = [k for k in counts if k < _MOST_STEPS and math.comb(k + inputs, inputs) <= most_rows]
+    return [[np.arange(k + 1) * (t / k) for t in top] for k in tried]

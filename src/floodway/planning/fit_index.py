@@ -19,6 +19,7 @@ from floodway.planning.fit_lattice import Codes, rates_of
 from floodway.planning.program import Matrix, Vector
 
 Indices = NDArray[np.int64]
+Keys = NDArray[np.uint64]
 SCAN_ROWS = 1500
 """Below this many rows a plain scan is quicker than the joins."""
 
@@ -53,15 +54,16 @@ class RowIndex:
         self._value = value
         self._scan: Matrix | None = None
         if len(points) < 4 or self.rows <= SCAN_ROWS:
-            self._scan = rates_of(points, _maximal(points, codes))
+            # In a table of all feasible points the rows without a larger neighbour dominate the rest.
+            self._scan = rates_of(points, codes[~_with_larger_neighbour(codes)])
             return
         order = _alike(share)
         left, right = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
-        left_codes, left_id = _distinct(points, codes, left)
-        right_codes, right_id = _distinct(points, codes, right)
+        left_codes, left_id = _distinct(codes, left)
+        right_codes, right_id = _distinct(codes, right)
         set_of, members, starts = _relation(left_id, right_id, len(left_codes), len(right_codes))
-        members, starts = _best_members(points, right, right_codes, members, starts)
-        kept = _best_left(points, left, left_codes, set_of)
+        members, starts = _best_members(right_codes, members, starts)
+        kept = ~_with_larger_neighbour(left_codes, set_of)
         self._left = _Half.of(points, left, left_codes[kept], value)
         self._right = _Half.of(points, right, right_codes, value)
         self._set_of = set_of[kept]
@@ -97,70 +99,51 @@ def _alike(share: Matrix) -> Indices:
     return np.lexsort(np.round(scaled, 6))
 
 
-def _radix(points: Sequence[Vector], inputs: Indices) -> Indices:
-    """Weights that make one integer of the codes of some inputs, with room for code + 1."""
-    sizes = [len(points[i]) + 1 for i in inputs]
-    return np.cumprod([1, *sizes[:-1]]).astype(np.int64)
+def _marks(count: int) -> Keys:
+    """Random weights that make one 64-bit key of the codes of some inputs, or of a set; seeded: builds repeat.
+
+    Sums wrap round; that two different rows of a table get the same key has a chance below one in a billion.
+    """
+    return np.random.default_rng(20070923).integers(0, 2**64, count, dtype=np.uint64, endpoint=False) | np.uint64(1)
 
 
-def _distinct(points: Sequence[Vector], codes: Codes, inputs: Indices) -> tuple[Codes, Indices]:
-    keys = codes[:, inputs].astype(np.int64) @ _radix(points, inputs)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+def _keys(codes: Codes) -> Keys:
+    return np.asarray((codes.astype(np.uint64) * _marks(codes.shape[1])).sum(axis=1, dtype=np.uint64))
+
+
+def _distinct(codes: Codes, inputs: Indices) -> tuple[Codes, Indices]:
+    _, first, inverse = np.unique(_keys(codes[:, inputs]), return_index=True, return_inverse=True)
     return codes[np.ix_(first, inputs)], inverse.astype(np.int64)
 
 
 def _relation(left: Indices, right: Indices, lefts: int, rights: int) -> tuple[Indices, Indices, Indices]:
-    """For every left half the number of its set of right halves; the sets' members one after the other, and
-    starts.
-    """
+    """For every left half the number of its set of right halves; the sets' members one after the other, and starts."""
     order = np.lexsort((right, left))
     left, right = left[order], right[order]
     starts = np.searchsorted(left, np.arange(lefts))
     sizes = np.diff(np.append(starts, len(left)))
-    # Sets are told apart by the sum of random 64-bit marks (and their size); seeded, so that builds repeat.
-    marks = np.random.default_rng(20070923).integers(0, 2**63, rights, dtype=np.uint64)
-    signature = np.add.reduceat(marks[right], starts) + sizes.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    signature = np.add.reduceat(_marks(rights)[right], starts)
     _, first, set_of = np.unique(signature, return_index=True, return_inverse=True)
     members = np.concatenate([right[starts[i] : starts[i] + sizes[i]] for i in first])
     return set_of.astype(np.int64), members, np.cumsum(np.append(0, sizes[first[:-1]])).astype(np.int64)
 
 
-def _best_members(
-    points: Sequence[Vector], inputs: Indices, codes: Codes, members: Indices, starts: Indices
-) -> tuple[Indices, Indices]:
+def _best_members(codes: Codes, members: Indices, starts: Indices) -> tuple[Indices, Indices]:
     """Keep in every set only the members with no larger neighbour in it: the others can never earn more."""
-    radix = _radix(points, inputs)
-    span = int(radix[-1]) * (len(points[inputs[-1]]) + 2)
     group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(members))))
-    keys = group * span + codes[members].astype(np.int64) @ radix
-    ordered = np.sort(keys)
-    top = ~_with_larger_neighbour(keys, ordered, radix)
+    top = ~_with_larger_neighbour(codes[members], group)
     return members[top], np.searchsorted(group[top], np.arange(len(starts)))
 
 
-def _best_left(points: Sequence[Vector], inputs: Indices, codes: Codes, set_of: Indices) -> NDArray[np.bool_]:
-    """Of left halves with the same set only those with no larger neighbour among them."""
-    radix = _radix(points, inputs)
-    span = int(radix[-1]) * (len(points[inputs[-1]]) + 2)
-    keys = set_of * span + codes.astype(np.int64) @ radix
-    return ~_with_larger_neighbour(keys, np.sort(keys), radix)
-
-
-def _with_larger_neighbour(keys: Indices, ordered: Indices, radix: Indices) -> NDArray[np.bool_]:
+def _with_larger_neighbour(codes: Codes, group: Indices | None = None) -> NDArray[np.bool_]:
+    """Rows for which the same row with one input a step higher is there too (in the same group)."""
+    keys = _keys(codes)
+    if group is not None:
+        keys = keys + group.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    ordered = np.sort(keys)
     larger = np.zeros(len(keys), dtype=bool)
-    for step in radix:
-        place = np.minimum(np.searchsorted(ordered, keys + step), len(ordered) - 1)
-        larger |= ordered[place] == keys + step
+    for step in _marks(codes.shape[1]):
+        wanted = keys + step
+        place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        larger |= ordered[place] == wanted
     return larger
-
-
-def _maximal(points: Sequence[Vector], codes: Codes) -> Codes:
-    """Rows with no larger neighbour in the table; in a table of all feasible points these dominate the
-    rest.
-    """
-    inputs = np.arange(len(points), dtype=np.int64)
-    radix = _radix(points, inputs)
-    if float(radix[-1]) * (len(points[-1]) + 1) > 2**62 or len(points) == 0:
-        return codes
-    keys = codes.astype(np.int64) @ radix
-    return codes[~_with_larger_neighbour(keys, np.sort(keys), radix)]

@@ -8,6 +8,7 @@ the cluster belongs to it, because it decides what flows on the arcs that enter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,20 +50,17 @@ class LocalProgram:
         Then children can be offered all that is emitted, and shed the rest for themselves.
         """
         inner = self.program.stream_of < 0
-        mixed = [(self.gains[row] > 0).sum() > 1 for rows in self.exits for row in rows]
-        return int((~inner).sum()) == len(self.cluster.inputs) and not self.share[:, inner].any() and not any(mixed)
+        if int((~inner).sum()) != len(self.cluster.inputs) or self.share[:, inner].any():
+            return False
+        gains = self.gains.tolist()
+        return all(sum(gain > 0 for gain in gains[row]) <= 1 for rows in self.exits for row in rows)
 
     @cached_property
     def limits(self) -> Vector:
         """The most of every input that this cluster alone can bring through some arc (infinite where free)."""
-        full = self.program.full_flow
         use = self.share.max(axis=0, initial=0.0)
-        result = np.full(len(self.cluster.inputs), np.inf)
-        for i in range(len(result)):
-            costly = (full[:, i] > 0) & (use > 0)
-            if costly.any():
-                result[i] = float((1.0 / (use[costly] * full[costly, i])).max())
-        return result
+        need = (use[:, None] * self.program.full_flow).T.tolist()
+        return np.array([1.0 / min((n for n in row if n > 0), default=0.0) if any(row) else np.inf for row in need])
 
 
 def local_programs(network: Network, clusters: Sequence[Cluster], headroom: float) -> list[LocalProgram]:
@@ -149,12 +147,16 @@ def useful_ranges(programs: Sequence[LocalProgram], offered: Mapping[str, float]
 
 def _useful(local: LocalProgram, children: Sequence[Vector], offered: Vector) -> Vector:
     own = len(local.program.network.outputs) - sum(len(rows) for rows in local.exits)
-    ends = (local.gains[:own] > 0).any(axis=0)
-    below = np.where(ends, np.inf, 0.0)
+    gains = local.gains.tolist()
+    most_below = [0.0] * len(offered)
+    for row in gains[:own]:
+        most_below = [math.inf if gain > 0 else most for gain, most in zip(row, most_below, strict=True)]
     for most, exits in zip(children, local.exits, strict=True):
         for rate, row in zip(most.tolist(), exits, strict=True):
-            gain = local.gains[row]
-            below = np.maximum(below, np.where(gain > 0, rate / np.where(gain > 0, gain, 1.0), 0.0))
+            for i, gain in enumerate(gains[row]):
+                if gain > 0:
+                    most_below[i] = max(most_below[i], rate / gain)
+    below = np.array(most_below)
     limits = local.limits
     # With one arc an input nothing gets past its limit; with splits another branch may still have use for
     # more.

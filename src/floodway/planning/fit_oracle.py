@@ -14,6 +14,7 @@ from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector
 
 _PROBES = 48
+_AXES = 32
 _SEED = 20070923
 """Probes are part of a build, and a build has to repeat itself."""
 
@@ -84,7 +85,8 @@ class Oracle:
         tops = 2.0 * np.where(np.isfinite(tops), tops, 1.0)
         random = rng.random((_PROBES, inputs)) ** rng.choice([0.5, 1.0, 3.0], size=(_PROBES, 1))
         mixed = random * rng.choice([1.0, 1e-3], size=random.shape, p=[0.85, 0.15])
-        return np.vstack([np.eye(inputs), np.ones((1, inputs)), 1.0 - np.eye(inputs), mixed]) * tops
+        axes = np.eye(inputs)[:_AXES]
+        return np.vstack([axes, np.ones((1, inputs)), 1.0 - axes, mixed]) * tops
 
     def worst(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float]) -> float:
         """Largest relative error of a table over probes whose optima are `best`."""

@@ -78,6 +78,7 @@ class FitPlanner(Planner):
         self._parts: list[_Part] = []
         self._tree = tree_table(program) if saved is None else saved.tree
         if self._tree is None:
+            self._refuse_if_large()
             fragments = self._oracle.reduced.fragments
             tables = (
                 [self._table(fragment, Spread(spread), most_rows) for fragment in fragments]
@@ -148,11 +149,6 @@ class FitPlanner(Planner):
     def _table(self, fragment: Fragment, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
         if fragment.direct:
             return direct_table(fragment, self.epsilon, spread, most_rows)
-        if self.program.size > _MOST_ARCS:
-            raise PlanningError(
-                f"network {self.network.name!r} has splits and {self.program.size} arcs, too many for a table of plans",
-                hint="Use the exact planner, which needs no table; trees of nodes with one or two inputs have no limit",
-            )
         probes = self._oracle.probes(fragment)
         best = [self._oracle.optimum(fragment, here) for here in probes]
         return plan_table(
@@ -161,6 +157,13 @@ class FitPlanner(Planner):
             lambda rates: self._oracle.optimal(fragment, rates),
             lambda table: self._oracle.worst(fragment, table, probes, best),
         )
+
+    def _refuse_if_large(self) -> None:
+        if self.program.size > _MOST_ARCS and self.program.size > len(self.program.streams):
+            raise PlanningError(
+                f"network {self.network.name!r} has splits and {self.program.size} arcs, too many for a table of plans",
+                hint="Use the exact planner, which needs no table; trees of nodes with one or two inputs have no limit",
+            )
 
     def _bounds(self, fragment: Fragment) -> DualBounds:
         """Bounds that are tight at the probes; look-ups add others where these are loose."""

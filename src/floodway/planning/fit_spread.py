@@ -61,7 +61,7 @@ def fixed_size_spreads(rows: int, top: Vector, selectivity: Vector) -> Vector:
         if middle <= 0.0:
             break
         # A point on each axis at least: an input whose whole reach is below e still has 0 and R.
-        points = np.prod(np.floor(np.maximum(reach / middle, 1.0) * (1 + _ROUND)) + 1)
+        points = np.prod(np.ceil(np.maximum(reach / middle, 1.0) * (1 - _ROUND)) + 1)
         low, high = (middle, high) if points > rows else (low, middle)
     return np.asarray(np.minimum(high / selectivity, top))
 

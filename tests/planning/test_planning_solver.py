@@ -20,9 +20,7 @@ from floodway.planning.workload import Empirical, Exponential, Uniform
 from tests.oracles.plan_checks import check_plan, example
 
 
-def two_queries(
-    costs: tuple[float, float], weights: tuple[float, float], max_rate: float | None = 10.0
-) -> Network:
+def two_queries(costs: tuple[float, float], weights: tuple[float, float], max_rate: float | None = 10.0) -> Network:
     return Network(
         "two",
         {"s1": Stream("s1", max_rate), "s2": Stream("s2", max_rate)},
@@ -59,7 +57,7 @@ def log_points(count: int, seed: int = 1) -> np.ndarray[tuple[int, int], np.dtyp
 def test_a_point_is_scaled_to_its_corner_and_uses_that_plan() -> None:
     # Clamp off, so that the corner is the paper's: bound (100, 100), corner (50, 50), point (60, 75).
     network = two_queries((0.02, 0.03), (1.0, 1.0), max_rate=100.0)
-    planner = SolverPlanner(Program(network), 0.5, clamp=False)
+    planner = SolverPlanner(Program(network), 0.5, clamp=False, mix=False)
     plan = planner.plan({"s1": 60.0, "s2": 75.0})
     corner = ExactPlanner(planner.program).plan({"s1": 50.0, "s2": 50.0})
     assert plan.keeps["s1"] == pytest.approx(50 / 60 * corner.keeps["s1"])
@@ -69,7 +67,7 @@ def test_a_point_is_scaled_to_its_corner_and_uses_that_plan() -> None:
 def test_scaling_to_a_feasible_corner_needs_no_plan() -> None:
     # (50, 50) asks exactly 0.5 + 0.5 of the CPU: the point is scaled to it and nothing else is dropped.
     network = two_queries((0.01, 0.01), (1.0, 1.0), max_rate=100.0)
-    planner = SolverPlanner(Program(network), 0.5, clamp=False)
+    planner = SolverPlanner(Program(network), 0.5, clamp=False, mix=False)
     plan = planner.plan({"s1": 60.0, "s2": 75.0})
     assert plan.keeps == pytest.approx({"s1": 50 / 60, "s2": 50 / 75})
 
@@ -97,22 +95,41 @@ def test_useful_rate_of_a_split_is_that_of_its_best_branch() -> None:
 def test_clamping_saves_calls_and_loses_nothing() -> None:
     program = Program(example("figure9-88-8"))
     big = Program(replace(program.network, streams={n: Stream(n, 80.0) for n in program.streams}))
-    clamped, whole = SolverPlanner(big, 0.05), SolverPlanner(big, 0.05, clamp=False)
+    clamped, whole = SolverPlanner(big, 0.05, mix=False), SolverPlanner(big, 0.05, clamp=False, mix=False)
     assert clamped.lp_calls * 20 < whole.lp_calls
     points = np.random.default_rng(0).uniform(0, 100, (200, 2))
     assert worst_error(clamped, points) <= 0.05
     assert worst_error(whole, points) <= 0.05
 
 
+@pytest.mark.parametrize("mix", [True, False])
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.0), (0.0, 0.0), (1e-6, 1.0), (1e6, 1e-6)])
 @pytest.mark.parametrize("costs", [(1.0, 1.0), (1e-4, 10.0), (0.0, 1.0)])
 def test_error_holds_close_to_axes_and_origin(
-    costs: tuple[float, float], weights: tuple[float, float]
+    costs: tuple[float, float], weights: tuple[float, float], mix: bool
 ) -> None:
     # A worthless or nearly worthless neighbour makes the corner rule fail at the axis.
-    planner = SolverPlanner(Program(two_queries(costs, weights)), 0.1)
+    planner = SolverPlanner(Program(two_queries(costs, weights)), 0.1, mix=mix)
     assert planner.achieved_epsilon <= 0.1
     assert worst_error(planner, log_points(300)) <= 0.1 + 1e-9
+
+
+def test_mixed_plans_need_cells_only_where_the_optimum_bends() -> None:
+    program = Program(two_queries((1.0, 1.0), (2.0, 1.0), max_rate=4.0))
+    mixed, paper = SolverPlanner(program, 0.01), SolverPlanner(program, 0.01, mix=False)
+    assert mixed.size * 5 < paper.size
+    assert worst_error(mixed, np.random.default_rng(4).uniform(0, 4, (200, 2))) <= 0.01
+    # Far from any bend the mix is the optimum itself.
+    flows = mixed.flows(np.array([1.7, 0.3]))
+    assert mixed.program.score(flows) == pytest.approx(ExactPlanner(program).optimum(np.array([1.7, 0.3])), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["diamond", "two-level-split", "merge-join", "bandwidth-memory", "priorities"])
+def test_mixed_plans_reach_half_a_percent_on_every_kind_of_network(name: str) -> None:
+    planner = SolverPlanner(Program(example(name)), 0.005)
+    tops = np.array([stream.max_rate or 1.0 for stream in planner.network.streams.values()])
+    points = np.random.default_rng(6).uniform(0, 1.3, (200, len(tops))) * tops
+    assert worst_error(planner, points) <= 0.005 + 1e-9
 
 
 def test_rates_above_a_small_max_rate_are_still_within_the_error() -> None:
@@ -181,7 +198,7 @@ def test_time_budget_comes_from_the_clock_given() -> None:
 
 
 def test_error_of_the_division_falls_step_by_step() -> None:
-    planner = SolverPlanner(Program(example("figure9-64-32")), 0.05)
+    planner = SolverPlanner(Program(example("figure9-64-32")), 0.05, mix=False)
     errors = [step.error for step in planner.history]
     assert errors[0] == 1.0 and errors == sorted(errors, reverse=True) and errors[-1] <= 0.05
 
@@ -189,9 +206,9 @@ def test_error_of_the_division_falls_step_by_step() -> None:
 def test_solver_w_needs_fewer_calls_for_the_same_expected_error() -> None:
     program = Program(example("figure9-80-16"))
     workload = Exponential([5.0, 5.0])
-    plain = SolverPlanner(program, 0.05, clamp=False)
+    plain = SolverPlanner(program, 0.05, clamp=False, mix=False)
     expected = plain.expected_error(workload)
-    aware = SolverWPlanner(program, expected, workload=workload, clamp=False)
+    aware = SolverWPlanner(program, expected, workload=workload, clamp=False, mix=False)
     assert aware.achieved_epsilon <= expected * (1 + 1e-9)
     assert aware.lp_calls < plain.lp_calls
 

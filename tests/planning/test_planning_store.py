@@ -104,7 +104,7 @@ def test_headers_that_lie_are_refused(change: bytes, to: bytes, says: str) -> No
         store.decode(with_header(change, to, body), program)
 
 
-@pytest.mark.parametrize("key", ["first_child", "plan", "plans", "scale", "whole", "error"])
+@pytest.mark.parametrize("key", ["first_child", "plan", "plans", "scale", "whole", "error", "mix"])
 def test_arrays_that_do_not_fit_together_are_refused(key: str) -> None:
     planner = made("solver")
     assert isinstance(planner, store.Storable)

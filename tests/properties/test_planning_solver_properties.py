@@ -17,15 +17,15 @@ from floodway.planning.workload import Exponential
 from tests.oracles.plan_checks import check_plan, hard_rates
 from tests.strategies import networks
 
-SMALL = Budget(lp_calls=3000, seconds=60.0)
+SMALL = Budget(lp_calls=1500, seconds=60.0)
 ANY = networks(max_streams=2, stream_outputs=True, node_cycles=True)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(ANY, st.integers(0, 2**32 - 1), st.sampled_from([0.02, 0.1, 0.3]), st.booleans())
-def test_solver_stays_within_its_error(network: Network, seed: int, epsilon: float, clamp: bool) -> None:
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(ANY, st.integers(0, 2**32 - 1), st.sampled_from([0.02, 0.1, 0.3]), st.booleans(), st.booleans())
+def test_solver_stays_within_its_error(network: Network, seed: int, epsilon: float, clamp: bool, mix: bool) -> None:
     program = Program(network)
-    planner = SolverPlanner(program, epsilon, clamp=clamp, adaptive=True, budget=SMALL)
+    planner = SolverPlanner(program, epsilon, clamp=clamp, mix=mix, adaptive=True, budget=SMALL)
     exact = ExactPlanner(program)
     allowed = max(planner.achieved_epsilon, epsilon if planner.achieved_epsilon <= epsilon else 0.0)
     for rates in hard_rates(network, seed, count=20):
@@ -36,12 +36,12 @@ def test_solver_stays_within_its_error(network: Network, seed: int, epsilon: flo
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(networks(max_streams=3, max_operators=5), st.integers(0, 2**32 - 1))
-def test_three_streams_reach_a_fifth(network: Network, seed: int) -> None:
+def test_three_streams_reach_five_percent(network: Network, seed: int) -> None:
     program = Program(network)
-    planner = SolverPlanner(program, 0.2)
+    planner = SolverPlanner(program, 0.05)
     exact = ExactPlanner(program)
     for rates in hard_rates(network, seed, count=20):
-        assert planner.plan(rates).score >= exact.plan(rates).score * (0.8 - 1e-9), rates
+        assert planner.plan(rates).score >= exact.plan(rates).score * (0.95 - 1e-9), rates
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

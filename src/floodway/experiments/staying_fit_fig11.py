@@ -81,7 +81,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 
 def _calls(program: Program, workload: Exponential | Empirical) -> int:
-    return SolverWPlanner(program, THRESHOLD, workload=workload, clamp=False).lp_calls
+    return SolverWPlanner(program, THRESHOLD, workload=workload, clamp=False, mix=False).lp_calls
 
 
 def scaled_traffic(trace: Path | None, seed: int) -> tuple[NDArray[np.float64], str]:

@@ -31,7 +31,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     measured: dict[str, dict[str, Any]] = {}
     for place, branches in enumerate(FAN_OUTS, 1):
         program = Program(fan_out(branches))
-        solvers = [SolverPlanner(program, EPSILON, use_map=False) for _ in range(3)]
+        solvers = [SolverPlanner(program, EPSILON, use_map=False, mix=False) for _ in range(3)]
         fits = [_fit(program) for _ in range(3)]
         measured[str(branches)] = {
             "solver calls": solvers[0].lp_calls,

@@ -48,6 +48,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             clamp=False,
             adaptive=True,
             use_map=False,
+            mix=False,
             budget=Budget(lp_calls=6000, seconds=30.0),
         )
         converging[inputs] = solver.history

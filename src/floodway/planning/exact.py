@@ -127,19 +127,34 @@ class ExactPlanner(Planner):
         self._hits[best] += 1
         return values
 
+    def tangent(self, rates: Vector) -> tuple[Vector, Vector | None]:
+        """Optimal flows, and the s for which s·[r, 1] is the optimum here and above it everywhere else.
+
+        The second is None where no basis could be read off.
+        """
+        values = self._find(rates)
+        if values is not None:
+            region = self._regions[self._last]
+            return values[region.checks :], region.bound
+        flows, solved = self._solve_region(rates)
+        return flows, None if solved is None else solved.bound
+
     def optimum(self, rates: Vector) -> float:
         """The best weighted throughput at these rates."""
         return self.program.score(self.flows(rates))
 
     def _solve(self, rates: Vector) -> Vector:
+        return self._solve_region(rates)[0]
+
+    def _solve_region(self, rates: Vector) -> tuple[Vector, Region | None]:
         self.misses += 1
         solved, basis = self._lp.solve(rates)
         region = _region(self._lp, basis)
         if region is None:
-            return solved
+            return solved, None
         values = region.values(self._augmented)
         self._remember(region)
-        return solved if values is None else values[region.checks :]
+        return (solved if values is None else values[region.checks :]), region
 
     def _remember(self, region: Region) -> None:
         size = region.rows.nbytes + region.bound.nbytes
@@ -171,9 +186,7 @@ class ExactPlanner(Planner):
         }
 
     @classmethod
-    def from_arrays(
-        cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> ExactPlanner:
+    def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactPlanner:
         """The planner again, with its map as it was; what is not in it is still solved when seen."""
         planner = cls(program)
         checks = store.array(arrays, "checks", (None,)).astype(np.int64)

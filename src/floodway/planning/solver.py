@@ -18,11 +18,21 @@ that b_Z uses, and 0 in place of Z:
     optimum z(s)    <= v_Z·s_Z + z(0, b)                    all of Z, and the rest as if Z were not there
     *axis rule*     error <= 1 − (v_Z·a_Z + (1 − σ)·z(0, a)) / (v_Z·a_Z + z(0, b))      worst at s_Z = a_Z
 
-The better rule of the two counts. It ends on every network: z is concave with z(0) = 0, so z(a) >=
-min(a_i/b_i)·z(b); in small cells round a point p, σ -> 0 for the streams with p_i = 0 and a_i/b_i -> 1 for
-the rest, and the axis rule goes to 0. Rates beyond the useful ones are clamped (`solver_space`), and rates
-above a `max_rate` that is smaller are solved when they are seen, so the bound holds at any rates whatever.
-See docs/decisions/0050-solver-error-bound.md.
+Both rules end on every network: z is concave with z(0) = 0, so z(a) >= min(a_i/b_i)·z(b); in small cells round
+a point p, σ -> 0 for the streams with p_i = 0 and a_i/b_i -> 1 for the rest, and the axis rule goes to 0.
+
+Where the optimum is linear both still need many cells, so a cell may also mix the plans of all its corners c_j
+with the multilinear weights λ_j(s), for which s = Σ λ_j·c_j. Feasible sets are convex, so this is feasible:
+
+    plan            x(s) = Σ λ_j(s)·x(c_j)                  score Σ λ_j(s)·z(c_j)
+    optimum z(s)    <= t·[s, 1]                             t the tangent (dual solution) at any corner
+    *mixing rule*   error <= max over the corners of 1 − z(c_j)/(t·[c_j, 1]), for the best t
+
+since score − (1 − ε)·t·[s, 1] is linear in each coordinate, and so is least at a corner. A cell within one piece
+of the optimum is exact. This rule is not the paper's; `mix=False` leaves it out. The best rule counts.
+
+Rates beyond the useful ones are clamped (`solver_space`), and rates above a `max_rate` that is smaller are solved
+when they are seen, so the bound holds at any rates whatever. See docs/decisions/0050-solver-error-bound.md.
 """
 
 from __future__ import annotations
@@ -42,7 +52,7 @@ from floodway.planning.exact import ExactPlanner
 from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
 from floodway.planning.quadtree import RegionQuadtree
-from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell
+from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell, compact
 from floodway.planning.solver_space import rate_space
 from floodway.planning.solver_store import cells_from_arrays, cells_to_arrays
 from floodway.planning.workload import Workload
@@ -78,16 +88,17 @@ class SolverPlanner(Planner):
         adaptive: bool = False,
         budget: Budget | None = None,
         use_map: bool = True,
+        mix: bool = True,
         clock: Clock = time.perf_counter,
     ) -> None:
         super().__init__(program)
         self.epsilon = epsilon
         self._prepare(clamp)
-        bounds = Bounds(program, self.space, epsilon, budget or Budget(), use_map=use_map, clock=clock)
-        cells = self._divide(bounds)
+        bounds = Bounds(program, self.space, epsilon, budget or Budget(), use_map=use_map, mix=mix, clock=clock)
+        cells, plans = compact(self._divide(bounds), self.tree, bounds.plans())
         self.lp_calls = bounds.lp_calls
         self.build_seconds = bounds.seconds
-        self._hold(cells, bounds.plans(), self._achieved(cells))
+        self._hold(cells, plans, self._achieved(cells))
         if self.achieved_epsilon > epsilon * (1 + 1e-9) and not adaptive:
             raise PlanningError(
                 f"the {self.name!r} planner got to an error of {self.achieved_epsilon:.3g} instead of "
@@ -113,7 +124,7 @@ class SolverPlanner(Planner):
         self._plans = plans
         self._cells = cells
         leaves = [cell for number, cell in enumerate(cells) if self.tree.is_leaf(number)]
-        self._leaves = sum(cell.plan >= 0 for cell in leaves)
+        self._leaves = sum(cell.plan >= 0 or bool(cell.mix) for cell in leaves)
         self.achieved_epsilon = achieved_epsilon
 
     @property
@@ -129,7 +140,10 @@ class SolverPlanner(Planner):
         """Flows x (tuples/s) on the free arcs."""
         if (rates > self.space.limit).any():
             return self._exact.flows(rates)
-        cell = self._cells[self.tree.find(rates[self.space.dimensions].tolist())]
+        number = self.tree.find(rates[self.space.dimensions].tolist())
+        cell = self._cells[number]
+        if cell.mix:
+            return self._mixed(number, cell, rates)
         if cell.plan < 0:
             # The point may lie above its cell, clamped onto the top of the box.
             return np.asarray(self.program.full_flow @ np.minimum(rates, self._top))
@@ -139,6 +153,17 @@ class SolverPlanner(Planner):
         whole[self.space.dimensions[list(cell.whole)]] = True
         kept = np.where(whole, np.minimum(rates, self._top), 0.0)
         return np.asarray(self._plans[cell.plan] * cell.scale + self.program.full_flow @ kept)
+
+    def _mixed(self, number: int, cell: Cell, rates: Vector) -> Vector:
+        lower, upper = self.tree.corners(number)
+        part = np.clip((rates[self.space.dimensions] - lower) / (upper - lower), 0.0, 1.0)
+        weights = np.ones(1)
+        for upper_part in part.tolist():
+            weights = np.concatenate([weights * (1.0 - upper_part), weights * upper_part])
+        flows: Vector = weights @ self._plans[list(cell.mix)]
+        if self._any_free:
+            flows = flows + self.program.full_flow @ np.where(self._free, rates, 0.0)
+        return flows
 
     def expected_error(self, workload: Workload) -> float:
         """Σ p·ε over the cells, p being the probability of a cell under the workload (section 5.2)."""
@@ -181,9 +206,7 @@ class SolverPlanner(Planner):
     def _priority(self, number: int, cell: Cell) -> float:
         return cell.error
 
-    def _remaining(
-        self, error: float, removed: float, added: list[float], waiting: list[tuple[float, int]]
-    ) -> float:
+    def _remaining(self, error: float, removed: float, added: list[float], waiting: list[tuple[float, int]]) -> float:
         """The error after a split: the largest that waits."""
         return -waiting[0][0] if waiting else 0.0
 
@@ -216,14 +239,10 @@ class SolverPlanner(Planner):
         }
 
     @classmethod
-    def from_arrays(
-        cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> Self:
+    def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The planner again; no solver is called."""
         kinds = {"epsilon": float, "achieved_epsilon": float, "clamp": bool, "lp_calls": int}
-        store.require(
-            all(isinstance(meta.get(key), kind) for key, kind in kinds.items()), "its header lacks keys"
-        )
+        store.require(all(isinstance(meta.get(key), kind) for key, kind in kinds.items()), "its header lacks keys")
         planner = cls.__new__(cls)
         Planner.__init__(planner, program)
         planner.epsilon, planner.lp_calls, planner.build_seconds = meta["epsilon"], meta["lp_calls"], 0.0

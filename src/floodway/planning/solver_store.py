@@ -22,7 +22,13 @@ def cells_to_arrays(cells: list[Cell], tree: RegionQuadtree) -> store.Arrays:
     whole = np.zeros((len(cells), tree.dimensions), dtype=np.bool_)
     for number, cell in enumerate(cells):
         whole[number, list(cell.whole)] = True
+    corners = tree.children_per_split if any(cell.mix for cell in cells) else 0
+    mix = np.full((len(cells), corners), -1, dtype=np.int32)
+    for number, cell in enumerate(cells):
+        if cell.mix:
+            mix[number] = cell.mix
     return {
+        "mix": mix,
         "error": np.array([cell.error for cell in cells]),
         "plan": np.array([cell.plan for cell in cells], dtype=np.int64),
         "scale": np.array([cell.scale for cell in cells]),
@@ -44,6 +50,10 @@ def cells_from_arrays(
     error = store.array(arrays, "error", (count,)).astype(np.float64)
     whole = store.array(arrays, "whole", (count, tree.dimensions)).astype(np.bool_)
     store.require(bool(((plan >= -1) & (plan < len(plans))).all()), "a cell names a plan that is not there")
+    mix = store.array(arrays, "mix", (count, None)).astype(np.int64)
+    mixed = np.asarray((mix >= 0).any(axis=1))
+    fits = mix.shape[1] in (0, tree.children_per_split) and bool(((mix >= 0) & (mix < len(plans)))[mixed].all())
+    store.require(fits, "a cell mixes plans that are not there")
     store.require(bool(((scale >= 0) & (scale <= 1)).all()), "a scale is outside [0, 1]")
     store.require(bool(((error >= 0) & (error <= 1)).all()), "an error is outside [0, 1]")
     within = plans @ program.use.T <= program.capacity * (1 + _SLACK)
@@ -55,10 +65,14 @@ def cells_from_arrays(
         _, upper = tree.corners(number)
         used = float((share @ np.where(whole[number], upper, 0.0)).max(initial=0.0))
         room = 1.0 - float(scale[number]) + _SLACK
+        if mixed[number]:
+            continue  # A mix of feasible plans is feasible.
         if plan[number] < 0:
             used, room = float((share @ upper).max(initial=0.0)), 1.0 + _SLACK
         store.require(used <= room, "a cell keeps more than there is room for")
     return [
-        Cell(error=e, plan=p, scale=s, whole=tuple(np.flatnonzero(w).tolist()))
-        for e, p, s, w in zip(error.tolist(), plan.tolist(), scale.tolist(), whole, strict=True)
+        Cell(error=e, plan=p, scale=s, whole=tuple(np.flatnonzero(w).tolist()), mix=tuple(x) if m else ())
+        for e, p, s, w, x, m in zip(
+            error.tolist(), plan.tolist(), scale.tolist(), whole, mix.tolist(), mixed.tolist(), strict=True
+        )
     ]

@@ -37,6 +37,7 @@ class SolverWPlanner(SolverPlanner):
         adaptive: bool = False,
         budget: Budget | None = None,
         use_map: bool = True,
+        mix: bool = True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if workload is not None and workload.streams != len(program.streams):
@@ -46,7 +47,7 @@ class SolverWPlanner(SolverPlanner):
             )
         self._workload = workload
         super().__init__(
-            program, epsilon, clamp=clamp, adaptive=adaptive, budget=budget, use_map=use_map, clock=clock
+            program, epsilon, clamp=clamp, adaptive=adaptive, budget=budget, use_map=use_map, mix=mix, clock=clock
         )
 
     @property
@@ -55,17 +56,13 @@ class SolverWPlanner(SolverPlanner):
         if self._workload is None:
             means = self.space.limit.copy()
             means[self.space.dimensions] = self.space.top / 2
-            self._workload = Exponential(
-                [mean if 0 < mean < float("inf") else 1.0 for mean in means.tolist()]
-            )
+            self._workload = Exponential([mean if 0 < mean < float("inf") else 1.0 for mean in means.tolist()])
         return self._workload
 
     def _priority(self, number: int, cell: Cell) -> float:
         return cell.error * self._probability(number, self.workload) if cell.error > 0 else 0.0
 
-    def _remaining(
-        self, error: float, removed: float, added: list[float], waiting: list[tuple[float, int]]
-    ) -> float:
+    def _remaining(self, error: float, removed: float, added: list[float], waiting: list[tuple[float, int]]) -> float:
         """The expected error after a split: the children's in place of the parent's."""
         return error - removed + sum(added)
 

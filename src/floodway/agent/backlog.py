@@ -51,6 +51,10 @@ class Backlog:
                         found[spec.producer] = max(found[spec.producer], waits)
             return found
 
+    def idle(self, arrived: Mapping[str, int]) -> bool:
+        """Whether nothing waits and no batch is under way."""
+        return not self._cut_at and not any(self.waiting(arrived).values())
+
     def until_cut(self, now: float) -> float:
         """Seconds until the next batch is expected to be cut; 0 when none is under way or it is overdue."""
         with self._lock:

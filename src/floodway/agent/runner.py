@@ -43,6 +43,7 @@ from floodway.spark.source import register
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
 DEFAULT_TARGET_SECONDS = 2.0
+DRAIN_TARGETS = 3.0
 
 
 class RunError(FloodwayError):
@@ -118,8 +119,9 @@ class _Run:
             try:
                 feeder.start()
                 self._loop(running)
-            finally:
                 feeder.stop()
+                self._drain(running)
+            finally:
                 for query in running:
                     query.stop()
             self._collect(time.time())
@@ -142,6 +144,15 @@ class _Run:
             self.options.progress(status)
             time.sleep(max(0.0, TICK_SECONDS - (time.time() - now)))
         self.record.end(time.time(), self.arrived)
+
+    def _drain(self, running: Iterable[RunningFragment]) -> None:
+        """Let the queries finish what waits, as long as a protected job needs; more is left to a restart."""
+        end = time.time() + DRAIN_TARGETS * self.target
+        while (now := time.time()) < end and not self.backlog.idle(self.arrived):
+            _raise_failure(running, self.layout)
+            self._collect(now)
+            self._steer(now)
+            time.sleep(TICK_SECONDS)
 
     def _steer(self, now: float) -> Steered:
         self.arrived = self.logs.totals()

@@ -25,9 +25,10 @@ from floodway.spark.fragments import Fragment, fragments
 from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
-from floodway.spark.log import LogReader
+from floodway.spark.log import open_log
+from floodway.spark.log.listing import Listing
 from floodway.spark.log.meta import META
-from floodway.spark.log.segments import open_segment, parse_name
+from floodway.spark.log.segments import open_segment
 from floodway.spark.sinks import is_log
 
 
@@ -120,32 +121,40 @@ def _against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine])
             total = sum(said.values())
             yield f"{sink}: the ledger says {total} tuples were delivered, but there is no log {log}"
         return
-    found = _tuples_by_batch(log, query)
-    for batch in sorted(said.keys() | found.keys()):
+    found, merged = _tuples_by_batch(log, query)
+    last = max(said, default=-1)
+    for batch in sorted((said.keys() | found.keys()) - merged.keys()):
         # The last batch may have reached the sink and not the ledger: it will be repeated, and found there.
-        if batch not in said and batch > max(said, default=-1):
-            continue
-        if said.get(batch, 0) != found.get(batch, 0):
+        if batch <= last and said.get(batch, 0) != found.get(batch, 0):
             yield (
                 f"{sink}, batch {batch}: the ledger says {said.get(batch, 0)} tuples were delivered, "
                 f"the log holds {found.get(batch, 0)}"
             )
+    together = sum(merged.values()) + sum(found[batch] for batch in merged)
+    if (expected := sum(said.get(batch, 0) for batch in merged)) != together:
+        yield f"{sink}, compacted batches: the ledger says {expected} tuples were delivered, the log holds {together}"
 
 
-def _tuples_by_batch(log: Path, query: str) -> Counter[int]:
-    reader = LogReader(log)
+def _tuples_by_batch(log: Path, query: str) -> tuple[Counter[int], Counter[int]]:
+    """Tuples of each batch by the tags of its segments; second, the batches that compaction merged with others.
+
+    A merged segment tells which batches it holds, not how many tuples of each: its count stands with its first batch.
+    """
+    meta = open_log(log)
     found: Counter[int] = Counter()
-    for partition in range(reader.meta.partitions):
-        folder = reader.meta.partition_path(partition)
-        for path in sorted(folder.iterdir()):
-            name = parse_name(path.name)
-            if name is None:
-                continue
-            tag = open_segment(path, name, reader.meta.stored_schema).tag
-            owner, _, rest = tag.partition(":")
-            if owner == query:
-                found[int(rest.split(":")[0])] += name.count
-    return found
+    merged: Counter[int] = Counter()
+    for partition in range(meta.partitions):
+        listing = Listing(meta.partition_path(partition))
+        listing.refresh()
+        for name in listing.chain:
+            tags = open_segment(listing.folder / str(name), name, meta.stored_schema).tags
+            batches = sorted({int(tag.split(":")[1]) for tag in tags if tag.split(":")[0] == query})
+            if len(batches) == 1:
+                found[batches[0]] += name.count
+            elif batches:
+                merged.update(dict.fromkeys(batches, 0))
+                merged[batches[0]] += name.count
+    return found, merged
 
 
 def _sink_log(network: Network, layout: Layout, sink: str) -> Path | None:

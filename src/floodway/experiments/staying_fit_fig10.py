@@ -50,7 +50,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         where="computation",
         notes=(
             "Solver and Solver-W call HiGHS for every corner, as the paper's calls GLPK, and are not clamped to useful "
-            "rates; 'clamped' needs no more calls with imbalance; 'mixed' is Floodway's default, which also mixes plans.",
+            "rates; 'clamped' no longer grows with imbalance; 'mixed' is Floodway's default, which also mixes plans.",
             "Judged on the four networks with imbalance. On (48, 48) the quadtree's lines happen to fall on the "
             "boundary: a few dozen calls suffice, and Solver-W needs more of them than Solver.",
             "E[ε] of Solver at ε = 5% is 1.44% on average in the paper, whose rate bound is not known.",

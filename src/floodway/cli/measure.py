@@ -1,0 +1,106 @@
+"""`floodway measure`: what each operator costs and passes on, measured alone on real Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from floodway.cli.output import print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.spark.statistics import Statistics
+
+
+def measure(
+    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    sample: Annotated[
+        Path | None,
+        typer.Option(help="A log, or a folder with a log for each stream; else the file's logs, else made up."),
+    ] = None,
+    tuples: Annotated[int, typer.Option(help="Tuples of each stream to take, the newest.")] = 20_000,
+    effort: Annotated[float, typer.Option(help="CPU-seconds of an operator's largest run.")] = 1.0,
+    write: Annotated[
+        Path | None, typer.Option(help="Write the network with costs and selectivities filled in.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of samples that are made up.")] = 7,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure each operator's cost and selectivity, alone, on a sample of what it would receive.
+
+    Functions named by `run:` are looked up from the working directory too. Operators that name none are compared
+    with what the file declares for them.
+
+    Example: floodway measure examples/networks/json-clicks.yaml --sample clicks.log --write measured.yaml
+    """
+    from floodway.network.file import load_network
+
+    net = load_network(network)
+    if not 0 < effort < float("inf"):
+        raise InputError(f"--effort {effort} is not above 0", hint="Give CPU-seconds such as 1")
+    if write is not None and not write.parent.is_dir():
+        raise InputError(f"--write {write}: no folder {write.parent}", hint="Create it first")
+
+    import numpy as np
+
+    from floodway.network.dump import network_to_json, network_to_yaml
+    from floodway.spark.calibrate import Effort
+    from floodway.spark.samples import load_samples, logs_of
+    from floodway.spark.session import spark_session
+    from floodway.spark.statistics import measure_network
+
+    logs = logs_of(net, sample)  # before Spark starts: a wrong path should not take seconds to tell
+    # As `python -m` does, so that functions in the project at hand are found.
+    sys.path.insert(0, str(Path.cwd()))
+    spark = spark_session(f"floodway-measure-{net.name}")
+    try:
+        samples = load_samples(spark, net, path=sample, tuples=tuples, rng=np.random.default_rng(seed))
+        quiet = as_json or not sys.stderr.isatty()
+        found = measure_network(
+            spark,
+            net,
+            samples,
+            effort=Effort(seconds=effort),
+            progress=lambda name: None if quiet else typer.echo(f"measuring {name} …", err=True),
+        )
+    finally:
+        spark.stop()
+    if write is not None:
+        filled = found.applied(net)
+        text = network_to_json(filled) if write.suffix == ".json" else network_to_yaml(filled)
+        write.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json(
+            {
+                "network": net.name,
+                "samples": {name: None if log is None else str(log) for name, log in logs.items()},
+                "operators": {name: item.to_dict() for name, item in found.operators.items()},
+                "written": None if write is None else str(write),
+            }
+        )
+        return
+    _print(found)
+    if write is not None:
+        typer.echo(f"\nwritten to {write}")
+
+
+def _print(found: Statistics) -> None:
+    from floodway.network.text import columns, number
+
+    rows: list[tuple[str, ...]] = [("operator", "cost (s/tuple)", "declared", "selectivity", "declared", "")]
+    for name, item in found.operators.items():
+        declared = item.operator
+        rows.append(
+            (
+                name,
+                number(item.cost),
+                "–" if declared.cost is None else number(declared.cost),
+                number(item.selectivity),
+                "–" if declared.selectivity is None else number(declared.selectivity),
+                item.note,
+            )
+        )
+    typer.echo("\n".join(columns(rows, indent=0)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
@@ -36,6 +37,11 @@ noise.
 """
 
 IDLE_FACTOR = 1.2
+RATE_BATCHES = 3
+"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few. Long
+batches weigh more, so a step up in load, which makes them long, is seen at once.
+"""
+
 DROPPED_BYTES = 64 << 20
 """Cap of the side output of one shed; tuples beyond it are only counted."""
 
@@ -97,6 +103,8 @@ class _Query:
     offered_rate: float | None = None
     latency_seconds: float | None = None
     decision: Decision | None = None
+    arrivals: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RATE_BATCHES))
+    """Tuples offered and seconds in which they came, of the last batches."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 
@@ -208,7 +216,8 @@ class ShedLoop:
         self._put(self._keep_ppm())
 
     def _step(self, query: _Query, report: BatchReport, gap: float) -> None:
-        rate = report.offered / gap
+        query.arrivals.append((report.offered, gap))
+        rate = sum(offered for offered, _ in query.arrivals) / sum(seconds for _, seconds in query.arrivals)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
         paced = gap if gap > IDLE_FACTOR * query.seconds else 0.0
         keep = self.control.latest.keep_ppm / PPM if self.control.latest.mode == "enforce" else 1.0
@@ -257,7 +266,7 @@ class ShedLoop:
         follow = self._follow(keep_ppm)
         if mode == "off":
             keep_ppm, follow = PPM, None
-        elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
+        elif follow is None and keep_ppm < PPM and _near(keep_ppm, latest.keep_ppm):
             keep_ppm = latest.keep_ppm
         budget, rate, base_us = follow or (None, None, None)
         entry = replace(
@@ -345,3 +354,7 @@ class ShedLoop:
             # The stream is worth more than its accounts: say it, count it, go on.
             self.errors += 1
             log.error("floodway shed %s, %s: %s", self.settings.name, doing, error)
+
+
+def _near(keep_ppm: int, in_force_ppm: int) -> bool:
+    return abs(keep_ppm - in_force_ppm) <= DEADBAND * in_force_ppm

@@ -37,15 +37,14 @@ outputs:
   q1: {{from: good, sink: {sink}/q1}}
   q2: {{from: dear, sink: {sink}/q2}}
 """
-KILLS = 10
 
 
 def start(network: Path, state: Path, seconds: float) -> subprocess.Popen[bytes]:
+    """The driver in a process group of its own, so that a kill takes the Java process and the feeder with it."""
     command = [sys.executable, "-m", "floodway.cli.main", "run", str(network), "--state", str(state)]
     command += ["--rates", "s=3000", "--target", "1", "--seconds", str(seconds), "--json"]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, env={**os.environ}
-    )
+    with (network.parent / "errors.txt").open("wb") as errors:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
 
 
 def batches(state: Path) -> int:
@@ -54,19 +53,20 @@ def batches(state: Path) -> int:
 
 
 @pytest.mark.spark
-def test_ten_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_kills_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
     seed = 20261115
     print(f"seed {seed}")
     moments = random.Random(seed)
     network, state = tmp_path / "crash.yaml", tmp_path / "state"
     network.write_text(NETWORK.format(sink=tmp_path / "out"))
-    for _ in range(KILLS):
+    for _ in range(kills):
         done = batches(state)
         process = start(network, state, 120.0)
         try:
             deadline = time.monotonic() + 60.0
             while batches(state) == done:
-                assert process.poll() is None, process.stderr and process.stderr.read().decode()
+                assert process.poll() is None, (tmp_path / "errors.txt").read_text()
                 assert time.monotonic() < deadline, "no batch within a minute"
                 time.sleep(0.02)
             time.sleep(moments.uniform(0.0, 1.5))
@@ -74,8 +74,7 @@ def test_ten_kills_lose_and_double_nothing(tmp_path: Path) -> None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     last = start(network, state, 5.0)
-    _, errors = last.communicate(timeout=120)
-    assert last.returncode == 0, errors.decode()
+    assert last.wait(timeout=120) == 0, (tmp_path / "errors.txt").read_text()
 
     result = audit(load_network(network), Layout(state))
     assert result.differences == ()
@@ -84,9 +83,8 @@ def test_ten_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     assert len(expected) == result_kept(state, "s")
     delivered = origin_ids(tmp_path / "out" / "q1")
     assert len(delivered) == len(np.unique(delivered))
-    kept_by_branch = expected if result_kept(state, "work->good") == len(expected) else None
-    if kept_by_branch is not None:
-        np.testing.assert_array_equal(np.sort(delivered), np.sort(expected))
+    assert len(delivered) == result_kept(state, "work->good")
+    assert np.isin(delivered, expected).all()
     assert np.isin(origin_ids(tmp_path / "out" / "q2"), expected).all()
 
 

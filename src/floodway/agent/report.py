@@ -108,8 +108,11 @@ def totals(lines: Iterable[LedgerLine]) -> dict[str, Any]:
     for line in lines:
         if line.reason == Reason.DELIVERED:
             continue
-        offered[line.at] += line.offered
-        kept[line.at] += line.kept
+        if line.reason == Reason.SHEDDER:  # the first reason a tuple can go; the others take from what it kept
+            offered[line.at] += line.offered
+            kept[line.at] += line.kept
+        else:
+            kept[line.at] -= line.dropped
         if line.dropped:
             dropped.setdefault(line.at, Counter())[line.reason] += line.dropped
     return {

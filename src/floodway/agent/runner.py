@@ -63,6 +63,7 @@ class RunOptions:
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
+    side_output: int = 0
     progress: Callable[[Mapping[str, Any]], None] = lambda status: None
 
 
@@ -167,7 +168,7 @@ class _Run:
         """Take the batches that have ended since the last tick."""
         while not self.reports.empty():
             report = self.reports.get()
-            drops = [line for line in report.lines if line.reason != Reason.DELIVERED]
+            drops = [line for line in report.lines if line.reason == Reason.SHEDDER]
             offered = {line.at: line.offered for line in drops}
             kept = {line.at: line.kept for line in drops}
             self.backlog.ended(report.fragment, report.seconds)
@@ -226,7 +227,7 @@ def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:
     return {
         line.at: line.kept / line.offered
         for line in report.lines
-        if line.offered and line.reason != Reason.DELIVERED and line.at not in network.streams
+        if line.offered and line.reason == Reason.SHEDDER and line.at not in network.streams
     }
 
 
@@ -235,7 +236,7 @@ def _kept_shares(lines: Iterable[LedgerLine]) -> dict[str, float]:
     offered: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     for line in lines:
-        if line.reason != Reason.DELIVERED:
+        if line.reason == Reason.SHEDDER:
             offered[line.at] += line.offered
             kept[line.at] += line.kept
     return {at: kept[at] / count for at, count in offered.items() if count}

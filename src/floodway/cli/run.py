@@ -33,6 +33,7 @@ def run(
     state: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
     ] = None,
+    side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -61,6 +62,7 @@ def run(
         planner=planner,
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(settle, seconds / 2),
+        side_output=side_output,
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
     result = run_network(net, options)
@@ -125,8 +127,6 @@ def _print(result: RunReport, root: Path) -> None:
         f"score: {result.score:.4g} weighted tuples/s; optimum {result.optimum:.4g} for the capacity it had "
         f"({result.capacity_scale:.2f} of nominal)"
     )
-    console.print(
-        f"ledger: {'reconciled' if not result.differences else 'DOES NOT RECONCILE'}; files in {root}"
-    )
+    console.print(f"ledger: {'reconciled' if not result.differences else 'DOES NOT RECONCILE'}; files in {root}")
     for difference in result.differences:
         console.print(f"  {difference}")

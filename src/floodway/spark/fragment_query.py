@@ -9,7 +9,7 @@ committed batch without its lines, and a replay finds its own lines there alread
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
@@ -20,15 +20,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.errors import FloodwayError
 from floodway.network.model import Arc, Network
+from floodway.spark.dead_letters import PREFIX, dead_letters, has_dead_letters, well_formed
 from floodway.spark.fragments import Fragment, SourceSpec
 from floodway.spark.journal import JournaledBatch, read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.meta import META
+from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.operators import PPM, apply_operator
+from floodway.spark.side_output import dropped_sample
 from floodway.spark.sinks import Written, is_log, parse_kafka, write_logs, write_other
 from floodway.spark.source import explain
+from floodway.spark.source.backend import open_backend
 from floodway.spark.source.offsets import BatchOffset
+from floodway.spark.source.options import parse_options
 from floodway.spark.tail import TailResult, run_tail
 
 _TAG = "_source"
@@ -84,6 +90,7 @@ class FragmentQuery:
         ledger: Ledger,
         on_batch: Callable[[BatchReport], None],
         on_cut: Callable[[str, JournaledBatch], None] = lambda query, journal: None,
+        side_output: int = 0,
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -92,7 +99,9 @@ class FragmentQuery:
         self._ledger = ledger
         self._on_batch = on_batch
         self._on_cut = on_cut
+        self._side_output = side_output
         # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
+        self._lettered: set[str] = set()
         self.tasks = max(1, round(network.nodes[fragment.node].cpu))
 
     @property
@@ -120,6 +129,10 @@ class FragmentQuery:
         """Whether every log this fragment reads is there (a Kafka topic is taken to be)."""
         addresses = (self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources)
         return all(address.startswith("kafka://") or (Path(address) / META).exists() for address in addresses)
+
+    def dead_letter_logs(self) -> list[Path]:
+        """Logs for malformed records, for the sources that can have some; known after `sink_frames`."""
+        return [self._layout.dead_letters(spec) for spec in self.fragment.sources if spec.name in self._lettered]
 
     def sink_frames(self) -> dict[str, DataFrame]:
         """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance."""
@@ -156,25 +169,28 @@ class FragmentQuery:
         return made[self.fragment.streaming[-1]]
 
     def _read(self, spec: SourceSpec) -> DataFrame:
-        address = self._layout.source(self._network, self.fragment, spec)
-        reader = (
-            self._spark.readStream.format("floodway")
-            .option("stream", spec.location or spec.name)
-            .option("decision", str(self._layout.decision))
-            .option("arcs", ",".join(self._inner_arcs()))
-            .option("splits", str(self.tasks))
-        )
-        if address.startswith("kafka://"):
-            servers, topic = parse_kafka(address)
-            stream = self._network.streams[spec.producer]
-            reader = reader.option("kafka.bootstrap.servers", servers).option("topic", topic)
-            if stream.schema is not None:
-                reader = reader.option("schema", stream.schema)
-            return reader.load()
-        frame = reader.option("path", address).load()
-        if "weight" in frame.columns:  # came through another node, which may have dropped too
+        frame = self._spark.readStream.format("floodway").options(**self._options(spec)).load()
+        if has_dead_letters(frame):
+            self._lettered.add(spec.name)
+        if "weight" in frame.columns and spec.location is None:  # came through another node, which may drop too
             frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
-        return frame
+        return well_formed(frame)
+
+    def _options(self, spec: SourceSpec) -> dict[str, str]:
+        """The reader's options for one source."""
+        address = self._layout.source(self._network, self.fragment, spec)
+        options = {
+            "stream": spec.location or spec.name,
+            "decision": str(self._layout.decision),
+            "arcs": ",".join(self._inner_arcs()),
+            "splits": str(self.tasks),
+        }
+        if not address.startswith("kafka://"):
+            return {**options, "path": address}
+        servers, topic = parse_kafka(address)
+        schema = self._network.streams[spec.producer].schema
+        kind = {"valueFormat": "raw"} if schema is None else {"schema": schema}
+        return {**options, "kafka.bootstrap.servers": servers, "topic": topic, **kind}
 
     def _inner_arcs(self) -> list[str]:
         """Branches whose drops happen in this fragment's tail."""
@@ -214,16 +230,26 @@ class FragmentQuery:
         sinks = len(self.fragment.outputs) + len(self.fragment.cut)
         held = batch.persist() if several or (sinks > 1 and self.fragment.streaming) else batch
         try:
-            result = run_tail(self._network, self.fragment, self._heads(held), partial(self._write, number))
+            result = run_tail(self._network, self.fragment, self._heads(held), partial(self._write, journal))
         finally:
             if held is not batch or several:
                 held.unpersist()
+        if self._side_output:
+            self._save_dropped(journal)
         lines = self._lines(journal, result)
         self._ledger.append(lines)
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
-    def _write(self, number: int, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
-        logs: dict[str, tuple[DataFrame, Path]] = {}
+    def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
+        number = journal.batch
+        logs = {
+            PREFIX + (spec.location or spec.name): (
+                dead_letters(self._spark, self._options(spec), journal.offsets[spec.location or spec.name]),
+                self._layout.dead_letters(spec),
+            )
+            for spec in self.fragment.sources
+            if spec.name in self._lettered and (spec.location or spec.name) in journal.offsets
+        }
         written: dict[str, Written] = {}
         for sink, frame in frames.items():
             if sink not in self._network.outputs:
@@ -234,6 +260,20 @@ class FragmentQuery:
             else:
                 written[sink] = write_other(frame, address, number)
         return {**write_logs(logs, self._tag(number), self.tasks), **written}
+
+    def _save_dropped(self, journal: JournaledBatch) -> None:
+        """Append a capped sample of what each source dropped to its side output."""
+        for spec in self.fragment.sources:
+            offset = journal.offsets.get(spec.location or spec.name)
+            if offset is None or spec.location is None:
+                continue
+            backend = open_backend(parse_options(self._options(spec)))
+            sample = dropped_sample(backend, offset, self._side_output)
+            if sample is not None:
+                body = sample.drop_columns([ARRIVAL])
+                log = create_log(self._layout.dropped(spec), body.schema, stream=spec.name)
+                with LogWriter(log.path) as writer:
+                    writer.append(body, arrival=sample.column(ARRIVAL).combine_chunks(), tag=self._tag(journal.batch))
 
     def _tag(self, number: int) -> str:
         return f"{self.name}:{number}"
@@ -253,8 +293,17 @@ class FragmentQuery:
         for arc, (offered, kept) in result.branches.items():
             lines.append(self._line(journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM))
         for sink, written in result.delivered.items():
-            lines.append(self._line(journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
+            if sink.startswith(PREFIX):
+                lines.append(self._dead_line(journal, lines, sink.removeprefix(PREFIX), written.rows))
+            else:
+                lines.append(self._line(journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
         return lines
+
+    def _dead_line(self, journal: JournaledBatch, lines: Sequence[LedgerLine], at: str, dead: int) -> LedgerLine:
+        """Malformed records leave after the shedder: of what it kept, the rest went on to the operators."""
+        kept = next(line.kept for line in lines if line.at == at)
+        offset = journal.offsets[at]
+        return self._line(journal, at, kept, kept - dead, offset, offset.keep_ppm, Reason.DEAD_LETTER)
 
     def _line(
         self,

@@ -34,13 +34,14 @@ class LedgerError(FloodwayError):
 
 
 class Reason(StrEnum):
-    """Why tuples left the stream, or why a line is there at all (`gap`, `conflict`)."""
+    """Why tuples left the stream, or why a line is there at all (`delivered` to a sink, `gap`, `conflict`)."""
 
     SHEDDER = "shedder"
     ADAPTOR = "adaptor"
     CLEANER = "cleaner"
     DEAD_LETTER = "dead-letter"
     RETENTION = "retention"
+    DELIVERED = "delivered"
     GAP = "gap"
     CONFLICT = "conflict"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from floodway.errors import InputError
 from floodway.network.model import Arc, Network
+from floodway.spark import dead_letters
 from floodway.spark.fragment_query import FragmentQuery
 from floodway.spark.layout import Layout
 from floodway.spark.log import create_log
@@ -56,6 +57,9 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
                     columns = public_columns(frame).drop("_arrival").schema
                     ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
                     create_log(path, parse_schema(ddl), partitions=query.tasks, stream=sink)
+            for path in query.dead_letter_logs():
+                ddl = f"{dead_letters.SCHEMA}, origin_id bigint, weight double"
+                create_log(path, parse_schema(ddl), partitions=query.tasks, stream=path.name)
         waiting = [query for query in waiting if query not in ready]
 
 

@@ -1,0 +1,37 @@
+"""A capped sample of what a source dropped, for people who want to see what they lose.
+
+Which tuples a batch dropped is a function of its offset, so the sample is read afterwards, on the side, and the drop
+itself stays as cheap as it is: at most `cap` tuples a batch are ever read again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from floodway.spark.source.backend import Backend
+from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
+from floodway.spark.source.offsets import Admission, BatchOffset
+
+
+def dropped_sample(backend: Backend, offset: BatchOffset, cap: int) -> pa.Table | None:
+    """The first `cap` dropped tuples of a batch with their `_id`s as `origin_id`; None if nothing was dropped."""
+    pieces: list[pa.Table] = []
+    for partition, start, end in offset.ranges():
+        room = cap - sum(piece.num_rows for piece in pieces)
+        sequence = _dropped(offset.admission, partition, start, end)[:room]
+        for ids, batch in backend.read(partition, [(int(s), int(s) + 1) for s in sequence]):
+            table = pa.Table.from_batches([batch])
+            pieces.append(table.append_column("origin_id", pa.array(tuple_ids(partition, ids))))
+    return pa.concat_tables(pieces).combine_chunks() if pieces else None
+
+
+def _dropped(admission: Admission, partition: int, start: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    sequence = np.arange(start, end, dtype=np.int64)
+    rule = {"salt": admission.salt, "keep_ppm": admission.keep_ppm}
+    if admission.drop == "hash":
+        return sequence[~kept_mask(tuple_ids(partition, sequence), **rule)]
+    kept = np.zeros(end - start, dtype=np.bool_)
+    for first, last in kept_runs(partition, start, end, **rule):
+        kept[first - start : last - start] = True
+    return sequence[~kept]

@@ -28,9 +28,7 @@ def test_split_example_sheds_the_bottom_branch() -> None:
     assert planner.plan({"s": 1 / 8}).drops == {}
     # Up to 1/3 the input is kept whole; beyond, the cheap branch alone fills the node.
     assert planner.plan({"s": 1 / 3}).keeps["s"] == pytest.approx(1.0)
-    assert planner.plan({"s": 0.5}).keeps == pytest.approx(
-        {"s": 2 / 3, "shared->top": 1.0, "shared->bottom": 0.0}
-    )
+    assert planner.plan({"s": 0.5}).keeps == pytest.approx({"s": 2 / 3, "shared->top": 1.0, "shared->bottom": 0.0})
 
 
 def test_nested_splits_recover_keeps_by_ratios() -> None:

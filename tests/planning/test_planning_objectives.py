@@ -46,9 +46,7 @@ def test_fair_shares_by_weight_and_leaves_weight_0_out() -> None:
 
 
 def test_fair_with_a_dry_stream_still_serves_the_others() -> None:
-    plan = ObjectivePlanner(Program(chains((1, 1, 0), (2, 1, 0))), Objective.FAIR).plan(
-        {"s0": 0.0, "s1": 2.0}
-    )
+    plan = ObjectivePlanner(Program(chains((1, 1, 0), (2, 1, 0))), Objective.FAIR).plan({"s0": 0.0, "s1": 2.0})
     assert plan.throughput == pytest.approx({"q0": 0.0, "q1": 0.5})
 
 

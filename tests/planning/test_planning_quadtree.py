@@ -73,9 +73,7 @@ def test_depth_is_capped() -> None:
 def test_array_gives_the_same_tree_again() -> None:
     tree = random_tree(5, 2, 30)
     again = RegionQuadtree.from_array(tree.top, tree.to_array())
-    assert [again.grid_corners(c) for c in range(len(again))] == [
-        tree.grid_corners(c) for c in range(len(tree))
-    ]
+    assert [again.grid_corners(c) for c in range(len(again))] == [tree.grid_corners(c) for c in range(len(tree))]
 
 
 @pytest.mark.parametrize("cells", [[], [0], [1, -1], [5, -1, -1], [1, 1, -1], [2, -1, -1, -1]])

@@ -89,7 +89,5 @@ def test_tiers_come_in_order(data: st.DataObject, network: Network) -> None:
     check_plan(network, rates, plan)
     tiers = sorted({out.tier for out in network.outputs.values()})
     for tier, best in zip(tiers, tier_scores(network, rates), strict=True):
-        reached = sum(
-            out.weight * plan.throughput[name] for name, out in network.outputs.items() if out.tier == tier
-        )
+        reached = sum(out.weight * plan.throughput[name] for name, out in network.outputs.items() if out.tier == tier)
         assert reached == pytest.approx(best, rel=1e-4, abs=1e-6), tier

@@ -25,6 +25,8 @@ from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
 
 _TOLERANCE = 1e-9
+_STACKED = 4096
+"""Numbers in a matrix up to which evaluating all regions at once is quicker than finding one first."""
 DEFAULT_MAP_BYTES = 64 * 2**20
 
 
@@ -61,6 +63,8 @@ class ExactPlanner(Planner):
         self._hits: list[int] = []
         self._bounds: Matrix = np.zeros((0, len(program.streams) + 1))
         self._augmented: Vector = np.ones(len(program.streams) + 1)
+        self._stack: Matrix | None = None
+        self._spans: list[tuple[int, int, int]] = []  # of every region in the stack: its checks, then its flows
         self._last: int | np.int64 = -1  # the region found last; -1 while the map is empty
         self._steady = False  # whether the last two look-ups fell in the same region
         # Without splits a variable is a stream, and keeps are flows over rates with no further arithmetic.
@@ -81,33 +85,47 @@ class ExactPlanner(Planner):
         """Keeps of an optimal plan."""
         if not self._plain or np.count_nonzero(rates) < len(rates):
             return self.program.keeps(self.flows(rates), rates)
-        values = self._find(rates)
-        if values is None:
+        flows = self._find(rates)
+        if flows is None:
             return self.program.keeps(self._solve(rates), rates)
         region = self._regions[self._last]
         keeps = region.keeps.copy()
         # Flows at a bound have their keeps already; the few basic ones are quicker one by one than as arrays.
         for i in region.basic:
-            keep = values.item(region.checks + i) / rates.item(i)
+            keep = flows.item(i) / rates.item(i)
             keeps[i] = 1.0 if keep > 1.0 else max(keep, 0.0)
         return keeps
 
     def flows(self, rates: Vector) -> Vector:
         """Optimal flows x (tuples/s) on the free arcs."""
-        values = self._find(rates)
-        return self._solve(rates) if values is None else values[self._regions[self._last].checks :]
+        flows = self._find(rates)
+        return self._solve(rates) if flows is None else flows
 
     def _find(self, rates: Vector) -> Vector | None:
-        """The values of the point's region, which becomes `_last`; None if the region is not in the map."""
+        """The flows of the point's region, which becomes `_last`; None if the region is not in the map."""
         augmented = self._augmented
         augmented[:-1] = rates
+        if self._stack is None:
+            return self._find_in_steps(augmented)
+        values: Vector = self._stack.dot(augmented)
+        best = values[: len(self._regions)].argmin()
+        start, end, stop = self._spans[best]
+        checks = values[start:end]
+        if checks[checks.argmin()] < -_TOLERANCE:
+            return self._find_in_steps(augmented)
+        self._last = best
+        self._hits[best] += 1
+        return values[end:stop]
+
+    def _find_in_steps(self, augmented: Vector) -> Vector | None:
+        """The same for maps too large to evaluate whole, and where several regions share the least bound."""
         last = self._last
         if self._steady:
             # Rates mostly stay within a region; a basis that is feasible is optimal, whatever the bounds say.
             values = self._regions[last].values(augmented)
             if values is not None:
                 self._hits[last] += 1
-                return values
+                return values[self._regions[last].checks :]
         elif last < 0:
             return None
         bounds: Vector = self._bounds.dot(augmented)
@@ -125,17 +143,16 @@ class ExactPlanner(Planner):
         self._steady = best == last
         self._last = best
         self._hits[best] += 1
-        return values
+        return None if values is None else values[self._regions[best].checks :]
 
     def tangent(self, rates: Vector) -> tuple[Vector, Vector | None]:
         """Optimal flows, and the s for which s·[r, 1] is the optimum here and above it everywhere else.
 
         The second is None where no basis could be read off.
         """
-        values = self._find(rates)
-        if values is not None:
-            region = self._regions[self._last]
-            return values[region.checks :], region.bound
+        known = self._find(rates)
+        if known is not None:
+            return known, self._regions[self._last].bound
         flows, solved = self._solve_region(rates)
         return flows, None if solved is None else solved.bound
 
@@ -174,6 +191,18 @@ class ExactPlanner(Planner):
         if self._regions:
             self._bounds = np.array([r.bound for r in self._regions])
             self._last = max(self._last, 0)
+            self._stack_up()
+
+    def _stack_up(self) -> None:
+        """Bounds and rows of all regions as one matrix, while one product with it costs no more than two small ones."""
+        ends = np.cumsum([len(self._regions), *(len(r.rows) for r in self._regions)])
+        self._stack = None
+        if int(ends[-1]) * self._bounds.shape[1] <= _STACKED:
+            self._stack = np.vstack([self._bounds, *(r.rows for r in self._regions)])
+            self._spans = [
+                (start, start + region.checks, end)
+                for region, start, end in zip(self._regions, ends.tolist(), ends[1:].tolist(), strict=False)
+            ]
 
     def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
         """The region map: the rows of all regions in one block, and how many checks and flows each has."""

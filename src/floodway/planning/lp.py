@@ -9,6 +9,7 @@ are only within its tolerance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import highspy
@@ -26,6 +27,7 @@ _TIE_BREAK = 2e-10
 always go the
 same way; below 1e-9, so that no plan is worse by more than the error we promise."""
 
+_new_highs: Callable[[], highspy.Highs] = highspy.Highs  # the class has no annotations of its own
 _BASIC = int(highspy.HighsBasisStatus.kBasic)
 _UPPER = int(highspy.HighsBasisStatus.kUpper)
 
@@ -66,9 +68,7 @@ class LinearProgram:
         at_upper = columns == _UPPER
         # Where a rate is 0 both bounds coincide and the status says nothing; the sign of the dual tells which
         # bound the column would stay at if the rate grew, and so makes the basis good beyond this point.
-        fixed = self._stream_columns[
-            (rates[self._stream_rows] <= 0) & (columns[self._stream_columns] != _BASIC)
-        ]
+        fixed = self._stream_columns[(rates[self._stream_rows] <= 0) & (columns[self._stream_columns] != _BASIC)]
         at_upper[fixed] = np.array(solution.col_dual)[fixed] > 0
         basis = Basis(columns == _BASIC, at_upper, rows != _BASIC)
         return np.array(solution.col_value) * self.unit, basis
@@ -109,11 +109,11 @@ def _tie_broken(objective: Vector) -> Vector:
         return np.zeros_like(objective)
     # A fixed irrational step spreads the perturbations evenly and never repeats one.
     jitter = np.modf(np.arange(1, len(objective) + 1) * 0.6180339887498949)[0]
-    return objective / top * _OBJECTIVE_SIZE * (1.0 + _TIE_BREAK * jitter)
+    return np.asarray(objective / top * _OBJECTIVE_SIZE * (1.0 + _TIE_BREAK * jitter))
 
 
 def _model(matrix: Matrix, bound: Vector, objective: Vector) -> highspy.Highs:
-    highs = highspy.Highs()
+    highs = _new_highs()
     for option, value in (
         ("output_flag", False),
         ("presolve", "off"),

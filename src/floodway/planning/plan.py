@@ -87,9 +87,7 @@ class Planner(ABC):
     def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
         """The plan for these rates (tuples/s) at `scale` times the nominal capacity."""
         if not (np.isfinite(scale) and scale > 0):
-            raise InputError(
-                f"capacity scale {scale} is not a positive number", hint="Use 1 for the nominal capacity"
-            )
+            raise InputError(f"capacity scale {scale} is not a positive number", hint="Use 1 for the nominal capacity")
         vector = np.array([rates[name] for name in self.network.streams], dtype=np.float64)
         keeps = dict(zip(self.network.drop_locations, self.keeps(vector, scale).tolist(), strict=True))
         flow = flows(self.network, rates, keeps)

@@ -52,9 +52,7 @@ class Program:
 
     def __init__(self, network: Network, headroom: float = 1.0) -> None:
         if not 0 < headroom <= 1:
-            raise InputError(
-                f"headroom {headroom} is outside (0, 1]", hint="Use 1 to plan for the whole capacity"
-            )
+            raise InputError(f"headroom {headroom} is outside (0, 1]", hint="Use 1 to plan for the whole capacity")
         _require_costs(network)
         self.network = network
         self.headroom = headroom
@@ -114,9 +112,7 @@ class Program:
             stream = self.stream_of[i]
             # Variables are in topological order, so what the producer emits is known when its branch comes
             # up.
-            full[i] = (
-                _unit(len(self.streams), int(stream)) if stream >= 0 else self._emit[arc.producer] @ full
-            )
+            full[i] = _unit(len(self.streams), int(stream)) if stream >= 0 else self._emit[arc.producer] @ full
         return full
 
     @cached_property
@@ -225,8 +221,7 @@ class Program:
             if link in links:
                 links[link] += self.network.tuple_bytes(arc.producer) * row
         rows: list[tuple[Resource, Vector]] = [
-            (Resource("cpu", name, node.cpu * self.headroom), cpu[name])
-            for name, node in self.network.nodes.items()
+            (Resource("cpu", name, node.cpu * self.headroom), cpu[name]) for name, node in self.network.nodes.items()
         ]
         for link_ in self.network.links:
             capacity = link_.bandwidth * self.headroom

@@ -92,8 +92,7 @@ class RegionQuadtree:
     def find(self, rates: Sequence[float]) -> int:
         """The leaf that holds these rates; what lies above the box counts as on its top face."""
         places = [
-            GRID - 1 if rate >= top else int(rate / top * GRID)
-            for rate, top in zip(rates, self.top, strict=True)
+            GRID - 1 if rate >= top else int(rate / top * GRID) for rate, top in zip(rates, self.top, strict=True)
         ]
         first = self._first_child
         cell, bit = 0, GRID >> 1

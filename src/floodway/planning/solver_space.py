@@ -70,9 +70,7 @@ def rate_space(program: Program, *, clamp: bool = True) -> RateSpace:
     given = np.array([inf if s.max_rate is None else s.max_rate for s in program.network.streams.values()])
     top = np.minimum(given, useful) if clamp else given
     costly: NDArray[np.bool_] = program.full_use.max(axis=0, initial=0.0) > 0
-    unbounded = [
-        name for name, c, t in zip(program.streams, costly, top, strict=True) if c and not np.isfinite(t)
-    ]
+    unbounded = [name for name, c, t in zip(program.streams, costly, top, strict=True) if c and not np.isfinite(t)]
     if unbounded:
         raise PlanningError(
             f"stream {unbounded[0]!r} has no max_rate, so the rates to plan for in advance have no end",

@@ -56,9 +56,7 @@ class Storable(Protocol):
         ...
 
     @classmethod
-    def from_arrays(
-        cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> Self:
+    def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The planner that was written down, for the same program."""
         ...
 
@@ -86,9 +84,7 @@ def save(planner: Planner, path: Path) -> None:
         partial.write_bytes(body)
         partial.replace(path)
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}", hint="Choose another --save path"
-        ) from error
+        raise InputError(f"{path} cannot be written: {error.strerror}", hint="Choose another --save path") from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -100,9 +96,7 @@ def load(path: Path, program: Program) -> Planner:
             raise PlanFileError(f"{path} is larger than {MAX_BYTES} bytes", hint="This is no plan file")
         body = path.read_bytes()
     except OSError as error:
-        raise PlanFileError(
-            f"{path} cannot be read: {error.strerror}", hint="Write one with --save"
-        ) from error
+        raise PlanFileError(f"{path} cannot be read: {error.strerror}", hint="Write one with --save") from error
     name, meta, arrays = decode(body, program, source=str(path))
     module, kind = PLANNERS[name]
     planner_class = cast(type[Storable], getattr(import_module(module), kind))
@@ -111,9 +105,7 @@ def load(path: Path, program: Program) -> Planner:
 
 def encode(name: str, program: Program, meta: Meta, arrays: Arrays) -> bytes:
     """The bytes of a plan file."""
-    tidy = {
-        key: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for key, array in arrays.items()
-    }
+    tidy = {key: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for key, array in arrays.items()}
     header = {
         "planner": name,
         "network": fingerprint(program),
@@ -122,9 +114,7 @@ def encode(name: str, program: Program, meta: Meta, arrays: Arrays) -> bytes:
         "arrays": [[key, array.dtype.str, list(array.shape)] for key, array in tidy.items()],
     }
     text = json.dumps(header, allow_nan=False).encode()
-    body = (
-        _PREFIX.pack(MAGIC, VERSION, len(text)) + text + b"".join(array.tobytes() for array in tidy.values())
-    )
+    body = _PREFIX.pack(MAGIC, VERSION, len(text)) + text + b"".join(array.tobytes() for array in tidy.values())
     return body + _CRC.pack(zlib.crc32(body))
 
 
@@ -135,9 +125,7 @@ def decode(body: bytes, program: Program, *, source: str = "plan file") -> tuple
         raise PlanFileError(f"{source} is not a Floodway plan file", hint=again)
     _, version, length = _PREFIX.unpack_from(body)
     if version != VERSION:
-        raise PlanFileError(
-            f"{source} has format version {version}; this Floodway reads version {VERSION}", hint=again
-        )
+        raise PlanFileError(f"{source} has format version {version}; this Floodway reads version {VERSION}", hint=again)
     if zlib.crc32(body[: -_CRC.size]) != _CRC.unpack(body[-_CRC.size :])[0]:
         raise PlanFileError(f"{source} is truncated or damaged (its checksum does not match)", hint=again)
     try:
@@ -172,18 +160,14 @@ def _arrays(payload: bytes, layout: list[tuple[str, str, list[int]]], source: st
 def require(condition: bool, what: str) -> None:
     """For `from_arrays`: refuse content that does not fit together."""
     if not condition:
-        raise PlanFileError(
-            f"the plan file's content is inconsistent: {what}", hint="Make it again with --save"
-        )
+        raise PlanFileError(f"the plan file's content is inconsistent: {what}", hint="Make it again with --save")
 
 
 def array(arrays: Mapping[str, NDArray[Any]], key: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
     """For `from_arrays`: the array of this name and shape (None: any length), free of NaN and infinity."""
     require(key in arrays, f"no array {key!r}")
     found = arrays[key]
-    fits = found.ndim == len(shape) and all(
-        n is None or n == m for n, m in zip(shape, found.shape, strict=True)
-    )
+    fits = found.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, found.shape, strict=True))
     require(fits, f"array {key!r} has shape {found.shape}")
     require(bool(np.isfinite(found).all()), f"array {key!r} holds NaN or infinity")
     return found

@@ -20,6 +20,7 @@ COMMANDS = (
     "explain",
     "plan",
     "simulate",
+    "measure",
     "feed",
     "run",
     "audit",
@@ -27,6 +28,7 @@ COMMANDS = (
     "top",
     "demo",
     "reproduce",
+    "bench",
 )
 
 app = typer.Typer(

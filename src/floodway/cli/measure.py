@@ -12,6 +12,8 @@ from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
+    from floodway.network.model import Network
+    from floodway.spark.session import Session
     from floodway.spark.statistics import Statistics
 
 
@@ -44,34 +46,20 @@ def measure(
     if write is not None and not write.parent.is_dir():
         raise InputError(f"--write {write}: no folder {write.parent}", hint="Create it first")
 
-    import numpy as np
-
-    from floodway.network.dump import network_to_json, network_to_yaml
-    from floodway.spark.calibrate import Effort
-    from floodway.spark.samples import load_samples, logs_of
+    from floodway.spark.samples import logs_of
     from floodway.spark.session import spark_session
-    from floodway.spark.statistics import measure_network
 
     logs = logs_of(net, sample)  # before Spark starts: a wrong path should not take seconds to tell
     # As `python -m` does, so that functions in the project at hand are found.
     sys.path.insert(0, str(Path.cwd()))
     spark = spark_session(f"floodway-measure-{net.name}")
     try:
-        samples = load_samples(spark, net, path=sample, tuples=tuples, rng=np.random.default_rng(seed))
         quiet = as_json or not sys.stderr.isatty()
-        found = measure_network(
-            spark,
-            net,
-            samples,
-            effort=Effort(seconds=effort),
-            progress=lambda name: None if quiet else typer.echo(f"measuring {name} …", err=True),
-        )
+        found = measure_on(spark, net, sample=sample, tuples=tuples, effort=effort, seed=seed, quiet=quiet)
     finally:
         spark.stop()
     if write is not None:
-        filled = found.applied(net)
-        text = network_to_json(filled) if write.suffix == ".json" else network_to_yaml(filled)
-        write.write_text(text, encoding="utf-8")
+        write_network(found.applied(net), write)
     if as_json:
         print_json(
             {
@@ -85,6 +73,32 @@ def measure(
     _print(found)
     if write is not None:
         typer.echo(f"\nwritten to {write}")
+
+
+def measure_on(
+    spark: Session, net: Network, *, sample: Path | None, tuples: int, effort: float, seed: int, quiet: bool
+) -> Statistics:
+    """Take the samples and measure on a session that runs; `quiet` tells nothing on stderr."""
+    import numpy as np
+
+    from floodway.spark.calibrate import Effort
+    from floodway.spark.samples import load_samples
+    from floodway.spark.statistics import measure_network
+
+    samples = load_samples(spark, net, path=sample, tuples=tuples, rng=np.random.default_rng(seed))
+
+    def progress(name: str) -> None:
+        if not quiet:
+            typer.echo(f"measuring {name} …", err=True)
+
+    return measure_network(spark, net, samples, effort=Effort(seconds=effort), progress=progress)
+
+
+def write_network(net: Network, path: Path) -> None:
+    """As JSON if the file's name says so, else as YAML."""
+    from floodway.network.dump import network_to_json, network_to_yaml
+
+    path.write_text(network_to_json(net) if path.suffix == ".json" else network_to_yaml(net), encoding="utf-8")
 
 
 def _print(found: Statistics) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from floodway.control.registry import make_controller
 from floodway.planning.window_drop import PPM, WindowShape
-from floodway.spark.control_table import ControlTable, ControlTableError, Entry, trim
+from floodway.spark.control_table import GUARD_US, ControlTable, ControlTableError, Entry, trim
 from floodway.spark.ledger import Ledger
 from floodway.spark.shed_loop import BatchReport, ShedLoop, ShedSettings
 from floodway.spark.shed_state import ShedFiles, shed_files
@@ -186,7 +186,7 @@ def test_a_slow_write_is_repeated_with_a_longer_guard(tmp_path: Path) -> None:
     table = ControlTable(tmp_path / "control.json", clock_us=lambda: next(times))
     table.open(Entry(0, 0))
     entry = table.put(Entry(0, 0, keep_ppm=500_000))
-    assert entry.valid_from_us == 200_000 + 2 * table.guard_us
+    assert entry.valid_from_us == 200_000 + 2 * GUARD_US == 200_000 + table.guard_us
     assert table.late_writes == 0
     assert json.loads(table.path.read_text())["history"][-1]["keep_ppm"] == 500_000
 

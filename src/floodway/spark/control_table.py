@@ -39,6 +39,7 @@ PPM = 1_000_000
 GUARD_US = 50_000
 """How far ahead of the clock an entry becomes valid: longer than a small file takes to be replaced."""
 
+LONGEST_GUARD_US = 1_000_000
 KEPT_ENTRIES = 64
 KEPT_EPOCHS = 64
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
@@ -180,18 +181,17 @@ class ControlTable:
         return self.latest
 
     def _write_table(self, table_at: Callable[[int], Table]) -> None:
-        guard = self.guard_us
         newest = max(self.latest.valid_from_us, self.table.epochs[-1].valid_from_us)
         for _attempt in range(8):
             # Never before an entry already there, also when the clock was set back.
-            valid_from_us = max(self.clock_us() + guard, newest + 1)
+            valid_from_us = max(self.clock_us() + self.guard_us, newest + 1)
             table = table_at(valid_from_us)
             if self._replace(table.encode(), not_after_us=valid_from_us):
                 self.table = table
                 return
-            guard *= 2
+            self._lengthen_guard()
         raise ControlTableError(
-            f"{self.path} cannot be replaced within {guard / 1e6:g} s",
+            f"{self.path} cannot be replaced within {self.guard_us / 1e6:g} s",
             hint="The decision in force stays; is the disk overloaded?",
         )
 
@@ -208,7 +208,12 @@ class ControlTable:
         fresh.replace(self.path)
         if not_after_us is not None and self.clock_us() >= not_after_us:
             self.late_writes += 1
+            self._lengthen_guard()
         return True
+
+    def _lengthen_guard(self) -> None:
+        """A machine that was too slow once will be again; a second is as long as a decision may wait."""
+        self.guard_us = min(2 * self.guard_us, LONGEST_GUARD_US)
 
 
 def trim(history: Sequence[Entry], replays_from_us: int, most: int = KEPT_ENTRIES) -> tuple[Entry, ...]:

@@ -1,0 +1,129 @@
+"""One participant as a state machine: an event in, the new state and the actions to carry out.
+
+The machine knows no network and no clock: whoever runs it delivers messages, carries out moves and says what
+time it is. The simulation runs thousands in one process; between real participants the same code runs over HTTP.
+
+>>> from floodway.contracts.contract import fixed_price
+>>> from floodway.contracts.cost import InFlight
+>>> from floodway.contracts.load import Load, Task
+>>> from floodway.contracts.participant import participant
+>>> contract = fixed_price("A", "B", 0.25)
+>>> a = participant("A", InFlight(), [contract], [Task(f"t{k}", Load(0.025, 0.04)) for k in range(16)])
+>>> a, (send,) = step(a, Tick(), now=0.0)
+>>> [task.name for task in send.message.tasks]
+['t0', 't1']
+>>> b, _ = step(participant("B", InFlight(), [contract]), send.message, now=0.0)
+>>> b, (answer,) = step(b, Tick(), now=0.0)
+>>> a, (move,) = step(a, answer.message, now=0.0)
+>>> b, _ = step(b, Arrived(move), now=0.1)
+>>> a, _ = step(a, Moved(move.id), now=0.1)
+>>> len(a.holdings), len(b.holdings)
+(14, 2)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+from typing import assert_never
+
+from floodway.contracts.accepting import (
+    answer_offers,
+    forget_promises,
+    on_arrived,
+    on_cancel,
+    on_offer,
+    tell_of_room,
+)
+from floodway.contracts.contract import with_partner
+from floodway.contracts.errors import ContractError
+from floodway.contracts.load import total
+from floodway.contracts.messages import (
+    Accept,
+    Arrived,
+    Cancel,
+    Counter,
+    Ended,
+    Event,
+    LoadMeasured,
+    Moved,
+    MoveFailed,
+    Offer,
+    Reject,
+    Room,
+    Started,
+    Tick,
+)
+from floodway.contracts.offering import Step, on_answer, on_move_failed, on_moved, try_to_shed
+from floodway.contracts.participant import Holding, Participant, without
+
+
+def step(state: Participant, event: Event, now: float) -> Step:
+    """The state after an event at `now` (seconds on any clock), and what is to be done.
+
+    An event that breaks a contract raises `ContractError`; the caller keeps the state it had.
+    """
+    match event:
+        case Tick():
+            state, notes = forget_promises(state, now)
+            state, answers = answer_offers(state, now)
+            state, offers = try_to_shed(state, now)
+            return state, (*notes, *answers, *offers)
+        case Offer():
+            return on_offer(state, event, now)
+        case Accept() | Counter() | Reject():
+            return on_answer(state, event, now)
+        case Cancel():
+            return _and_tell(on_cancel(state, event))
+        case Room():
+            with_partner(state.gives_to, event.taker, me=state.name)
+            return state.wake(), ()
+        case Moved():
+            return _and_tell(on_moved(state, event))
+        case MoveFailed():
+            return on_move_failed(state, event)
+        case Arrived():
+            return on_arrived(state, event)
+        case Started():
+            return _started(state, event)
+        case Ended():
+            return _and_tell(_ended(state, event))
+        case LoadMeasured():
+            return _measured(state, event)
+        case _:
+            assert_never(event)
+
+
+def _and_tell(done: Step) -> Step:
+    """Load may have fallen: refused partners may want to know."""
+    state, actions = done
+    state, notes = tell_of_room(state)
+    return state, (*actions, *notes)
+
+
+def _started(state: Participant, event: Started) -> Step:
+    task = event.task
+    if task.name in state.holdings:
+        raise ContractError(f"{state.name} already runs a task {task.name!r}", hint="Give every task a name of its own")
+    own = Holding(replace(task, origin=task.origin or state.name))
+    return replace(state, holdings={**state.holdings, task.name: own}).wake(), ()
+
+
+def _ended(state: Participant, event: Ended) -> Step:
+    if event.task not in state.holdings:
+        raise ContractError(
+            f"{state.name} runs no task {event.task!r}", hint="Say so where the task runs now, after its moves"
+        )
+    return replace(state, holdings=without(state.holdings, event.task)), ()
+
+
+def _measured(state: Participant, event: LoadMeasured) -> Step:
+    """The difference between what was measured and what the tasks should need counts as load that cannot move."""
+    if not (isfinite(event.load.cpu) and event.load.valid):
+        raise ContractError(f"measured load {event.load} is not usable", hint="Give finite numbers of 0 or more")
+    before = state.cost()
+    planned = total(holding.task for holding in state.holdings.values())
+    state = replace(state, background=event.load - planned)
+    if state.cost() > before:
+        return state.wake(), ()
+    return _and_tell((state, ()))

@@ -18,8 +18,9 @@ bounds = value ± t · sqrt(var). Where this fails, and what is done:
   exponential values hold at 93% and more from about 15 survivors, at 84% to 91% with 10. Heavy tails (Pareto,
   α = 1.5) hold at 94% with 400 survivors, 88% with 100: a value that is not in the sample widens nothing.
   Keep such tuples by `utility=` instead.
-- Tuples dropped together (`key=`) are not independent: the bounds are then too narrow; group by key and use
-  one row a key. By `utility=` only what is above the threshold can be estimated, and it is exact (w = 1).
+- Tuples dropped together (`key=`, or the Floodway source's range drops) are not independent: the bounds are
+  then too narrow; for keys, group by key and use one row a key. By `utility=` only what is above the
+  threshold can be estimated, and it is exact (w = 1).
 - A count is never below the survivors seen, so `low` is at least their number.
 
 Särndal, Swensson, Wretman: Model Assisted Survey Sampling, 3.5 (Poisson sampling) and 5.6 (ratios).

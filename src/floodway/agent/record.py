@@ -29,6 +29,7 @@ class Record:
         self.started = 0.0
         self._settled_at: float | None = None
         self._ended_at = 0.0
+        self._over = False
         self._arrived: dict[str, Mapping[str, int]] = {}
         self._seconds: list[NDArray[np.float64]] = []
         self._tuples: list[NDArray[np.int64]] = []
@@ -50,6 +51,7 @@ class Record:
         """The measured part is over."""
         self._ended_at = now
         self._arrived["end"] = arrived
+        self._over = True
 
     def batch(self, report: BatchReport, scale: float) -> float | None:
         """Note a finished batch; the mean latency of its results."""
@@ -64,17 +66,17 @@ class Record:
         since = report.ended_seconds - self.started
         self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
         self._recent.append((report.ended_seconds, mean, offered, kept))
-        # A batch counts when it was cut after settling: its latency then owes nothing to the start.
-        if self._settled_at is not None and report.journal.timestamp_ms / 1e3 >= self._settled_at:
+        if self._settled_at is not None and not self._over and report.ended_seconds >= self._settled_at:
+            # Throughput counts what came out in the measured part, whenever it had gone in.
+            for name, item in report.delivered.items():
+                if name in self._delivered:
+                    self._delivered[name] += item.rows
             self.lines.extend(report.lines)
             self._scales.append(scale)
-            if outputs:
+            # Latency counts batches cut after settling: they owe nothing to the start.
+            if outputs and report.journal.timestamp_ms / 1e3 >= self._settled_at:
                 self._seconds.append(seconds)
                 self._tuples.append(tuples)
-            if report.ended_seconds <= self._ended_at or self._ended_at == self.started:
-                for name, item in report.delivered.items():
-                    if name in self._delivered:
-                        self._delivered[name] += item.rows
         return mean
 
     @property

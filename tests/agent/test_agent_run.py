@@ -1,0 +1,129 @@
+"""Real Spark under real overload: latency stays at the target, the mix is the LP's, every tuple is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodway.agent.feeding import Feed
+from floodway.agent.report import RunReport
+from floodway.agent.runner import RunOptions, run_network
+from floodway.network.file import parse_network
+from floodway.network.model import Network
+from floodway.spark.audit import audit
+from floodway.spark.layout import Layout
+
+if TYPE_CHECKING:
+    from floodway.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+CHAIN = """
+version: 1
+name: chain
+streams: {s: {max_rate: 2000}}
+nodes: {A: {cpu: 1.0}}
+operators: {work: {node: A, from: s, kind: delay, cost: 0.001}}
+outputs: {q: {from: work}}
+"""
+
+SPLIT = """
+version: 1
+name: split-and-weights
+streams: {s1: {max_rate: 400}, s2: {max_rate: 800}}
+nodes: {A: {cpu: 1.0}}
+operators:
+  shared: {node: A, from: s1, kind: delay, cost: 0.0005}
+  cheap: {node: A, from: shared, kind: delay, cost: 0.0005}
+  dear: {node: A, from: shared, kind: delay, cost: 0.002}
+  other: {node: A, from: s2, kind: delay, cost: 0.001}
+outputs:
+  q1: {from: cheap, weight: 2}
+  q2: {from: dear}
+  q3: {from: other, weight: 3}
+"""
+
+CAPACITY = 1000.0
+"""Tuples/s that one CPU of the chain can process at the most."""
+
+
+def run(
+    spark: Session,
+    network: Network,
+    root: Path,
+    feeds: Mapping[str, Feed],
+    *,
+    seconds: float,
+    target: float = 2.0,
+    settle: float | None = None,
+    mode: str = "enforce",
+) -> RunReport:
+    options = RunOptions(
+        seconds=seconds,
+        root=root,
+        mode="enforce" if mode == "enforce" else "off" if mode == "off" else "observe",
+        target_seconds=target,
+        feeds=feeds,
+        settle_seconds=seconds / 2 if settle is None else settle,
+    )
+    report = run_network(network, options, spark)
+    assert report.differences == ()
+    assert audit(network, Layout(root)).differences == ()
+    return report
+
+
+@pytest.fixture(scope="module")
+def warm(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """A session that has compiled its plans and started its workers: what is measured is the steady state."""
+    network = parse_network(CHAIN)
+    run(spark, network, tmp_path_factory.mktemp("warm"), {"s": Feed(rate=2 * CAPACITY)}, seconds=15)
+    return spark
+
+
+@pytest.mark.parametrize("target", [1.0, 2.0, 3.0])
+def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_path: Path, target: float) -> None:
+    feeds = {"s": Feed(rate=2 * CAPACITY)}
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=18 + 6 * target, target=target)
+    assert report.latency.mean == pytest.approx(target, rel=0.1)
+    assert report.to_dict()["dropped"]["s"]["shedder"] > 0
+
+
+def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> None:
+    feeds = {"s": Feed(rate=2 * CAPACITY)}
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=25, mode="off")
+    latencies = [point.latency_seconds for point in report.points if point.latency_seconds is not None]
+    assert latencies[-1] > 2 * 2.0
+    assert latencies[-1] > 2 * latencies[0]
+    assert report.to_dict()["dropped"] == {}
+
+
+def test_the_mix_is_the_best_for_the_capacity_there_was(warm: Session, tmp_path: Path) -> None:
+    feeds = {"s1": Feed(rate=400), "s2": Feed(rate=800)}
+    report = run(warm, parse_network(SPLIT), tmp_path, feeds, seconds=36, target=2.0)
+    assert report.score >= 0.95 * report.optimum
+    assert report.to_dict()["dropped"]["shared->dear"]["shedder"] > 0
+
+
+def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path: Path) -> None:
+    step_at, target = 12.0, 2.0
+    steps = f"{step_at}:{0.5 * CAPACITY},60:{3 * CAPACITY}"
+    feeds = {"s": Feed(options=("--profile", "steps", "--steps", steps))}
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=32, target=target, settle=10)
+    after = [point for point in report.points if point.seconds - point.batch_seconds > step_at]
+    third = after[2].seconds
+    settled = [point for point in after if point.seconds > max(step_at + 5.0, third)]
+    mean = sum((p.latency_seconds or 0.0) * p.kept for p in settled) / sum(p.kept for p in settled)
+    assert len(settled) >= 4
+    assert mean == pytest.approx(target, rel=0.15)
+    assert max(p.latency_seconds or 0.0 for p in settled) < 1.5 * target
+
+
+def test_observing_drops_nothing_and_says_what_it_would(warm: Session, tmp_path: Path) -> None:
+    feeds = {"s": Feed(rate=0.3 * CAPACITY)}
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=8, mode="observe")
+    body = report.to_dict()
+    assert body["dropped"] == {} and body["offered"] == body["kept"]
+    assert {line.mode for line in report.lines if line.offered and line.at == "s"} == {"observe"}

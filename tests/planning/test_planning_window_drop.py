@@ -29,9 +29,7 @@ def shapes(draw: st.DrawFn) -> WindowShape:
 def windows_of(shape: WindowShape, time_us: int) -> list[int]:
     """All window starts that contain a time, by scan."""
     first = (time_us - shape.offset_us) // shape.slide_us * shape.slide_us + shape.offset_us
-    return [
-        w for w in range(first, first - shape.size_us, -shape.slide_us) if w <= time_us < w + shape.size_us
-    ]
+    return [w for w in range(first, first - shape.size_us, -shape.slide_us) if w <= time_us < w + shape.size_us]
 
 
 @given(shapes(), st.integers(-200, 200))
@@ -45,9 +43,7 @@ def test_batches_of_a_time_are_those_of_its_windows(shape: WindowShape, time_us:
 @given(shapes(), st.integers(0, PPM))
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_every_emitted_window_has_all_its_tuples(shape: WindowShape, keep_ppm: int) -> None:
-    passed = {
-        t for t in range(-60, 60) if any(shape.kept(start, keep_ppm, SALT) for start in shape.batches_of(t))
-    }
+    passed = {t for t in range(-60, 60) if any(shape.kept(start, keep_ppm, SALT) for start in shape.batches_of(t))}
     for start in range(-40, 40):
         if (start - shape.offset_us) % shape.slide_us == 0 and start + shape.size_us <= 60:
             emitted = shape.kept(shape.batch_start(start), keep_ppm, SALT)
@@ -117,9 +113,7 @@ def test_a_raise_passes_first_and_emits_after_confirmation() -> None:
     confirmed = raising.confirm(seen_us=34, valid_from_us=300)
     assert confirmed.latest == Epoch(300, 40, 800_000, 800_000)
     assert confirmed.confirm(seen_us=99, valid_from_us=400) is confirmed
-    assert raising.lower_or_raise(100_000, seen_us=25, valid_from_us=200).latest == Epoch(
-        200, 30, 100_000, 100_000
-    )
+    assert raising.lower_or_raise(100_000, seen_us=25, valid_from_us=200).latest == Epoch(200, 30, 100_000, 100_000)
 
 
 def test_windows_before_a_trimmed_history_count_as_dropped() -> None:

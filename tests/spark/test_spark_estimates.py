@@ -145,9 +145,7 @@ def test_nulls_and_nothing_at_all(spark: SparkSession) -> None:
 def test_survivors_of_a_random_drop_tell_the_whole(spark: SparkSession) -> None:
     frame = spark.range(40_000).withColumn("x", (fn.col("id") % 100).cast("double"))
     kept = random_drop(frame, 200_000, ["id"], salt=3)
-    row = kept.agg(
-        estimate_count().alias("n"), estimate_sum("x").alias("s"), estimate_avg("x").alias("a")
-    ).first()
+    row = kept.agg(estimate_count().alias("n"), estimate_sum("x").alias("s"), estimate_avg("x").alias("a")).first()
     assert row is not None
     # One draw of each; bounds doubled, to fail for a wrong estimate and not for an unlucky salt.
     for found, truth in ((row.n, 40_000.0), (row.s, 49.5 * 40_000), (row.a, 49.5)):

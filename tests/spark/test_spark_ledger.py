@@ -11,12 +11,8 @@ import pytest
 from floodway.spark.ledger import Ledger, LedgerError, LedgerLine
 
 
-def line(
-    batch: int, *, offered: int = 10, kept: int = 4, reason: str = "shedder", at: str = "clicks"
-) -> LedgerLine:
-    return LedgerLine(
-        "q", batch, at, reason, offered, kept, offered - kept, plan="p1", keep_ppm=400_000, time_us=batch
-    )
+def line(batch: int, *, offered: int = 10, kept: int = 4, reason: str = "shedder", at: str = "clicks") -> LedgerLine:
+    return LedgerLine("q", batch, at, reason, offered, kept, offered - kept, plan="p1", keep_ppm=400_000, time_us=batch)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

@@ -57,8 +57,7 @@ class WindowShape:
     def __post_init__(self) -> None:
         if self.size_us < 1 or self.slide_us < 1 or self.batch < 1:
             raise InputError(
-                f"window of size {self.size_us} µs, slide {self.slide_us} µs, batch {self.batch}: "
-                "all must be above 0",
+                f"window of size {self.size_us} µs, slide {self.slide_us} µs, batch {self.batch}: all must be above 0",
                 hint="Give the size and slide that the aggregate uses.",
             )
         if self.slide_us > self.size_us:

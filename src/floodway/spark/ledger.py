@@ -266,8 +266,7 @@ def reconcile(lines: Sequence[LedgerLine]) -> list[str]:
         place = f"query {line.query}, {line.at}"
         if not line.balanced:
             differences.append(
-                f"{place}, batch {line.batch}: offered {line.offered} ≠ "
-                f"kept {line.kept} + dropped {line.dropped}"
+                f"{place}, batch {line.batch}: offered {line.offered} ≠ kept {line.kept} + dropped {line.dropped}"
             )
         if line.reason == Reason.GAP:
             differences.append(f"{place}: no counts for batches {line.batch} to {_last(line)}")

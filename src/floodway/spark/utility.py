@@ -32,9 +32,7 @@ def utility_column(utility: Column) -> Column:
     """The utility as a double without null, NaN and infinities."""
     number = utility.cast("double")
     broken = number.isNull() | fn.isnan(number)
-    return fn.when(broken, fn.lit(WORST)).otherwise(
-        fn.greatest(fn.least(number, fn.lit(-WORST)), fn.lit(WORST))
-    )
+    return fn.when(broken, fn.lit(WORST)).otherwise(fn.greatest(fn.least(number, fn.lit(-WORST)), fn.lit(WORST)))
 
 
 def utility_summary(utility: Column) -> Column:
@@ -60,9 +58,7 @@ class Utilities:
     Threshold(value=2.0, tie_ppm=500000)
     """
 
-    batches: deque[tuple[Sequence[float], int]] = field(
-        default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES)
-    )
+    batches: deque[tuple[Sequence[float], int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
     def add(self, values: Sequence[float] | None, offered: int) -> None:
         """Remember a batch; one without tuples says nothing."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from floodway.errors import InputError
+from floodway.errors import FloodwayError, InputError
 from floodway.network.model import Arc, Network
 from floodway.spark import dead_letters
 from floodway.spark.fragment_query import FragmentQuery
@@ -19,14 +19,24 @@ from floodway.spark.source.options import parse_options
 
 
 class StreamLogs:
-    """The streams' logs or topics, opened once, asked for their ends at every tick."""
+    """The streams' logs or topics, opened once, asked for their ends at every tick.
+
+    A broker that does not answer is no reason to stop steering: the last ends known stay, and `silent` counts.
+    """
 
     def __init__(self, network: Network, layout: Layout) -> None:
         self._backends = {name: _open(network, layout, name) for name in network.streams}
+        self._totals = {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
+        self.silent = 0
 
     def totals(self) -> dict[str, int]:
         """Tuples that have ever arrived on each stream."""
-        return {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
+        for name, backend in self._backends.items():
+            try:
+                self._totals[name] = sum(backend.latest().values())
+            except FloodwayError:
+                self.silent += 1
+        return dict(self._totals)
 
 
 def _open(network: Network, layout: Layout, name: str) -> Backend:
@@ -34,7 +44,7 @@ def _open(network: Network, layout: Layout, name: str) -> Backend:
     if not address.startswith("kafka://"):
         return open_backend(parse_options({"path": address}))
     servers, topic = parse_kafka(address)
-    options = {"kafka.bootstrap.servers": servers, "topic": topic, "valueFormat": "raw"}
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "valueFormat": "raw", "timeoutSeconds": "2"}
     return open_backend(parse_options(options))
 
 

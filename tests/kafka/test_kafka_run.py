@@ -1,0 +1,133 @@
+"""`floodway run` between Kafka topics: dead letters counted, a broker that dies and comes back, nothing unaccounted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.network.file import parse_network
+from floodway.network.model import Network
+from floodway.spark.audit import audit
+from floodway.spark.layout import Layout
+from floodway.spark.log import LogReader
+from tests.kafka.broker import Broker
+
+if TYPE_CHECKING:
+    from floodway.spark.session import Session
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+NETWORK = """
+version: 1
+name: kafka
+streams:
+  clicks: {{max_rate: 3000, log: "kafka://{address}/{topic}", schema: "id bigint, value double"}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators: {{work: {{node: A, from: clicks, kind: delay, cost: 0.001}}}}
+outputs: {{q: {{from: work}}}}
+"""
+
+
+class Load:
+    """Produces JSON records at a rate, one in a hundred of them malformed, until it is stopped."""
+
+    def __init__(self, address: str, topic: str, rate: int) -> None:
+        self._producer = Producer({"bootstrap.servers": address, "message.timeout.ms": 120_000, "linger.ms": 20})
+        self._topic, self._rate = topic, rate
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.sent = 0
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        while not self._stop.wait(0.05):
+            while self.sent < (time.monotonic() - begun) * self._rate:
+                good = b'{"id": %d, "value": 0.5}' % self.sent
+                self._producer.produce(self._topic, b"{broken" if self.sent % 100 == 0 else good)
+                self.sent += 1
+            self._producer.poll(0)
+
+
+def options(root: Path, seconds: float) -> RunOptions:
+    return RunOptions(seconds=seconds, root=root, target_seconds=2.0, settle_seconds=seconds / 2)
+
+
+def offered(network: Network, root: Path) -> int:
+    result = audit(network, Layout(root))
+    assert result.differences == ()
+    return result.tuples_offered
+
+
+def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_path: Path) -> None:
+    topic = broker.create_topic("run-clicks", 2)
+    network = parse_network(NETWORK.format(address=broker.address, topic=topic))
+    with Load(broker.address, topic, 1500) as load:
+        report = run_network(network, options(tmp_path, 15.0), spark)
+    body = report.to_dict()
+    dropped = body["dropped"]["clicks"]
+    assert body["offered"]["clicks"] == body["kept"]["clicks"] + sum(dropped.values())
+    assert 0 < offered(network, tmp_path) <= load.sent
+    letters = LogReader(Layout(tmp_path).root / "dead-letters" / "clicks")
+    rows = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
+    assert len(rows) == dropped["dead-letter"] > 0
+    assert {row["raw"] for row in rows} == {"{broken"}
+    assert all(row["reason"] for row in rows)
+
+
+def test_a_broker_that_dies_costs_nothing_beyond_the_ledger(
+    spark: Session, fresh_broker: Broker, tmp_path: Path
+) -> None:
+    topic = fresh_broker.create_topic("run-faults", 1)
+    network = parse_network(NETWORK.format(address=fresh_broker.address, topic=topic))
+
+    def die_and_come_back() -> None:
+        time.sleep(8)
+        fresh_broker.kill()
+        time.sleep(2)
+        fresh_broker.restart()
+
+    with Load(fresh_broker.address, topic, 1500) as load, Background(die_and_come_back):
+        run_until_it_ends(lambda: run_network(network, options(tmp_path, 20.0), spark))
+    # All that was acknowledged is in the topic; a last run with no load takes what is left.
+    run_until_it_ends(lambda: run_network(network, options(tmp_path, 6.0), spark))
+    assert offered(network, tmp_path) == load.sent
+
+
+def run_until_it_ends(run: Callable[[], object]) -> None:
+    """Run again after a failure, as a supervisor would; the checkpoint says where to go on."""
+    for _ in range(5):
+        try:
+            run()
+        except RunError:
+            continue
+        return
+    raise AssertionError("five runs failed in a row")
+
+
+class Background:
+    """A function on a thread that has ended when the block is left."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=function)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()

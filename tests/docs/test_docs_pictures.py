@@ -1,0 +1,29 @@
+"""The pictures in docs/pictures are those that the code draws today, and each is shown somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from scripts.make_pictures import FOLDER, make, names
+from tests.docs.pages import pages
+
+METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+"""Names the version of the drawing library, which may change without changing a picture."""
+
+
+def test_pictures_are_up_to_date(tmp_path: Path) -> None:
+    make(tmp_path)
+    stale = [name for name in names() if drawing(tmp_path / name) != drawing(FOLDER / name)]
+    assert stale == [], "run: python scripts/make_pictures.py"
+
+
+def test_every_picture_is_made_and_shown() -> None:
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(names())
+    shown = "".join(page.read_text(encoding="utf-8") for page in pages())
+    assert [name for name in names() if f"pictures/{name})" not in shown] == []
+
+
+def drawing(path: Path) -> str:
+    """A picture without its metadata."""
+    return METADATA.sub("", path.read_text(encoding="utf-8"))

@@ -142,10 +142,7 @@ def _by_ivy(jars: JarSet, folder: Path, draft: Path, say: Callable[[str], None])
     wanted = "".join(
         '<dependency org="{}" name="{}" rev="{}" conf="default->default"/>'.format(*artifact.split(":"))
         for artifact in jars.artifacts
-    ) + "".join(
-        '<override org="{}" module="{}" rev="{}"/>'.format(*artifact.split(":"))
-        for artifact in jars.artifacts
-    )
+    ) + "".join('<override org="{}" module="{}" rev="{}"/>'.format(*artifact.split(":")) for artifact in jars.artifacts)
     order = draft / "ivy.xml"
     order.write_text(
         '<ivy-module version="2.0"><info organisation="floodway" module="cache"/>'
@@ -195,11 +192,7 @@ def _run(command: list[str], say: Callable[[str], None], *, progress: str) -> st
             return None
         errors.seek(0)
         # The first words about a failure say what is missing; the last ones only how to ask for more.
-        said = [
-            line
-            for line in (*lines, *errors.read().splitlines())
-            if re.search(r"not found|ERROR|rror:", line)
-        ]
+        said = [line for line in (*lines, *errors.read().splitlines()) if re.search(r"not found|ERROR|rror:", line)]
         tail = said[:2] or [line for line in lines if line][-2:]
         return " / ".join(tail) or f"exit code {process.returncode}"
 

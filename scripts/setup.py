@@ -49,9 +49,7 @@ def install() -> None:
     """Make the environment if needed and install the locked versions and Floodway itself, editable."""
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        fail(
-            f"this Python lacks venv or ensurepip: install the package python{version}-venv (or python3-venv)"
-        )
+        fail(f"this Python lacks venv or ensurepip: install the package python{version}-venv (or python3-venv)")
     if not usable():
         print(f"setup: making {VENV.name} with Python {sys.version.split()[0]}", flush=True)
         shutil.rmtree(VENV, ignore_errors=True)
@@ -86,9 +84,7 @@ def ensure_java() -> str:
     return answer.stdout.strip()
 
 
-def pip(
-    *arguments: str, problem: str = "pip could not install the locked versions; its message is above"
-) -> None:
+def pip(*arguments: str, problem: str = "pip could not install the locked versions; its message is above") -> None:
     """Run pip inside the environment."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
     run(command, problem)

@@ -35,10 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of an `explore` run here, so that it can be printed."""
-    if (
-        config.getoption("--hypothesis-profile") == "explore"
-        and config.getoption("--hypothesis-seed") is None
-    ):
+    if config.getoption("--hypothesis-profile") == "explore" and config.getoption("--hypothesis-seed") is None:
         import secrets
 
         config.option.hypothesis_seed = str(secrets.randbits(32))
@@ -56,9 +53,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     from tests.kafka_jars import missing
 
     for name, why in missing.items():
-        terminalreporter.write_line(
-            f"NO REAL KAFKA, its tests were skipped: {name}: {why}", red=True, bold=True
-        )
+        terminalreporter.write_line(f"NO REAL KAFKA, its tests were skipped: {name}: {why}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -73,8 +73,7 @@ def test_pid_does_not_wind_up_in_a_long_quiet_spell() -> None:
     for k in range(500):
         loop.step(Observation(float(k), 10.0, kept=100.0, offered=10.0, queued=0.0))
     burst = [
-        loop.step(Observation(500.0 + k, 300.0, kept=100.0, offered=300.0, queued=140.0)).keep(300.0)
-        for k in range(3)
+        loop.step(Observation(500.0 + k, 300.0, kept=100.0, offered=300.0, queued=140.0)).keep(300.0) for k in range(3)
     ]
     # A sum of 500 half errors would have kept everything for hundreds of periods.
     assert burst[0] < 0.4
@@ -144,9 +143,7 @@ def test_tu_brings_an_overloaded_queue_to_the_target_delay() -> None:
     queue, served, delays, admitted = 0.0, 0.0, [], 0.0
     for k in range(80):
         busy = served * 0.01
-        decision = loop.step(
-            Observation(float(k), 300.0, kept=served, batch_seconds=busy or None, queued=queue)
-        )
+        decision = loop.step(Observation(float(k), 300.0, kept=served, batch_seconds=busy or None, queued=queue))
         admitted += decision.admit
         served = min(97.0, queue + decision.admit)
         queue += decision.admit - served

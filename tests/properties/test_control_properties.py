@@ -38,9 +38,7 @@ def every(floor: float) -> list[Controller[Any]]:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(history=st.lists(observations, max_size=25), floor=st.sampled_from([1e-6, 1.0, 10.0]))
-def test_decisions_stay_within_floor_and_waiting_for_any_history(
-    history: list[Observation], floor: float
-) -> None:
+def test_decisions_stay_within_floor_and_waiting_for_any_history(history: list[Observation], floor: float) -> None:
     for controller in every(floor):
         loop = Loop(controller)
         for seen in history:

@@ -50,7 +50,7 @@ class Stream:
         (self.folder / "in").mkdir(parents=True, exist_ok=True)
         self.shed = shed(
             "test", target_latency="2s", controller=Scripted(self.keeps),
-            state_dir=str(self.folder / "state"), **self.options,
+            state_dir=str(self.folder / "state"), **{"mode": "enforce", **self.options},
         )  # fmt: skip
         source = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).json(str(self.folder / "in"))
         self.query = (

@@ -12,10 +12,7 @@ def network(
         "n",
         {name: Stream(name, 10.0) for name in streams.split()},
         {name: Node(name) for name in nodes},
-        {
-            name: Operator(name, node, inputs, kind, cost=0.1)
-            for name, (node, inputs, kind) in operators.items()
-        },
+        {name: Operator(name, node, inputs, kind, cost=0.1) for name, (node, inputs, kind) in operators.items()},
         {name: Output(name, source) for name, source in outputs.items()},
     )
 

@@ -212,7 +212,7 @@ def test_stream_stream_join_goes_on_while_the_rate_changes(spark: SparkSession, 
 
 
 def test_overload_is_shed_on_the_rate_source(spark: SparkSession, tmp_path: Path) -> None:
-    shed = floodway.shed("busy", target_latency="1s", state_dir=str(tmp_path / "state"))
+    shed = floodway.shed("busy", target_latency="1s", mode="enforce", state_dir=str(tmp_path / "state"))
     source = spark.readStream.format("rate").option("rowsPerSecond", 50_000).load()
     # Every tuple costs about 0.1 ms of a core: several times what two cores can do.
     costly = source.transform(shed).filter(

@@ -23,9 +23,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.~*])/" + r"(?:work|root|home|tmp|Users)" + r
 
 def committed() -> list[Path]:
     """Text files that git knows, except those deleted in the working tree."""
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = [ROOT / name for name in names.split("\0") if name]
     return [file for file in files if file.is_file() and b"\0" not in file.read_bytes()]
 
@@ -50,9 +48,7 @@ def test_no_path_of_one_machine_is_committed() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("text", "is_path"), [("see /" + "tmp/x", True), ("src/work/x", False), ("/api/plan", False)]
-)
+@pytest.mark.parametrize(("text", "is_path"), [("see /" + "tmp/x", True), ("src/work/x", False), ("/api/plan", False)])
 def test_what_counts_as_a_path_of_one_machine(text: str, is_path: bool) -> None:
     assert bool(MACHINE_PATH.search(text)) is is_path
 
@@ -72,8 +68,6 @@ def test_without_a_python_make_says_so_in_one_line(tmp_path: Path) -> None:
         assert found is not None
         (tmp_path / tool).symlink_to(found)
     environ = {"PATH": str(tmp_path)}
-    answer = subprocess.run(
-        [make, "-s", "setup"], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([make, "-s", "setup"], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert answer.stderr.splitlines()[0].startswith("Floodway needs Python >= 3.11 and found none")

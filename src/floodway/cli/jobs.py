@@ -19,8 +19,6 @@ def find_job(name: str, state: Path | None) -> ShedFiles:
         known = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
         raise InputError(
             f"no job {name!r} under {root}",
-            hint=f"Known there: {', '.join(known)}"
-            if known
-            else "Start it first, or give its --state folder",
+            hint=f"Known there: {', '.join(known)}" if known else "Start it first, or give its --state folder",
         )
     return files

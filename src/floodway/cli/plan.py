@@ -32,9 +32,7 @@ def plan(
     ] = 1.0,
     scale: Annotated[float, typer.Option(help="Plan for this multiple of the capacity.")] = 1.0,
     save: Annotated[Path | None, typer.Option(help="Save the prepared plans to this file.")] = None,
-    load: Annotated[
-        Path | None, typer.Option(help="Use plans saved before instead of preparing them.")
-    ] = None,
+    load: Annotated[Path | None, typer.Option(help="Use plans saved before instead of preparing them.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Plan drops for these rates: keeps per drop location, score against the optimum, loads, throughput.
@@ -143,6 +141,5 @@ def _print(network: Network, planner: Planner, found: Plan, body: dict[str, Any]
     size = f"{body['rows']} rows" if "rows" in body else f"{body['regions']} regions"
     typer.echo(f"score {number(found.score)}, optimum {number(body['optimum'])}{error}")
     typer.echo(
-        f"{planner.name}: {size}, built in {body['build_seconds']:.3f} s, "
-        f"look-up {body['lookup_microseconds']:.1f} µs"
+        f"{planner.name}: {size}, built in {body['build_seconds']:.3f} s, look-up {body['lookup_microseconds']:.1f} µs"
     )

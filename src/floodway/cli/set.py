@@ -10,9 +10,7 @@ import typer
 
 def set(
     name: Annotated[str, typer.Argument(help="Name of a shed or of a network that runs.")],
-    mode: Annotated[
-        str, typer.Option(help="enforce, observe (decide, drop nothing) or off (the kill switch).")
-    ],
+    mode: Annotated[str, typer.Option(help="enforce, observe (decide, drop nothing) or off (the kill switch).")],
     state: Annotated[Path | None, typer.Option(help="Folder of the job's state, if not the default.")] = None,
 ) -> None:
     """Switch a running job between enforce, observe and off; it takes effect with the next micro-batch.

@@ -22,9 +22,7 @@ def top(
     name: Annotated[str, typer.Argument(help="Name of a shed or of a network that runs.")],
     state: Annotated[Path | None, typer.Option(help="Folder of the job's state, if not the default.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the latest figures as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the latest figures as one JSON object.")] = False,
 ) -> None:
     """Show rates, latency against target, keep, loss and load of a running job.
 
@@ -67,9 +65,7 @@ def _table(status: dict[str, Any], now: float) -> Table:
     latency, target = status["latency_seconds"], status["target_seconds"]
     if latency is not None:
         colour = "green" if latency <= 1.1 * target else "red"
-        table.add_row(
-            "latency", f"[{colour}]{latency:.2f} s[/{colour}] of {target:g} s {_bar(latency / target)}"
-        )
+        table.add_row("latency", f"[{colour}]{latency:.2f} s[/{colour}] of {target:g} s {_bar(latency / target)}")
     if status.get("unreachable"):
         table.add_row("target", f"[red]below the floor of {status['floor_seconds']:.2f} s[/red]")
     for stream, rate in status.get("rates", {}).items():

@@ -85,9 +85,7 @@ class AuroraController(Controller[AuroraState]):
             ratio = aurora_step(state.drop_ratio, step, overloaded=overloaded)
             state = AuroraState(ratio, observation.time_seconds)
             reason = f"step {'up' if overloaded else 'down'} to p = {state.drop_ratio:.3f}"
-        return state, shed(
-            observation.waiting, state.drop_ratio, self.config.floor, self.config.nominal, reason
-        )
+        return state, shed(observation.waiting, state.drop_ratio, self.config.floor, self.config.nominal, reason)
 
     def _ticks(self, state: AuroraState, now: float) -> float:
         if self.config.tick_seconds is None or state.time_seconds is None:

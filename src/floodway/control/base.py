@@ -48,9 +48,7 @@ class Observation:
 
     def __post_init__(self) -> None:
         for key in ("time_seconds", "waiting", "kept"):
-            _count(
-                f"observation.{key}", getattr(self, key), at_least=-math.inf if key == "time_seconds" else 0.0
-            )
+            _count(f"observation.{key}", getattr(self, key), at_least=-math.inf if key == "time_seconds" else 0.0)
         for key in ("offered", "queued"):
             if getattr(self, key) is not None:
                 _count(f"observation.{key}", getattr(self, key), at_least=0.0)
@@ -214,9 +212,7 @@ def shed(waiting: float, drop_ratio: float, floor: float, nominal: float | None,
 def positive(key: str, value: object) -> None:
     """Refuse anything but a finite number above 0."""
     if not _is_number(value) or not value > 0.0:
-        raise InputError(
-            f"{key} must be a number above 0, got {value!r}", hint=f"Set {key} to a positive number."
-        )
+        raise InputError(f"{key} must be a number above 0, got {value!r}", hint=f"Set {key} to a positive number.")
 
 
 def optional_positive(key: str, value: object) -> None:
@@ -228,9 +224,7 @@ def optional_positive(key: str, value: object) -> None:
 def within(key: str, value: object, low: float, high: float) -> None:
     """Refuse anything but a finite number in [low, high]."""
     if not _is_number(value) or not low <= value <= high:
-        raise InputError(
-            f"{key} must be a number in [{low:g}, {high:g}], got {value!r}", hint=f"Correct {key}."
-        )
+        raise InputError(f"{key} must be a number in [{low:g}, {high:g}], got {value!r}", hint=f"Correct {key}.")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -248,12 +242,8 @@ def _count(key: str, value: Any, *, at_least: float) -> None:
 def _restored(key: str, value: Plain, kind: str) -> Plain:
     if kind.startswith("str"):
         if not isinstance(value, str):
-            raise InputError(
-                f"{key} must be a string, got {value!r}", hint="Delete the snapshot to start afresh."
-            )
+            raise InputError(f"{key} must be a string, got {value!r}", hint="Delete the snapshot to start afresh.")
         return value
     if not _is_number(value):
-        raise InputError(
-            f"{key} must be a finite number, got {value!r}", hint="Delete the snapshot to start afresh."
-        )
+        raise InputError(f"{key} must be a finite number, got {value!r}", hint="Delete the snapshot to start afresh.")
     return int(value) if kind.startswith("int") else float(value)

@@ -120,9 +120,5 @@ class PidController(Controller[PidState]):
                 arrived=observation.offered,
                 served=observation.kept,
             )
-            reason = (
-                f"shed {state.drop_ratio:.3f} at occupancy {observation.queue / self.config.queue_limit:.3f}"
-            )
-        return state, shed(
-            observation.waiting, state.drop_ratio, self.config.floor, self.config.nominal, reason
-        )
+            reason = f"shed {state.drop_ratio:.3f} at occupancy {observation.queue / self.config.queue_limit:.3f}"
+        return state, shed(observation.waiting, state.drop_ratio, self.config.floor, self.config.nominal, reason)

@@ -45,8 +45,7 @@ class RedConfig:
         positive("red.max_threshold", self.max_threshold)
         if self.max_threshold <= self.min_threshold:
             raise InputError(
-                f"red.max_threshold ({self.max_threshold:g}) must be above red.min_threshold "
-                f"({self.min_threshold:g})",
+                f"red.max_threshold ({self.max_threshold:g}) must be above red.min_threshold ({self.min_threshold:g})",
                 hint="Raise red.max_threshold or lower red.min_threshold.",
             )
         positive("red.floor", self.floor)
@@ -75,11 +74,7 @@ def red_drop_ratio(config: RedConfig, state: RedState) -> float:
         return 0.0
     if state.average > config.max_threshold:
         return 1.0
-    return (
-        config.max_ratio
-        * (state.average - config.min_threshold)
-        / (config.max_threshold - config.min_threshold)
-    )
+    return config.max_ratio * (state.average - config.min_threshold) / (config.max_threshold - config.min_threshold)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,13 @@ EXPERIMENTS: dict[str, str] = {
     "staying-fit-split-example": "floodway.experiments.staying_fit_split_example",
     "staying-fit-table3": "floodway.experiments.staying_fit_table3",
     "staying-fit-fig15": "floodway.experiments.staying_fit_fig15",
+    "contracts-table1": "floodway.experiments.contracts_table1",
+    "contracts-fig8": "floodway.experiments.contracts_fig8",
+    "contracts-fig9": "floodway.experiments.contracts_fig9",
+    "contracts-fig10": "floodway.experiments.contracts_fig10",
+    "contracts-fig11": "floodway.experiments.contracts_fig11",
+    "contracts-lemmas": "floodway.experiments.contracts_lemmas",
+    "contracts-scale": "floodway.experiments.contracts_scale",
 }
 
 

@@ -16,7 +16,7 @@ from floodway.errors import InputError
 
 Ints = NDArray[np.int64]
 
-TRIES = 64
+TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,21 @@ class Topology:
         found[rows, columns] = columns[at]
         return found
 
-    def distances(self, start: int) -> Ints:
-        """Hops from one node to every other; -1 where there is no path."""
-        found: Ints = np.full(self.nodes, -1, dtype=np.int64)
-        found[start] = 0
-        edge = np.array([start])
-        hops = 0
-        while len(edge):
-            hops += 1
-            near = np.unique(self.partners[edge])
-            edge = near[(near >= 0) & (found[near] < 0)]
-            found[edge] = hops
-        return found
-
     def eccentricities(self) -> Ints:
-        """The distance of each node to the one furthest from it; the network must be connected."""
-        return np.array([self.distances(node).max() for node in range(self.nodes)])
+        """Hops from each node to the one furthest from it; the network must be connected."""
+        reached = np.eye(self.nodes, dtype=bool)
+        found: Ints = np.zeros(self.nodes, dtype=np.int64)
+        # A missing partner is read as the node itself, which adds nothing.
+        partners = np.where(self.partners >= 0, self.partners, np.arange(self.nodes)[:, None])
+        while not (all_reached := reached.all(axis=1)).all():
+            wider = reached.copy()
+            for column in partners.T:
+                wider |= reached[column]
+            if (wider == reached).all():
+                raise InputError("the contracts leave nodes without a path", hint="Connect all participants")
+            found[~all_reached] += 1
+            reached = wider
+        return found
 
 
 def chain(nodes: int) -> Topology:
@@ -105,7 +104,7 @@ def random_contracts(nodes: int, min_contracts: int, rng: np.random.Generator) -
         for node, row in zip(short, picks, strict=True):
             if len(linked[node]) >= min_contracts:
                 continue
-            # In a network this small chance may miss every free partner: then the next round tries again.
+            # Chance may miss every free partner, above all in a small network: then the next round tries again.
             free = (other for other in row if other != node and other not in linked[node])
             partner = next(free, None)
             if partner is not None:

@@ -39,11 +39,15 @@ from floodway.spark.cpu import CpuMeter
 
 Apply = Callable[[list[DataFrame]], DataFrame]
 _PILOT_SECONDS = 0.2
+_CHEAP_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to look: CPU-seconds at the largest size, repeats of each size, and the most tuples to run at once."""
+    """How hard to look: CPU-seconds at the largest size, repeats of each size, and the most tuples to run at once.
+
+    Repeats are fewer for operators of seconds a tuple, and up to three times as many for those of nanoseconds.
+    """
 
     seconds: float = 1.0
     repeats: int = 3
@@ -75,8 +79,10 @@ def measure_cost(
     guess = _pilot(meter, apply, inputs, most, effort)
     unit = max(1, int(min(effort.seconds / max(guess, 1e-12), most) // 4))
     sizes = sorted({min(unit * factor, max(most, factor)) for factor in (1, 2, 4)})
-    # A dear operator (seconds a tuple) is measured once at each size: its CPU time drowns what varies.
-    repeats = max(1, min(effort.repeats, int(6 * effort.seconds / (sum(sizes) * guess + 1e-12))))
+    # A dear operator (seconds a tuple) is measured once at each size: its CPU time drowns what varies. A cheap one, for
+    # which even the most tuples take little time, is measured more often.
+    affordable = int(2 * effort.repeats * effort.seconds / (sum(sizes) * guess + 1e-12))
+    repeats = max(1, min(_CHEAP_REPEATS * effort.repeats, affordable))
     operator: dict[int, list[float]] = {}
     identity: dict[int, list[float]] = {}
     with _portions(inputs, total, sizes) as portions:

@@ -110,9 +110,7 @@ def _needing_state(network: Network, local: set[str]) -> set[str]:
     return needing
 
 
-def _fragment(
-    network: Network, node: str, label: str, home: Mapping[str, str], zone_of: Mapping[str, str]
-) -> Fragment:
+def _fragment(network: Network, node: str, label: str, home: Mapping[str, str], zone_of: Mapping[str, str]) -> Fragment:
     mine = [name for name in network.order if home.get(name) == label and name in home]
     sources: dict[str, SourceSpec] = {}
     cut: list[Arc] = []
@@ -143,9 +141,7 @@ def _is_cut(network: Network, home: Mapping[str, str], zone_of: Mapping[str, str
     return arc.consumer in zone_of and zone_of.get(arc.producer) != zone_of[arc.consumer]
 
 
-def _source(
-    network: Network, home: Mapping[str, str], zone_of: Mapping[str, str], arc: Arc
-) -> SourceSpec | None:
+def _source(network: Network, home: Mapping[str, str], zone_of: Mapping[str, str], arc: Arc) -> SourceSpec | None:
     """How an operator's input comes into its fragment; None when it is produced inside."""
     if arc.producer in network.operators:
         if not _is_cut(network, home, zone_of, arc):

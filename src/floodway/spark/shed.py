@@ -207,7 +207,7 @@ def shed(
     name: str,
     *,
     target_latency: str | float,
-    mode: str = "enforce",
+    mode: str = "observe",
     controller: str | Controller[Any] = "batch",
     options: Mapping[str, object] | None = None,
     headroom: float = 1.0,
@@ -223,8 +223,8 @@ def shed(
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
 
     - `name`: what `floodway set` and `floodway top` know it by; one a stream.
-    - `mode`: `enforce`, `observe` (decide and report, drop nothing) or `off`. The operator's choice by
-      `floodway set NAME --mode ...` wins, also after a restart.
+    - `mode`: `observe` (decide and report, drop nothing), `enforce` or `off`. Installing drops nothing: an
+      operator turns it on by `floodway set NAME --mode enforce`, which wins, also after a restart.
     - `controller`, `options`: a law of `floodway.control` by name with its options, or an instance;
       `headroom` scales the target that it is given.
     - `utility`: a column or expression; the most valuable tuples are kept, ties broken by hash.

@@ -1,0 +1,107 @@
+"""Cost functions and the prices that follow from them: checked values, convexity, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from floodway.contracts.cost import InFlight, Measured, added_cost, saved_cost, worth_accepting, worth_offering
+from floodway.contracts.errors import ContractError
+from floodway.contracts.load import Load, Task
+from floodway.contracts.pricing import PAPER_TASK, chain_range, copies, delta, level_of, unit_price
+
+COSTS = InFlight()
+
+
+def test_marginal_costs_of_the_paper() -> None:
+    found = [round(unit_price(COSTS, PAPER_TASK, count), 4) for count in (12, 13, 14, 15)]
+    assert found == [0.1866, 0.2132, 0.2464, 0.2888]
+
+
+def test_in_flight_tuples_are_those_of_two_queues() -> None:
+    assert COSTS.cost(Load(cpu=0.35, link=0.56)) == pytest.approx(0.35 / 0.65 + 0.56 / 0.44)
+    assert COSTS.cost(Load()) == 0.0
+
+
+def test_beyond_the_knee_the_cost_is_finite_and_goes_on_without_a_jump() -> None:
+    knee, step = 0.99, 1e-6
+    below, at, above = (COSTS.cost(Load(cpu=knee + shift)) for shift in (-step, 0.0, step))
+    assert at - below == pytest.approx(above - at, rel=1e-3)
+    assert COSTS.cost(Load(cpu=3.0)) < float("inf")
+    assert added_cost(COSTS, Load(cpu=2.0), PAPER_TASK) > added_cost(COSTS, Load(cpu=0.9), PAPER_TASK)
+
+
+def test_keeping_the_last_task_costs_what_taking_it_cost() -> None:
+    taken = added_cost(COSTS, copies(PAPER_TASK, 13), PAPER_TASK)
+    assert saved_cost(COSTS, copies(PAPER_TASK, 14), PAPER_TASK) == pytest.approx(taken)
+
+
+def test_a_cost_equal_to_the_price_is_accepted_and_not_offered() -> None:
+    price = unit_price(COSTS, PAPER_TASK, 14)
+    assert worth_accepting(price, price)
+    assert not worth_offering(price, price)
+
+
+def test_levels_and_prices_are_inverse() -> None:
+    for level in (1, 12, 14, 18):
+        assert level_of(COSTS, PAPER_TASK, unit_price(COSTS, PAPER_TASK, level)) == level
+
+
+def test_the_range_of_a_chain_is_the_paper_s_delta() -> None:
+    low, high = chain_range(COSTS, PAPER_TASK, 14, 3)
+    assert high == pytest.approx(unit_price(COSTS, PAPER_TASK, 14))
+    assert low == pytest.approx(unit_price(COSTS, PAPER_TASK, 12))
+    assert delta(COSTS, PAPER_TASK, 14, 2) == pytest.approx(high - low)
+
+
+def test_little_s_law_gives_the_delay() -> None:
+    load = Load(cpu=0.5, link=0.0, rate=500.0)
+    assert COSTS.delay_seconds(load) == pytest.approx(1.0 / 500.0)
+    assert COSTS.delay_seconds(Load(cpu=0.5)) == 0.0
+
+
+def test_a_measured_cost_is_convex_and_never_above_a_sample() -> None:
+    samples = [(0.2, 0.3), (0.4, 0.5), (0.5, 2.0), (0.8, 4.0), (0.9, 9.0)]
+    found = Measured.fit(samples)
+    for load, cost in samples:
+        assert found.cost(Load(cpu=load)) <= cost + 1e-12
+    slopes = [found.cost(Load(cpu=x + 0.01)) - found.cost(Load(cpu=x)) for x in (0.0, 0.3, 0.6, 0.85, 1.5)]
+    assert all(after >= before - 1e-12 for before, after in pairwise(slopes))
+    assert slopes[0] > 0
+
+
+def test_falling_samples_count_as_flat() -> None:
+    assert Measured(((0.0, 1.0), (0.5, 0.5), (1.0, 2.0))).cost(Load(cpu=0.5)) == 0.0
+
+
+@pytest.mark.parametrize("samples", [[], [(0.0, 1.0)], [(-1.0, 1.0)], [(0.5, float("nan"))], [(float("inf"), 1.0)]])
+def test_samples_that_say_nothing_are_refused(samples: list[tuple[float, float]]) -> None:
+    with pytest.raises(ContractError):
+        Measured.fit(samples)
+
+
+def test_bad_capacities_counts_and_prices_are_refused() -> None:
+    for name, value in (("cpu", 0.0), ("link", float("nan")), ("knee", 1.0)):
+        with pytest.raises(ContractError, match=name):
+            replace(COSTS, **{name: value})
+    with pytest.raises(ContractError, match="counted from 1"):
+        unit_price(COSTS, PAPER_TASK, 0)
+    with pytest.raises(ContractError, match="cannot leave"):
+        delta(COSTS, PAPER_TASK, 3, 3)
+    with pytest.raises(ContractError, match="negative"):
+        level_of(COSTS, PAPER_TASK, -0.1)
+    with pytest.raises(ContractError, match="moves nothing"):
+        chain_range(COSTS, PAPER_TASK, 14, 0)
+    with pytest.raises(ContractError, match="more than"):
+        level_of(Measured(((0.0, 0.0), (1.0, 0.0))), PAPER_TASK, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "units"),
+    [("", Load(), 1.0), ("t", Load(cpu=-1.0), 1.0), ("t", Load(link=float("nan")), 1.0), ("t", Load(), 0.0)],
+)
+def test_bad_tasks_are_refused(name: str, load: Load, units: float) -> None:
+    with pytest.raises(ContractError):
+        Task(name, load, units)

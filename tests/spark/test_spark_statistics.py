@@ -27,6 +27,8 @@ from floodway.spark.statistics import MeasureError, Statistics, measure_network
 pytestmark = pytest.mark.spark
 
 JSON_CLICKS = Path(__file__).parents[2] / "examples" / "networks" / "json-clicks.yaml"
+SHORT = Effort(seconds=0.3, repeats=2)
+LONG = Effort(seconds=1.5, repeats=3, most_tuples=400_000)
 CHEAP = Effort(seconds=0.05, repeats=1, most_tuples=2000)
 HEAD = "version: 1\nstreams: {s: {max_rate: 1000}, t: {max_rate: 1000}}\nnodes: {A: {cpu: 1}}\n"
 
@@ -61,42 +63,48 @@ def click_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_json_filter_and_window_count_add_up_to_the_whole_pipeline(spark: SparkSession, click_log: Path) -> None:
-    network = load_network(JSON_CLICKS)
-    effort = Effort(seconds=0.6, repeats=3)
+    """Parts against the whole, and each part against a longer run of its own, in CPU time.
+
+    Rounds are interleaved and the least of each is taken: what else runs on the machine only ever adds.
+    """
+    network, meter = load_network(JSON_CLICKS), CpuMeter(spark)
     samples = load_samples(spark, network, path=click_log, tuples=20_000, rng=np.random.default_rng(7))
-    found = measure_network(spark, network, samples, effort=effort).operators
+    source = Input(samples["clicks"], 20_000)
 
-    assert found["parse"].selectivity == 1.0
-    assert found["purchases"].selectivity == pytest.approx(PURCHASES, rel=0.05)
-    # 8 shops a second, from 2000 clicks of which a fifth are purchases.
-    assert found["counts"].selectivity == pytest.approx(8 / (2000 * found["purchases"].selectivity), rel=0.05)
-
-    def whole(frames: list[DataFrame]) -> DataFrame:
+    def pipeline(frames: list[DataFrame]) -> DataFrame:
         frame = frames[0]
         for name in network.order:
             frame = apply_operator(network.operators[name], [frame])
         return frame
 
-    with steady_plans(spark):
-        truth = measure_cost(CpuMeter(spark), whole, [Input(samples["clicks"], 20_000)], effort)
-    parts = found["parse"].cost + found["purchases"].cost + found["purchases"].selectivity * found["counts"].cost
-    print({name: f"{item.cost:.3g}" for name, item in found.items()}, f"whole {truth.cost:.3g}, parts {parts:.3g}")
-    assert parts == pytest.approx(truth.cost, rel=0.25)
+    rounds, wholes = [], []
+    for _ in range(3):
+        rounds.append(measure_network(spark, network, samples, effort=SHORT).operators)
+        with steady_plans(spark):
+            wholes.append(measure_cost(meter, pipeline, [source], SHORT).cost)
+    cost = {name: min(found[name].cost for found in rounds) for name in network.order}
+    share = {name: item.selectivity for name, item in rounds[0].items()}
+    parts, whole = cost["parse"] + cost["purchases"] + share["purchases"] * cost["counts"], min(wholes)
+    print({name: f"{each:.3g}" for name, each in cost.items()}, f"parts {parts:.3g}, whole {whole:.3g}")
+    assert parts == pytest.approx(whole, rel=0.25)
 
-    filled = parse_network(network_to_yaml(Statistics(found).applied(network)))
+    assert share["parse"] == 1.0
+    assert share["purchases"] == pytest.approx(PURCHASES, rel=0.05)
+    # 8 shops a second, from 2000 clicks of which a fifth are purchases.
+    assert share["counts"] == pytest.approx(8 / (2000 * share["purchases"]), rel=0.05)
+    filled = parse_network(network_to_yaml(Statistics(rounds[0]).applied(network)))
     assert all(operator.cost and operator.selectivity for operator in filled.operators.values())
-    # A dedicated run, four times as long, of the operators that take a share of the CPU worth planning for.
-    long = Effort(seconds=2.4, repeats=2, most_tuples=400_000)
+
     frame = samples["clicks"]
-    for name in network.order:
-        operator, item = network.operators[name], Input(frame, frame.count())
-        share = found[name].cost * item.rows / 20_000 / parts
-        if share > 0.1:
-            with steady_plans(spark):
-                dedicated = measure_cost(CpuMeter(spark), partial(apply_operator, operator), [item], long)
-            print(f"{name}: {found[name].cost:.3g} against {dedicated.cost:.3g} in a long run")
-            assert found[name].cost == pytest.approx(dedicated.cost, rel=0.25)
-        frame = apply_operator(operator, [frame]).coalesce(1).localCheckpoint()
+    with steady_plans(spark):
+        for name in network.order:
+            operator = network.operators[name]
+            item = Input(frame, frame.count())
+            dedicated = measure_cost(meter, partial(apply_operator, operator), [item], LONG).cost
+            print(f"{name}: {cost[name]:.3g} against {dedicated:.3g} in a long run")
+            # Operators of some 50 ns are told to 2% of the pipeline, which is what a plan can see of them.
+            assert cost[name] == pytest.approx(dedicated, rel=0.25, abs=0.02 * parts)
+            frame = apply_operator(operator, [frame]).coalesce(1).localCheckpoint()
 
 
 def test_delays_with_selectivity_are_found_and_their_definition_kept(spark: SparkSession) -> None:

@@ -52,7 +52,10 @@ def feed(
     seed: Annotated[int, typer.Option(help="Seed of the random generators.")] = 7,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Write load into an embedded log (created if it is not there) or a Kafka topic."""
+    """Write load into an embedded log (created if it is not there) or a Kafka topic.
+
+    Example: floodway feed runs/clicks --profile bursts --rate 5000 --seconds 60
+    """
     import numpy as np
 
     from floodway.spark.log.feeder import TICK

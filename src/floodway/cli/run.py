@@ -41,7 +41,7 @@ def run(
 
     Streams that name no log are generated; operators that name no function busy-wait their cost.
 
-    Example: floodway run examples/networks/split.yaml --seconds 40 --rates s=4 --target 2
+    Example: floodway run net.yaml --seconds 60 --target 2 --state runs/net
     """
     from floodway.agent.feeding import Feed
     from floodway.agent.runner import RunOptions, run_network

@@ -15,6 +15,8 @@ def set(
 ) -> None:
     """Switch a running job between enforce, observe and off; it takes effect with the next micro-batch.
 
+    A shed is found by its name; a network that `floodway run` runs by its --state folder too.
+
     Example: floodway set clicks --mode off
     """
     from floodway.cli.jobs import find_job

@@ -26,6 +26,8 @@ def top(
 ) -> None:
     """Show rates, latency against target, keep, loss and load of a running job.
 
+    A shed is found by its name; a network that `floodway run` runs by its --state folder too.
+
     Example: floodway top clicks
     """
     from rich.console import Console

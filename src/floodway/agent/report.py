@@ -59,7 +59,8 @@ class RunReport:
     `measured`).
 
     `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have
-    (`capacity_scale` times the nominal one); `nominal_optimum` is for the capacity the file declares.
+    (`capacity_scale` times the nominal one); `nominal_optimum` is for the capacity the file declares. `costs` are
+    CPU-seconds a tuple as the batches showed them.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -76,6 +77,7 @@ class RunReport:
     mode: str
     unreachable: bool
     floor_seconds: float | None
+    costs: Mapping[str, float]
     points: tuple[Point, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,6 +99,7 @@ class RunReport:
             "mode": self.mode,
             "unreachable": self.unreachable,
             "floor_seconds": self.floor_seconds,
+            "costs": dict(self.costs),
         }
 
 

@@ -22,6 +22,7 @@ from floodway.agent.backlog import Backlog
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.rates import RateMeter
 from floodway.agent.record import Record
+from floodway.agent.refining import Refining
 from floodway.agent.report import Latency, RunReport
 from floodway.agent.steering import FragmentBatch, Steered, Steering
 from floodway.errors import FloodwayError, InputError
@@ -30,6 +31,7 @@ from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.program import Program
+from floodway.spark.cpu import CpuMeter
 from floodway.spark.decision import Mode, write_decision
 from floodway.spark.fragment_query import BatchReport, FragmentQuery, RunningFragment
 from floodway.spark.fragments import Fragment, fragments
@@ -52,7 +54,10 @@ class RunError(FloodwayError):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run. `settle_seconds` at the start count for the ledger but not for latency and score."""
+    """How to run. `settle_seconds` at the start count for the ledger but not for latency and score.
+
+    Costs are refined while it runs and reported; with `replan` they are planned with as well.
+    """
 
     seconds: float
     root: Path
@@ -64,6 +69,7 @@ class RunOptions:
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
     side_output: int = 0
+    replan: bool = False
     progress: Callable[[Mapping[str, Any]], None] = lambda status: None
 
 
@@ -106,6 +112,8 @@ class _Run:
             controller=options.controller,
         )
         self.meter = RateMeter(RATE_WINDOW_SECONDS)
+        self.cpu = CpuMeter(spark)
+        self.refining = Refining(network) if len(self.fragments) == 1 else None
         self.record = Record(network)
         self.warm: set[str] = set()
         self.mode: Mode = options.mode
@@ -180,7 +188,16 @@ class _Run:
             # The first batch of a query starts workers and compiles its plan: it says nothing about those to come.
             if report.fragment in self.warm:
                 self.steering.observe(now, batch, waiting)
+                self._refine(kept, batch.arc_keeps)
             self.warm.add(report.fragment)
+
+    def _refine(self, kept: Mapping[str, int], arc_keeps: Mapping[str, float]) -> None:
+        """Correct the costs that are planned with; only where one query's CPU time is all there is."""
+        if self.refining is None:
+            return
+        corrected = self.refining.observe(kept, arc_keeps, self.cpu.cpu_seconds())
+        if corrected is not None and self.options.replan:
+            self.steering.plan_with(make_planner(corrected, self.options.planner))
 
     def _report(self) -> RunReport:
         rates, scale, throughput = self.record.rates(), self.record.scale(), self.record.throughput()
@@ -201,6 +218,7 @@ class _Run:
             mode=self.mode,
             unreachable=any(decision.unreachable for decision in control),
             floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
+            costs=self.refining.costs() if self.refining else {},
             points=tuple(self.record.points),
         )
 

@@ -83,6 +83,10 @@ class Steering:
         """g: the share of the nominal capacity that may be planned for now."""
         return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
 
+    def plan_with(self, planner: Planner) -> None:
+        """From now on plan with this planner: the same network with other costs."""
+        self._planner = planner
+
     def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
         """Feed one finished batch to its fragment's controller."""
         fragment = self._fragments[batch.fragment]

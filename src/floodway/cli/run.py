@@ -34,6 +34,7 @@ def run(
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
     ] = None,
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
+    replan: Annotated[bool, typer.Option(help="Plan with the costs refined while running.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -63,6 +64,7 @@ def run(
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(settle, seconds / 2),
         side_output=side_output,
+        replan=replan,
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
     result = run_network(net, options)

@@ -28,8 +28,8 @@ PURCHASES = 0.2
 def parse(df: DataFrame) -> DataFrame:
     """The fields of the JSON text in `value` as columns, with Floodway's own columns kept.
 
-    `inline` makes rows of the parsed text, here one. After a plain `select` Spark would push the filter that follows below
-    it and parse every text once more for each condition.
+    `inline` makes rows of the parsed text, here one. After a plain `select` Spark would push the filter that follows
+    below it and parse every text once more for each condition.
     """
     own = [f"`{name}`" for name in df.columns if name.startswith("_")]
     parsed = df.select(fn.inline(fn.array(fn.from_json("value", CLICK))), *own)

@@ -78,7 +78,7 @@ def test_json_filter_and_window_count_add_up_to_the_whole_pipeline(spark: SparkS
         return frame
 
     rounds, wholes = [], []
-    for _ in range(3):
+    for _ in range(2):
         rounds.append(measure_network(spark, network, samples, effort=SHORT).operators)
         with steady_plans(spark):
             wholes.append(measure_cost(meter, pipeline, [source], SHORT).cost)

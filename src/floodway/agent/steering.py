@@ -1,8 +1,8 @@
 """From what was measured to what is dropped: controllers choose the capacity, the planner chooses the drops.
 
 Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would need. With
-P* = T/1.5, the batch period that meets the target T, a controller that admits n per batch says that the node is worth
-g = n/P* of its nominal capacity. The plan is made for the smallest g; by scaling, that is a look-up at r/g.
+P* = T/1.5, the batch period that meets its share T of the target, a controller that admits n per batch says that the
+node is worth g = n/P* of its nominal capacity. The plan is made for the smallest g; by scaling, a look-up at r/g.
 
 A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so
 that a batch holds the planned work however long the one before it took.
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from floodway.agent.stages import stages
 from floodway.control.base import Controller, Loop, Observation
 from floodway.control.base import Decision as ControlDecision
 from floodway.control.batch import BATCH_SHARE
@@ -65,9 +66,12 @@ class Steering:
         salt: int = 0,
     ) -> None:
         self.target_seconds = target_seconds
-        self.period_seconds = target_seconds / BATCH_SHARE
         self._planner = planner
         self._fragments = fragments
+        places = stages(fragments)
+        period = {name: places[name].share_seconds(target_seconds) / BATCH_SHARE for name in fragments}
+        heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
+        self.period_seconds = min(period[name] for name in heads or fragments)
         self._salt = salt
         self._number = 0
         self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments}

@@ -22,8 +22,7 @@ class FloodwayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a network file: the key path, the line (1-based, if known), the message with its
-    remedy."""
+    """One thing wrong in a network file: the key path, the line (1-based, if known), the message with its remedy."""
 
     key: str
     line: int | None

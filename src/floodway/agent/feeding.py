@@ -1,5 +1,4 @@
-"""Load for streams that have no log of their own: one `floodway feed` process a stream, ended with the
-run."""
+"""Load for streams that have no log of their own: one `floodway feed` process a stream, ended with the run."""
 
 from __future__ import annotations
 

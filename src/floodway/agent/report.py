@@ -1,5 +1,4 @@
-"""The figures of a run: what was offered, kept and dropped, how late results were, and how good the mix
-was."""
+"""The figures of a run: what was offered, kept and dropped, how late results were, and how good the mix was."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see
-    `measured`).
+    """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see `measured`).
 
     `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have
     (`capacity_scale` times the nominal one); `nominal_optimum` is for the capacity the file declares. `costs` are

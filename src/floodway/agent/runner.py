@@ -1,10 +1,8 @@
 """Run a network's nodes in one process on real Spark: queries, the loop that steers them, and the accounts.
 
-Every tick the loop asks the logs how much has arrived, takes the batches that have ended, steers, and writes
-the next
-decision; the queries read it when they cut their next batch. Nothing here waits for a batch, so a slow one
-cannot stop
-the loop, and a dead loop leaves the last decision in force.
+Every tick the loop asks the logs how much has arrived, takes the batches that have ended, steers, and writes the next
+decision; the queries read it when they cut their next batch. Nothing here waits for a batch, so a slow one cannot
+stop the loop, and a dead loop leaves the last decision in force.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ LEAST_SCALE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class FragmentBatch:
-    """A finished batch as the controller sees it: counts by source, mean latency of its results in
-    seconds."""
+    """A finished batch as the controller sees it: counts by source, mean latency of its results in seconds."""
 
     fragment: str
     offered: Mapping[str, int]
@@ -168,8 +167,7 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
 def _controller(name: str, target_seconds: float, period_seconds: float) -> Controller[Any]:
     """A controller in units of work (seconds of nominal CPU) for batches of this period.
 
-    Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is
-    one batch.
+    Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is one batch.
     """
     common: dict[str, object] = {"nominal": period_seconds, "floor": LEAST_SCALE * period_seconds}
     limit = 2.0 * period_seconds

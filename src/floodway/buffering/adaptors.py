@@ -1,10 +1,10 @@
 """What to shed when a queue is full, or about to be: tail drop, drop front, random drop, RED' and PID.
 
-Once a buffer cycle an adaptor sees the queue and says two things (buffer-preposed paper, section 4.2):
-which share of the tuples that arrive during the next cycle to *keep*, and which tuple goes when one comes
-to a full queue. The first three keep everything and differ only in the second; RED' and PID shed early, by
-the laws in `floodway.control`, and tail drop what still overflows. Thresholds and gains are the paper's at
-its limit of L = 150 tuples and scale with L, which leaves the closed loop's poles where they are.
+Once a buffer cycle an adaptor sees the queue and says two things (buffer-preposed paper, section 4.2): which share of
+the tuples that arrive during the next cycle to *keep*, and which tuple goes when one comes to a full queue. The first
+three keep everything and differ only in the second; RED' and PID shed early, by the laws in `floodway.control`, and
+tail drop what still overflows. Thresholds and gains are the paper's at its limit of L = 150 tuples and scale with L,
+which leaves the closed loop's poles where they are.
 
 >>> pid = adaptor("pid")
 >>> sample = QueueSample(waiting=75, limit=150, arrived=120, served=100)
@@ -146,8 +146,8 @@ class PidAdaptor(Adaptor[PidState]):
 def split_excess(overflow: Overflow, *, old: int, new: int, limit: int) -> tuple[int, int]:
     """How many of `old` waiting and `new` tuples go so that at most `limit` stay.
 
-    Tail takes new ones first, front old ones first, random both in proportion; each goes on to the other
-    kind where the first does not suffice, as after a limit was lowered.
+    Tail takes new ones first, front old ones first, random both in proportion; each goes on to the other kind where
+    the first does not suffice, as after a limit was lowered.
 
     >>> split_excess(Overflow.TAIL, old=90, new=30, limit=100)
     (0, 20)

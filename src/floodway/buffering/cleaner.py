@@ -53,8 +53,8 @@ def purged(
 ) -> list[bool]:
     """Which of the `waiting` (t_g, T_d), in service order, to purge: one flag each.
 
-    `busy_seconds` is what the CPU still owes to the tuple it is at. A tuple generated in the future (a
-    clock that jumped back) has age 0; a negative T_d is always purged.
+    `busy_seconds` is what the CPU still owes to the tuple it is at. A tuple generated in the future (a clock that
+    jumped back) has age 0; a negative T_d is always purged.
 
     >>> purged([(0.0, 0.25), (0.0, 1.0), (0.9, 0.25)], now=1.0, cost_seconds=0.1)
     [True, True, False]

@@ -10,8 +10,8 @@ One queue per (stream, deadline class). A decision is made in this order for eve
 
 Always: waiting + arrived = expired + front_dropped + thinned + new_dropped + take + left.
 
-Generation times within a queue are taken as evenly spaced between its oldest and its newest tuple, so that a
-decision costs the same however many tuples wait. `QueueDecision.apply` carries it out on a `Cursor`.
+Generation times within a queue are taken as evenly spaced between its oldest and its newest tuple, so that a decision
+costs the same however many tuples wait. `QueueDecision.apply` carries it out on a `Cursor`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ BISECTIONS = 50
 class QueueView:
     """One queue as seen at decision time.
 
-    `waiting` tuples were judged before and wait; `arrived` ones are new. `served` left in the last batch.
-    Times are those of the oldest waiting and the newest arrived tuple, None where unknown (then they count
-    as generated now); FIFO goes by arrival times where given. `adaptor_state` is what the last decision
-    handed back.
+    `waiting` tuples were judged before and wait; `arrived` ones are new. `served` left in the last batch. Times are
+    those of the oldest waiting and the newest arrived tuple, None where unknown (then they count as generated now);
+    FIFO goes by arrival times where given. `adaptor_state` is what the last decision handed back.
     """
 
     name: str
@@ -83,9 +82,7 @@ class BatchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class QueueDecision:
-    """What happens to one queue, in tuples: the head jumps `jump`, then `take` enter the batch, `left` go
-    on waiting.
-    """
+    """What happens to one queue, in tuples: the head jumps `jump`, then `take` enter the batch, `left` wait on."""
 
     name: str
     expired: int
@@ -109,8 +106,7 @@ class QueueDecision:
         return self.front_dropped + self.thinned + self.new_dropped
 
     def apply(self, cursor: Cursor, tail: int) -> tuple[tuple[Range, ...], Cursor]:
-        """Carry the decision out on a cursor over a log that ends at `tail`: (ranges to read, the cursor
-        after).
+        """Carry the decision out on a cursor over a log that ends at `tail`: (ranges to read, the cursor after).
 
         Hashing keeps a share only on average, so counts are capped at what the ranges are expected to hold.
         """
@@ -135,9 +131,9 @@ def schedule_batch(
 ) -> BatchDecision:
     """Decide the next micro-batch for `budget_seconds` of CPU at time `now`.
 
-    With a budget above 0 at least one tuple is taken wherever one waits, however much it costs, so that no
-    queue is stuck. With a budget of 0 nothing is taken, and cleaner and adaptor still do their work. Keep
-    overhead plus budget below the tightest deadline: a longer batch is late for it whatever it holds.
+    With a budget above 0 at least one tuple is taken wherever one waits, however much it costs, so that no queue is
+    stuck. With a budget of 0 nothing is taken, and cleaner and adaptor still do their work. Keep overhead plus budget
+    below the tightest deadline: a longer batch is late for it whatever it holds.
 
     >>> view = QueueView("s/1s", QueueClass("s", 1.0), waiting=100, cost_seconds=0.01, limit=50,
     ...                  oldest_generated=9.0, newest_generated=10.0)

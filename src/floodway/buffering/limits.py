@@ -1,13 +1,13 @@
 """How long each queue may grow: memory shared out by arrival rate, cost and priority (section 4.1, point 1).
 
-The paper asks for a longer queue at a higher arrival rate, a lower cost and a higher priority, without a
-formula. Here a queue's share of the `total` tuples is
+The paper asks for a longer queue at a higher arrival rate, a lower cost and a higher priority, without a formula.
+Here a queue's share of the `total` tuples is
 
     weight = rate * 2**priority / cost        limit = total * weight / sum of weights
 
-Shares are whole tuples and add up to the total exactly. They are dealt out anew only on a *remarkable*
-change: a stream that joins or leaves, or a weight that changed by more than `factor` since the last time;
-small swings are the adaptor's.
+Shares are whole tuples and add up to the total exactly. They are dealt out anew only on a *remarkable* change: a
+stream that joins or leaves, or a weight that changed by more than `factor` since the last time; small swings are the
+adaptor's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Serve several sorted queues in key order until a CPU budget is spent, without touching single tuples.
 
-A queue is a *line*: `count` tuples whose keys run `first`, `first + gap`, ... Serving all tuples with a
-key of at most x takes clip(floor((x - first) / gap) + 1, 0, count) tuples from each line, which grows with
-x; so the x at which the budget is spent is found by bisection, in time that does not depend on how many
-tuples wait. The first tuple that does not fit ends the batch: nothing overtakes it.
+A queue is a *line*: `count` tuples whose keys run `first`, `first + gap`, ... Serving all tuples with a key of at
+most x takes clip(floor((x - first) / gap) + 1, 0, count) tuples from each line, which grows with x; so the x at which
+the budget is spent is found by bisection, in time that does not depend on how many tuples wait. The first tuple that
+does not fit ends the batch: nothing overtakes it.
 
 >>> lines = [Line(0, 0.0, 1.0, 10, cost_seconds=0.5), Line(0, 0.25, 1.0, 10, cost_seconds=0.5)]
 >>> take_in_order(lines, 2.0)

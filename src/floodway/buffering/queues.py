@@ -1,8 +1,7 @@
 """What waits, and where: one FIFO queue per (stream, deadline class), described by what all its tuples share.
 
-Times are seconds on one clock; a deadline is the *relative* tuple delay T_d allowed between a tuple's
-generation t_g and the end of its processing (buffer-preposed paper, section 3). A class without a deadline
-waits for ever.
+Times are seconds on one clock; a deadline is the *relative* tuple delay T_d allowed between a tuple's generation t_g
+and the end of its processing (buffer-preposed paper, section 3). A class without a deadline waits for ever.
 """
 
 from __future__ import annotations

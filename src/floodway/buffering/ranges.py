@@ -1,9 +1,8 @@
-"""A queue as a stretch of a log: a head position and, up to the tail, ranges with the keep rate each was
-given.
+"""A queue as a stretch of a log: a head position and, up to the tail, ranges with the keep rate each was given.
 
-This is what a Spark offset carries: whole numbers only, bounded in size, and enough to read the same
-tuples again on a replay. Nothing is moved when tuples wait; serving and purging advance the head, shedding
-lowers the keep rate of a range.
+This is what a Spark offset carries: whole numbers only, bounded in size, and enough to read the same tuples again on
+a replay. Nothing is moved when tuples wait; serving and purging advance the head, shedding lowers the keep rate of a
+range.
 
 >>> cursor = Cursor(head=0).extend(1000, keep_ppm=500_000)
 >>> cursor.waiting
@@ -24,9 +23,7 @@ from floodway.buffering.queues import PPM
 from floodway.errors import InputError
 
 MOST_RANGES = 16
-"""Beyond this, the two neighbouring ranges whose keep rates differ least become one, so that offsets stay
-small.
-"""
+"""Beyond this, the two neighbouring ranges whose keep rates differ least become one, so that offsets stay small."""
 
 
 class Range(NamedTuple):

@@ -1,14 +1,12 @@
-"""Which waiting tuple is served next: FIFO, EDF, MUF and strict priorities (buffer-preposed paper, section
-4.1).
+"""Which waiting tuple is served next: FIFO, EDF, MUF and strict priorities (buffer-preposed paper, section 4.1).
 
 A scheduler gives every *queue* a rank; a tuple's key is then
 
     (level, t + offset, tie)        the smallest key is served first
 
-with t the tuple's arrival or generation time in seconds. As the tuples of a queue differ only in t, each
-queue is sorted already, and serving in key order is a merge of the queues' heads: a heap in the
-simulation, a merge of cursors on Spark. Levels are strict: nothing of a level is served while a lower one
-waits.
+with t the tuple's arrival or generation time in seconds. As the tuples of a queue differ only in t, each queue is
+sorted already, and serving in key order is a merge of the queues' heads: a heap in the simulation, a merge of cursors
+on Spark. Levels are strict: nothing of a level is served while a lower one waits.
 
 >>> edf = scheduler("edf")
 >>> edf.rank(QueueClass("s", deadline_seconds=0.25), cost_seconds=0.005)
@@ -79,9 +77,8 @@ class EarliestDeadlineFirst:
 class MaximumUrgencyFirst:
     """MUF (Stewart and Khosla): critical tuples first, then least laxity, then the higher priority.
 
-    Laxity at time `now` is t_g + T_d - now - cost. `now` and the cost are the same for all tuples of a
-    queue, so their order is that of t_g + T_d - cost and does not change while they wait. Critical means a
-    priority above zero.
+    Laxity at time `now` is t_g + T_d - now - cost. `now` and the cost are the same for all tuples of a queue, so
+    their order is that of t_g + T_d - cost and does not change while they wait. Critical means a priority above zero.
     """
 
     name: str = "muf"

@@ -9,8 +9,7 @@ from floodway.spark.shed_state import ShedFiles, shed_files, state_root
 
 
 def find_job(name: str, state: Path | None) -> ShedFiles:
-    """The folder of a job: the one given, or `name` under the user's state folder; a clear error if it is
-    not there."""
+    """The folder of a job: the one given, or `name` under the user's state folder; a clear error if it is not there."""
     if state is not None and (state / "status.json").exists():
         return ShedFiles(state)
     files = shed_files(name, state)

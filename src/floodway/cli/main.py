@@ -1,8 +1,7 @@
 """The `floodway` command: one file a command, errors printed without a traceback.
 
-To add a command, write `cli/<name>.py` with one function and add a line to COMMANDS. Command files import
-what
-is heavy (solvers, Spark, plots) inside the function, so that `--help` stays quick.
+To add a command, write `cli/<name>.py` with one function and add a line to COMMANDS. Command files import what is
+heavy (solvers, Spark, plots) inside the function, so that `--help` stays quick.
 """
 
 from __future__ import annotations

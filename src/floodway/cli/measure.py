@@ -33,8 +33,8 @@ def measure(
 ) -> None:
     """Measure each operator's cost and selectivity, alone, on a sample of what it would receive.
 
-    Functions named by `run:` are looked up from the working directory too. Operators that name none are compared
-    with what the file declares for them.
+    Functions named by `run:` are looked up from the working directory too. Operators that name none are compared with
+    what the file declares for them.
 
     Example: floodway measure examples/networks/json-clicks.yaml --sample clicks.log --write measured.yaml
     """

@@ -1,8 +1,8 @@
 """ACCEPT_LOAD: the taker's half of the protocol (contracts paper, Figure 3 and section 3.2.3).
 
-Offers gather for a while and are answered together, the best paid first. Room for what is accepted is reserved
-at once, so a later offer is judged on top of it. Who gets nothing is told the price at which one task would fit,
-if the contract's range holds it, and is remembered: when load falls, it gets a note that there is room.
+Offers gather for a while and are answered together, the best paid first. Room for what is accepted is reserved at
+once, so a later offer is judged on top of it. Who gets nothing is told the price at which one task would fit, if the
+contract's range holds it, and is remembered: when load falls, it gets a note that there is room.
 """
 
 from __future__ import annotations

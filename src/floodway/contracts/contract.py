@@ -1,9 +1,8 @@
 """A contract: what one participant pays another for each unit of load it gives, agreed before anything runs.
 
-Contracts are directed: `giver` pays `taker`; an agreement in both directions is two of them. There is at most
-one for each pair and direction (contracts paper, section 3.2). A fixed price is a range of width 0. `kinds`
-limits what may move, `may_pass_on` whether the taker may move it further, `service` what happens when the
-taker is too slow.
+Contracts are directed: `giver` pays `taker`; an agreement in both directions is two of them. There is at most one for
+each pair and direction (contracts paper, section 3.2). A fixed price is a range of width 0. `kinds` limits what may
+move, `may_pass_on` whether the taker may move it further, `service` what happens when the taker is too slow.
 """
 
 from __future__ import annotations

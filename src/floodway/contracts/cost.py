@@ -1,8 +1,8 @@
 """What processing costs a participant: convex functions of its load, and the marginal cost of one task.
 
-A task is worth giving away where its marginal cost exceeds the price, and worth taking where it does not
-(contracts paper, sections 3.1 and 5). The functions here are sums of convex functions of one resource each,
-so a task's marginal cost only rises as other load is added: that is what makes every move lower the total.
+A task is worth giving away where its marginal cost exceeds the price, and worth taking where it does not (contracts
+paper, sections 3.1 and 5). The functions here are sums of convex functions of one resource each, so a task's marginal
+cost only rises as other load is added: that is what makes every move lower the total.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class CostFunction(Protocol):
 class InFlight:
     """Tuples in flight, being processed or waiting, at a CPU and an output link seen as M/M/1 queues.
 
-    D = ρc/(1−ρc) + ρb/(1−ρb), with ρc = cpu/`cpu` and ρb = link/`link` (contracts paper, section 5). Above
-    `knee` the queue has no steady state; the function goes on along its tangent, so that an overloaded
-    participant still has a finite, convex cost and knows that giving a task away is worth a great deal.
+    D = ρc/(1−ρc) + ρb/(1−ρb), with ρc = cpu/`cpu` and ρb = link/`link` (contracts paper, section 5). Above `knee` the
+    queue has no steady state; the function goes on along its tangent, so that an overloaded participant still has a
+    finite, convex cost and knows that giving a task away is worth a great deal.
 
     >>> costs = InFlight()
     >>> round(costs.cost(Load(0.5, 0.5)), 6)
@@ -70,8 +70,8 @@ class InFlight:
 class Measured:
     """A cost learnt from what was measured: the greatest convex function of CPU load below all samples.
 
-    Samples are (CPU load, cost) pairs, such as backlog or latency times rate. Between the corners kept the
-    function is linear, beyond the last one its slope goes on; slopes below 0 count as 0.
+    Samples are (CPU load, cost) pairs, such as backlog or latency times rate. Between the corners kept the function
+    is linear, beyond the last one its slope goes on; slopes below 0 count as 0.
 
     >>> Measured.fit([(0.0, 0.0), (0.5, 1.0), (0.6, 9.0), (1.0, 6.0)]).cost(Load(cpu=0.75))
     3.5

@@ -1,9 +1,9 @@
 """Tasks that keep connected operators together: what one node runs, cut where the least data flows.
 
-Moving one of two linked operators sends the stream between them over the link twice as far; so operators
-joined by the heaviest streams become one task, as long as the task stays small enough to move (contracts
-paper, section 4.1, names the need and leaves the algorithm open). Greedy: arcs in order of bytes per second,
-heaviest first, each merges the two groups it joins unless the sum would exceed the limit.
+Moving one of two linked operators sends the stream between them over the link twice as far; so operators joined by
+the heaviest streams become one task, as long as the task stays small enough to move (contracts paper, section 4.1,
+names the need and leaves the algorithm open). Greedy: arcs in order of bytes per second, heaviest first, each merges
+the two groups it joins unless the sum would exceed the limit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def fragments(
 ) -> tuple[Task, ...]:
     """The operators of a node as tasks of at most `max_cpu` CPU-seconds/s each, unless one alone is heavier.
 
-    A task's link load is the bytes/s it emits to other tasks, nodes and outputs, in units of `link_bytes`. Its
-    name and kind list its operators in network order; its query is the connected part of the node it is from.
+    A task's link load is the bytes/s it emits to other tasks, nodes and outputs, in units of `link_bytes`. Its name
+    and kind list its operators in network order; its query is the connected part of the node it is from.
     """
     if node not in network.nodes:
         raise ContractError(f"there is no node {node!r}", hint=f"Nodes: {', '.join(network.nodes) or 'none'}")

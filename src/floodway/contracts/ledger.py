@@ -1,8 +1,8 @@
 """Who owes whom: payments for load carried and penalties for service missed, as a pure book.
 
-The giver pays price × units for every second a moved task runs at the taker; the taker pays the contract's
-penalty for every second its delay breaks the promised service. Each entry has an id, and an id counts once:
-a book read back after a crash and written again stays the same. Balances always add up to 0.
+The giver pays price × units for every second a moved task runs at the taker; the taker pays the contract's penalty
+for every second its delay breaks the promised service. Each entry has an id, and an id counts once: a book read back
+after a crash and written again stays the same. Balances always add up to 0.
 """
 
 from __future__ import annotations

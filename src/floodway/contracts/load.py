@@ -1,8 +1,8 @@
 """What a task asks of a participant, and the task itself: the unit that contracts move.
 
-Units: CPU in CPU-seconds per second, link in the same unit as the participant's link capacity (a share, or
-bytes/s), rate in input tuples/s. `units` of a task is what prices multiply: the two sides of a contract
-agree what one unit of load is (contracts paper, section 3.2).
+Units: CPU in CPU-seconds per second, link in the same unit as the participant's link capacity (a share, or bytes/s),
+rate in input tuples/s. `units` of a task is what prices multiply: the two sides of a contract agree what one unit of
+load is (contracts paper, section 3.2).
 """
 
 from __future__ import annotations

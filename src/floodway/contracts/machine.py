@@ -1,7 +1,7 @@
 """One participant as a state machine: an event in, the new state and the actions to carry out.
 
-The machine knows no network and no clock: whoever runs it delivers messages, carries out moves and says what
-time it is. The simulation runs thousands in one process; between real participants the same code runs over HTTP.
+The machine knows no network and no clock: whoever runs it delivers messages, carries out moves and says what time it
+is. The simulation runs thousands in one process; between real participants the same code runs over HTTP.
 
 >>> from floodway.contracts.contract import fixed_price
 >>> from floodway.contracts.cost import InFlight

@@ -1,8 +1,8 @@
 """What participants say to each other, and what a participant asks of the world around it: plain data.
 
-A negotiation is offer, then accept, counter or reject; an accepted offer becomes a move with the offer's id.
-`Room` tells a refused giver that its partner could now accept. Every message names giver and taker, so that
-it can be checked against the contract between them.
+A negotiation is offer, then accept, counter or reject; an accepted offer becomes a move with the offer's id. `Room`
+tells a refused giver that its partner could now accept. Every message names giver and taker, so that it can be
+checked against the contract between them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OFFER_LOAD: the giver's half of the protocol (contracts paper, Figure 2 and section 3.2.3).
 
 One pass over the contracts goes to the lowest open price first: at the start each partner's lowest price, later
-whatever a partner asked for in a counter-offer. It ends with the first accepted task, or when no open price is
-below the marginal cost of a task that may move. Offers go to one partner at a time, so nothing is booked twice.
+whatever a partner asked for in a counter-offer. It ends with the first accepted task, or when no open price is below
+the marginal cost of a task that may move. Offers go to one partner at a time, so nothing is booked twice.
 """
 
 from __future__ import annotations

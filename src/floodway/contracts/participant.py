@@ -1,7 +1,7 @@
 """The state of one participant: what it runs, under which contracts, and where its negotiations stand.
 
-Frozen: `machine.step` returns a new state and the actions that follow, so a refused message changes nothing,
-and a state can be written down and read back at any point.
+Frozen: `machine.step` returns a new state and the actions that follow, so a refused message changes nothing, and a
+state can be written down and read back at any point.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Value = TypeVar("Value")
 class Settings:
     """Times in seconds. `period_seconds` is the paper's Ω: the wait between two tries to shed load.
 
-    Offers gather for `gather_seconds` before they are answered together. An offer without an answer is given
-    up after `answer_seconds`; room reserved for tasks that never come is free again after `arrival_seconds`.
-    With `notifications`, one whom nobody could help waits to be told of room instead of trying again, but no
-    longer than `wake_seconds`, because a note can get lost.
+    Offers gather for `gather_seconds` before they are answered together. An offer without an answer is given up after
+    `answer_seconds`; room reserved for tasks that never come is free again after `arrival_seconds`. With
+    `notifications`, one whom nobody could help waits to be told of room instead of trying again, but no longer than
+    `wake_seconds`, because a note can get lost.
     """
 
     period_seconds: float = 2.0

@@ -3,8 +3,8 @@
     offer  u while  MC(u, rest − u)  > units(u)·price + migration cost     (contracts paper, Figure 2)
     accept u while  MC(u, all)      <= units(u)·price                      (Figure 3, with equality: see cost.py)
 
-Both are greedy in one fixed order that keeps the tasks of a query next to each other, heaviest queries first:
-an offer then holds whole queries before parts of the next, and so does what is accepted of it.
+Both are greedy in one fixed order that keeps the tasks of a query next to each other, heaviest queries first: an
+offer then holds whole queries before parts of the next, and so does what is accepted of it.
 """
 
 from __future__ import annotations

@@ -1,3 +1,1 @@
-"""HOW MUCH, over time: control laws as pure `update(state, observation) -> (state, decision)`; no queues,
-no clock.
-"""
+"""HOW MUCH, over time: control laws as pure `update(state, observation) -> (state, decision)`; no queues, no clock."""

@@ -3,8 +3,8 @@
     p(k+1) = p(k) + step   if l > T
     p(k+1) = p(k) - step   otherwise,     p in [0, 1]
 
-The simplest feedback there is, kept as the baseline: it over- and undershoots by a step and needs 1/step
-ticks for a large burst. Described in Zhou et al., Buffer-preposed QoS Adaptation Framework, section 1.
+The simplest feedback there is, kept as the baseline: it over- and undershoots by a step and needs 1/step ticks for a
+large burst. Described in Zhou et al., Buffer-preposed QoS Adaptation Framework, section 1.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from floodway.control.base import (
 class AuroraConfig:
     """`step` changes the drop probability a tick; with `tick_seconds` None every measurement is a tick.
 
-    Where measurements come at the end of ever longer batches, give `tick_seconds`: as many steps are then
-    taken at once as ticks have passed, or the law could not keep up.
+    Where measurements come at the end of ever longer batches, give `tick_seconds`: as many steps are then taken at
+    once as ticks have passed, or the law could not keep up.
     """
 
     target_seconds: float

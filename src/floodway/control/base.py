@@ -1,9 +1,8 @@
 """The one interface of all controllers: what is observed, what is decided, and a law between the two.
 
-A controller never reads a clock, draws a number or keeps anything in itself: config, law and state are three
-things, and `update` maps (state, observation) to (next state, decision). `Loop` holds the state for callers
-that want a box. *Work* is whatever unit the caller counts in, tuples or CPU-seconds of planned work, the
-same everywhere.
+A controller never reads a clock, draws a number or keeps anything in itself: config, law and state are three things,
+and `update` maps (state, observation) to (next state, decision). `Loop` holds the state for callers that want a box.
+*Work* is whatever unit the caller counts in, tuples or CPU-seconds of planned work, the same everywhere.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ LEAST_WORK = 1e-9
 class Observation:
     """What is known when the next batch (or tick) is to be decided.
 
-    `waiting` is N, the work the decision chooses from. `latency_seconds`, `batch_seconds`, `kept` and
-    `offered` belong to the latest batch that has ended and was not reported before: mean latency of its
-    results, its duration, the work it processed, and the work it was chosen from. `queued` is the queue a
-    queue law protects; None says that it is `waiting` itself. `miss_ratio` is the share of results later
-    than their deadline. `target_seconds` overrides the configured target when it is changed while running.
+    `waiting` is N, the work the decision chooses from. `latency_seconds`, `batch_seconds`, `kept` and `offered`
+    belong to the latest batch that has ended and was not reported before: mean latency of its results, its duration,
+    the work it processed, and the work it was chosen from. `queued` is the queue a queue law protects; None says that
+    it is `waiting` itself. `miss_ratio` is the share of results later than their deadline. `target_seconds` overrides
+    the configured target when it is changed while running.
 
     None means no new measurement. So does a value that cannot be one (NaN, negative: a clock that jumped).
     """
@@ -61,9 +60,7 @@ class Observation:
 
     @property
     def batch(self) -> tuple[float, float] | None:
-        """(seconds, work) of the measured batch; None without one, or when it did too little to tell a
-        cost.
-        """
+        """(seconds, work) of the measured batch; None without one, or when it did too little to tell a cost."""
         seconds = self.batch_seconds
         if seconds is None or seconds < LEAST_SECONDS or self.kept < LEAST_WORK:
             return None
@@ -79,10 +76,10 @@ class Observation:
 class Decision:
     """What to do: admit this much of the waiting work, or plan for this multiple of the nominal capacity.
 
-    `admit` is never above what waits, and never below the floor when that much waits. `capacity_scale` is g:
-    the planner looks up rates r/g and scales back. It follows the law's own n, not this batch's `admit`, so
-    a quiet moment does not shrink the capacity planned for. `floor_seconds` is the least mean latency the
-    engine can reach, once measured; `unreachable` says that the target lies below it.
+    `admit` is never above what waits, and never below the floor when that much waits. `capacity_scale` is g: the
+    planner looks up rates r/g and scales back. It follows the law's own n, not this batch's `admit`, so a quiet
+    moment does not shrink the capacity planned for. `floor_seconds` is the least mean latency the engine can reach,
+    once measured; `unreachable` says that the target lies below it.
     """
 
     admit: float
@@ -98,9 +95,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class GainWarning:
-    """A setting that works but breaks a stability bound: the key, its value, the bound, and the sentence to
-    show.
-    """
+    """A setting that works but breaks a stability bound: the key, its value, the bound, and the sentence to show."""
 
     key: str
     value: float
@@ -110,9 +105,7 @@ class GainWarning:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a law remembers: a fixed set of numbers and strings, so that memory is finite and a restart can
-    resume.
-    """
+    """What a law remembers: a fixed set of numbers and strings, so that memory is finite and a restart can resume."""
 
     def snapshot(self) -> dict[str, Plain]:
         """As a plain dict (JSON-ready); fields without a value are left out."""
@@ -201,9 +194,7 @@ def bounded(work: float, floor: float, waiting: float) -> float:
 
 
 def shed(waiting: float, drop_ratio: float, floor: float, nominal: float | None, reason: str) -> Decision:
-    """A drop ratio as a decision. Without a nominal amount of work, g is the kept share of what was
-    offered.
-    """
+    """A drop ratio as a decision. Without a nominal amount of work, g is the kept share of what was offered."""
     admit = bounded((1.0 - drop_ratio) * waiting, floor, waiting)
     scale = 1.0 - drop_ratio if nominal is None else admit / nominal
     return Decision(admit, scale, reason)

@@ -1,23 +1,22 @@
 """Latency control for micro-batches: plan the batch that meets the target, then trim what is left.
 
-The mean latency of batch i is half the batch before it (tuples arrive evenly while that one runs), plus its
-own duration, plus what neither explains (polling, commit):
+The mean latency of batch i is half the batch before it (tuples arrive evenly while that one runs), plus its own
+duration, plus what neither explains (polling, commit):
 
     l_i = P_{i-1} / 2 + P_i + b,     P = a + c n
 
 so the target is met by batches of P* = (T - b) / 1.5, that is n* = h (P* - a) / c. a and c are learned
-(`batch_model`); b is learned from the measured latencies; h is the latency controller's law h(t+1) = h(t) (1
-+ q (T - l) / T), applied only after two shedding batches in a row and no surprise, so it corrects what
-remains in the steady state and does not fight the plan in a transient. A step in load changes N, not a, c, b
-or h: the very next batch is the right size.
+(`batch_model`); b is learned from the measured latencies; h is the latency controller's law h(t+1) = h(t) (1 + q (T -
+l) / T), applied only after two shedding batches in a row and no surprise, so it corrects what remains in the steady
+state and does not fight the plan in a transient. A step in load changes N, not a, c, b or h: the very next batch is
+the right size.
 
-A target below 1.5 a + b cannot be met by any amount of shedding. The decision then says `unreachable`, with
-that floor, and plans for 1.1 times the floor instead: at the floor itself there would be no work done at
-all.
+A target below 1.5 a + b cannot be met by any amount of shedding. The decision then says `unreachable`, with that
+floor, and plans for 1.1 times the floor instead: at the floor itself there would be no work done at all.
 
-A batch's figures arrive one or two batches late; each is to be reported once and in order, with `kept` and
-`offered`. Feedback law and stability bound: Kalyvianaki et al., section 3. The model is ours: Spark's
-batches have an overhead that the paper's engine had not.
+A batch's figures arrive one or two batches late; each is to be reported once and in order, with `kept` and `offered`.
+Feedback law and stability bound: Kalyvianaki et al., section 3. The model is ours: Spark's batches have an overhead
+that the paper's engine had not.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ CORRECTION_RANGE = (0.5, 2.0)
 class BatchConfig:
     """Target in seconds. `nominal` is the n at which g = 1, and n's start: the nodes' capacity times P*.
 
-    `overhead_seconds` is a first guess of a, `cost_guess` one of c; `gain` is q per batch, chosen from the
-    delay if left out.
+    `overhead_seconds` is a first guess of a, `cost_guess` one of c; `gain` is q per batch, chosen from the delay if
+    left out.
     """
 
     target_seconds: float

@@ -5,20 +5,19 @@ Least squares over (n, P) pairs with exponential forgetting, around the weighted
     c = (w S_nP / S_nn + (1 - w) c0),   c0 = (P~ - a) / n~
     a = P~ - c n~
 
-w, the trust in the measured slope S_nP / S_nn, is 0 while n varies by less than a sixth of its mean (V is
-the relative variance of n) and rises towards 1 as it varies more: w = 1 - V0 / V above V0 = 1/36. A job in a
-steady state shows the same n again and again; forgetting would then lose the slope, and what little n varies
-is the controller's own answer to noise in P, which tilts the line. So the overhead found before stands, only
-the cost follows the data, and the line always passes through the present operating point. Both stay
-positive: 0 <= a, 0 < c <= P~ / n~.
+w, the trust in the measured slope S_nP / S_nn, is 0 while n varies by less than a sixth of its mean (V is the
+relative variance of n) and rises towards 1 as it varies more: w = 1 - V0 / V above V0 = 1/36. A job in a steady state
+shows the same n again and again; forgetting would then lose the slope, and what little n varies is the controller's
+own answer to noise in P, which tilts the line. So the overhead found before stands, only the cost follows the data,
+and the line always passes through the present operating point. Both stay positive: 0 <= a, 0 < c <= P~ / n~.
 
 Batches that are nearly all overhead say nothing about c either; there a guess of it, if the caller gives one, holds.
 Without it a starving job could not find out that work is cheap.
 
 With nothing known a starts at 0: then c is too high, and a step up in load admits too little, never too much.
 
-A single surprise (a garbage collection pause) is clipped to a quarter of what was expected. A second one in
-the same direction is taken for a change, and the past is forgotten at once.
+A single surprise (a garbage collection pause) is clipped to a quarter of what was expected. A second one in the same
+direction is taken for a change, and the past is forgotten at once.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ LEAST_SLOPE = 0.05
 class BatchModel(State):
     """Weighted sums and the line they give: `overhead` a in seconds, `cost` c in seconds per unit of work.
 
-    `cost` is None before the first batch; `surprise` is the sign of the last batch's
-    surprise, 0 for none; `trust` the greatest trust w that any slope deserved so far.
+    `cost` is None before the first batch; `surprise` is the sign of the last batch's surprise, 0 for none; `trust`
+    the greatest trust w that any slope deserved so far.
     """
 
     overhead: float = 0.0

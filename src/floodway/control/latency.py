@@ -2,14 +2,13 @@
 
     n(t+1) = n(t) (1 + q (T - l) / T)
 
-l is the mean latency of the results since the last tick, so it tells about decisions made up to T ago: the
-loop delay is tau = T / tick. Such a loop is stable for 0 < q < 2 / (2 tau + 1) (Proposition 1). The paper's
-q = 0.1 breaks that bound at T = 3 s and ticks of 250 ms (0.08): allowed, with a warning. Left out, q is
-chosen from T.
+l is the mean latency of the results since the last tick, so it tells about decisions made up to T ago: the loop delay
+is tau = T / tick. Such a loop is stable for 0 < q < 2 / (2 tau + 1) (Proposition 1). The paper's q = 0.1 breaks that
+bound at T = 3 s and ticks of 250 ms (0.08): allowed, with a warning. Left out, q is chosen from T.
 
-Around the law, in this order: - *start*: before the first latency above T all that waits is admitted and n
-is unknown (or `nominal`, if given); - *hold* n when there is no new measurement, and when N < n: then n
-limits nothing and l says nothing about it,
+Around the law, in this order: - *start*: before the first latency above T all that waits is admitted and n is unknown
+(or `nominal`, if given); - *hold* n when there is no new measurement, and when N < n: then n limits nothing and l
+says nothing about it,
   neither that it could grow (wind-up) nor that it should shrink. The batch itself is capped at N, n is not;
 - *bound* the relative error (T - l) / T to at least -1, so that one outlier cannot cost more than a factor 1
 - q.
@@ -40,8 +39,8 @@ from floodway.control.base import (
 GAIN_FRACTION = 0.5
 """Share of the stability bound that a chosen gain takes.
 
-For a constant delay the loop really breaks at about pi/2 times the bound, so half of it leaves a gain margin
-of 3 and a phase margin of 60 degrees: quick, with little overshoot, and safe when the delay varies.
+For a constant delay the loop really breaks at about pi/2 times the bound, so half of it leaves a gain margin of 3 and
+a phase margin of 60 degrees: quick, with little overshoot, and safe when the delay varies.
 """
 
 SMALLEST_FACTOR = 0.25
@@ -81,8 +80,7 @@ def law_factor(gain: float, target_seconds: float, latency_seconds: float) -> fl
 class LatencyConfig:
     """Target and tick in seconds; `gain` None chooses it; `nominal` is the n at which g = 1, and n's start.
 
-    `floor` is the least work worth admitting: 1 when counting tuples, one tuple's cost when counting
-    CPU-seconds.
+    `floor` is the least work worth admitting: 1 when counting tuples, one tuple's cost when counting CPU-seconds.
     """
 
     target_seconds: float

@@ -4,11 +4,10 @@
     e(k) = (m* - m) / (1 - m*)  above             in [-1, 0)
     C(k) = C(k-1) (1 + K_P (e(k) - e(k-1)) + K_I e(k))
 
-m is the share of results later than their deadline, m* the permitted share (0.01 in the paper). The paper
-names a PI controller that turns the output's quality of service into C(k) (section 3) and gives neither law
-nor gains: the velocity form, the error scaled to [-1, 1] on both sides and the gains are ours. The velocity
-form cannot wind up; like n in the latency controller, C is held when less waits than it permits, floored,
-and capped at what waits.
+m is the share of results later than their deadline, m* the permitted share (0.01 in the paper). The paper names a PI
+controller that turns the output's quality of service into C(k) (section 3) and gives neither law nor gains: the
+velocity form, the error scaled to [-1, 1] on both sides and the gains are ours. The velocity form cannot wind up;
+like n in the latency controller, C is held when less waits than it permits, floored, and capped at what waits.
 
 Zhou et al., Buffer-preposed QoS Adaptation Framework, section 3.
 """

@@ -4,10 +4,9 @@
     X(k) = K_P e(k) + K_I sum_{j<=k} e(j) + K_D (e(k) - e(k-1))    wanted growth of the queue a period
     U(k) = 1 - (X(k) + C) / S,  clamped to [0, 1]                  share of arrivals to shed
 
-S (arrived) and C (served) are those of the previous period. With K_P 30, K_I 18, K_D 7.5 and L = 150 the
-closed loop has its poles at 0.839 ± 0.249i, modulus 0.875. Two guards are ours: S = 0 sheds nothing and
-changes nothing but the last error, and the sum stops growing while U is clamped in that direction
-(anti-windup).
+S (arrived) and C (served) are those of the previous period. With K_P 30, K_I 18, K_D 7.5 and L = 150 the closed loop
+has its poles at 0.839 ± 0.249i, modulus 0.875. Two guards are ours: S = 0 sheds nothing and changes nothing but the
+last error, and the sum stops growing while U is clamped in that direction (anti-windup).
 
 Zhou et al., Buffer-preposed QoS Adaptation Framework, section 4.2, equations (3) to (8).
 """
@@ -77,8 +76,7 @@ class PidState(State):
 def pid_step(config: PidConfig, state: PidState, *, queue: float, arrived: float, served: float) -> PidState:
     """One period of the law; the shedding ratio for the next period is `drop_ratio` of the result.
 
-    `queue` is the length now, `arrived` and `served` the tuples that came and left in the period that has
-    ended.
+    `queue` is the length now, `arrived` and `served` the tuples that came and left in the period that has ended.
 
     >>> pid_step(PidConfig(), PidState(), queue=75, arrived=120, served=100).drop_ratio
     0.16666666666666663
@@ -98,9 +96,7 @@ def pid_step(config: PidConfig, state: PidState, *, queue: float, arrived: float
 
 @dataclass(frozen=True, slots=True)
 class PidController(Controller[PidState]):
-    """The law as a controller: `offered` is S, `kept` is C, `queue` the occupancy; holds while `offered` is
-    None.
-    """
+    """The law as a controller: `offered` is S, `kept` is C, `queue` the occupancy; holds while `offered` is None."""
 
     config: PidConfig = PidConfig()
     name: ClassVar[str] = "pid"

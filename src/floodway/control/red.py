@@ -5,8 +5,8 @@
     p  = max_p (q~ - min) / (max - min)      for min <= q~ <= max
     p  = 1                                   for q~ > max
 
-The jump from max_p to 1 is the paper's. Zhou et al., Buffer-preposed QoS Adaptation Framework, section 4.2,
-equations (1) and (2), after Floyd and Jacobson's random early detection.
+The jump from max_p to 1 is the paper's. Zhou et al., Buffer-preposed QoS Adaptation Framework, section 4.2, equations
+(1) and (2), after Floyd and Jacobson's random early detection.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@
     u(k) = (H / (c P)) (b0 e(k) + b1 e(k-1)) - a u(k-1)             wanted growth of the queue, tuples/s
     v(k) = u(k) + f_out(k)                                          arrivals to let in, tuples/s
 
-q is the queue, c the cost in seconds per tuple, H the share of the machine that does useful work, P the
-control period and f_out the rate served in the last one. The queue integrates u, so the closed loop is z^2 +
-(a - 1 + b0) z + (b1 - a) = 0; with b0 = 0.4, b1 = -0.31, a = -0.8 that is a double pole at 0.7: three
-periods to within a tenth or so, no oscillation, whatever c and H are. After clamping v to [0, arrivals] the
-u that was really applied is remembered instead of the wanted one (anti-windup, ours).
+q is the queue, c the cost in seconds per tuple, H the share of the machine that does useful work, P the control
+period and f_out the rate served in the last one. The queue integrates u, so the closed loop is z^2 + (a - 1 + b0) z +
+(b1 - a) = 0; with b0 = 0.4, b1 = -0.31, a = -0.8 that is a double pole at 0.7: three periods to within a tenth or so,
+no oscillation, whatever c and H are. After clamping v to [0, arrivals] the u that was really applied is remembered
+instead of the wanted one (anti-windup, ours).
 
-The baseline of Zhou et al., Buffer-preposed QoS Adaptation Framework, section 5.2. Its gains are a
-reconstruction: the cited paper (Tu et al., Control-based Quality Adaptation, DEXA 2005) was not at hand.
+The baseline of Zhou et al., Buffer-preposed QoS Adaptation Framework, section 5.2. Its gains are a reconstruction:
+the cited paper (Tu et al., Control-based Quality Adaptation, DEXA 2005) was not at hand.
 """
 
 from __future__ import annotations
@@ -83,10 +83,9 @@ def tu_growth(config: TuConfig, *, cost: float, error: float, last_error: float,
 class TuController(Controller[TuState]):
     """The law as a controller: c from `batch_seconds / kept`, f_out from `kept`, q from `queue`.
 
-    `waiting` is what arrived and asks to be let in. Without a queue of its own (`queued` None:
-    micro-batches) the measured latency stands for y; an estimate from what waits would count a batch's
-    overhead as cost per tuple, and shed ever more. Holds v when no batch, or neither queue nor latency, was
-    measured.
+    `waiting` is what arrived and asks to be let in. Without a queue of its own (`queued` None: micro-batches) the
+    measured latency stands for y; an estimate from what waits would count a batch's overhead as cost per tuple, and
+    shed ever more. Holds v when no batch, or neither queue nor latency, was measured.
     """
 
     config: TuConfig

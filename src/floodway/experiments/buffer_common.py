@@ -1,8 +1,6 @@
-"""What the buffer-preposed paper's figures share: their traffic, their runs over seeds, and how numbers
-are reported.
+"""What the buffer-preposed paper's figures share: their traffic, their runs over seeds, and how numbers are reported.
 
-Every variant of a seed sees the very same tuples. What the paper leaves open is chosen in decisions 0040
-to 0044.
+Every variant of a seed sees the very same tuples. What the paper leaves open is chosen in decisions 0040 to 0044.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Figure 6: how well the cost of a tuple must be known: E = 0 exactly, 1 within [0.3, 1.7], 2 within [0.1,
-4.1].
-"""
+"""Figure 6: how well the cost of a tuple must be known: E = 0 exactly, 1 within [0.3, 1.7], 2 within [0.1, 4.1]."""
 
 from __future__ import annotations
 

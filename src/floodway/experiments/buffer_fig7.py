@@ -1,6 +1,4 @@
-"""Figure 7: control with a buffer (CWB: EDF, PID, cleaner) against control without one (COB) on Poisson
-traffic.
-"""
+"""Figure 7: control with a buffer (CWB: EDF, PID, cleaner) against control without one (COB) on Poisson traffic."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Figure 8: CWB against COB on bursty traffic: a trace file if one is given, self-similar traffic
-otherwise.
-"""
+"""Figure 8: CWB against COB on bursty traffic: a trace file if one is given, self-similar traffic otherwise."""
 
 from __future__ import annotations
 

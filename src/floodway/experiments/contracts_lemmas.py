@@ -36,8 +36,8 @@ OVERLOAD_CONTRACTS = 5
 def travels(transfers: int, range_transfers: int) -> bool:
     """Whether the head of a chain can shed its one excess task, which must go all the way to an empty last node.
 
-    The j-th node in between has one task less than the one before it, so that each can take a task only after
-    giving one. Prices cover what a chain of `range_transfers` needs.
+    The j-th node in between has one task less than the one before it, so that each can take a task only after giving
+    one. Prices cover what a chain of `range_transfers` needs.
     """
     low, high = chain_range(InFlight(), PAPER_TASK, PAPER_LEVEL, range_transfers)
     tasks = PAPER_LEVEL + 1 - np.arange(transfers + 1)

@@ -1,7 +1,6 @@
 """What an experiment hands back: the paper's claim beside what was measured, and whether the claim holds.
 
-One file an experiment, each with a function `run(*, seeds, trace, progress) -> Result`; `registry.py` names
-them all.
+One file an experiment, each with a function `run(*, seeds, trace, progress) -> Result`; `registry.py` names them all.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Claim:
 class Result:
     """One reproduced table or figure.
 
-    `measured` holds what JSON can hold. `plots` maps a file name without suffix to a function that draws it,
-    so that nothing is drawn unless asked for. `headline` is one line of the numbers that matter, for people.
+    `measured` holds what JSON can hold. `plots` maps a file name without suffix to a function that draws it, so that
+    nothing is drawn unless asked for. `headline` is one line of the numbers that matter, for people.
 
     >>> claim = Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO")
     >>> result = Result("demo", "a demo", claim, {"edf": 0.01}, holds=True, where="simulation")

@@ -1,9 +1,9 @@
 """Figure 15: how many rows a FIT has, and how many must be sent again after a change.
 
-(a) rows against ε and load; (b) share of rows to send again when a selectivity falls; (c) when load moves
-from parent to child. A new row can stay unsent if the parent has an old row that is still feasible, that
-asks for no more of any input, and whose score as the parent knows it is within the allowed difference both
-of the truth and of the new row's score.
+(a) rows against ε and load; (b) share of rows to send again when a selectivity falls; (c) when load moves from parent
+to child. A new row can stay unsent if the parent has an old row that is still feasible, that asks for no more of any
+input, and whose score as the parent knows it is within the allowed difference both of the truth and of the new row's
+score.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 
 def _node(first_ms: tuple[float, float], second_ms: tuple[float, float], selectivity: float) -> Program:
-    """Two chains of two operators (cost 0: left out) on one server; `selectivity` of the very first
-    operator.
-    """
+    """Two chains of two operators (cost 0: left out) on one server; `selectivity` of the very first operator."""
     operators: dict[str, Operator] = {}
     outputs: dict[str, Output] = {}
     for i, costs in enumerate((first_ms, second_ms), 1):

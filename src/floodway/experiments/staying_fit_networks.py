@@ -1,8 +1,7 @@
 """The query networks of the Borealis papers' experiments, built from their costs.
 
-Only (64, 32) of Figure 9 is printed; the other four pairs are a choice that keeps both servers' total cost
-at 96 ms. The bound of the rate space is not printed either: 100 tuples/s a stream, four to nine times what
-is feasible.
+Only (64, 32) of Figure 9 is printed; the other four pairs are a choice that keeps both servers' total cost at 96 ms.
+The bound of the rate space is not printed either: 100 tuples/s a stream, four to nine times what is feasible.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from floodway.network.model import Network, Node, Operator, OperatorKind, Output
 
 SOURCE = "staying-fit"
 FIGURE_9 = ((48, 48), (64, 32), (72, 24), (80, 16), (88, 8))
-"""Costs in ms of the two chains on the first server, reversed on the second; imbalance grows from left to
-right."""
+"""Costs in ms of the two chains on the first server, reversed on the second; imbalance grows from left to right."""
 MAX_RATE = 100.0
 
 

@@ -28,9 +28,7 @@ EPSILON = 0.1
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """Points 10% of the largest feasible rate apart: all feasible ones of one server, and of Figure 14's
-    two.
-    """
+    """Points 10% of the largest feasible rate apart: all feasible ones of one server, and of Figure 14's two."""
     measured: dict[str, dict[str, Any]] = {}
     for place, (inputs, (rows, size)) in enumerate(PRINTED.items(), 1):
         program = Program(one_server(inputs))

@@ -96,8 +96,8 @@ def _produced(network: Network, name: str) -> bool:
 def check_graph(network: Network, report: Report) -> None:
     """References, cycles and paths, each mistake told once.
 
-    An unknown name with one likely meaning counts as that meaning in the checks that follow, so that a typing
-    error does not also make a stream that nobody reads.
+    An unknown name with one likely meaning counts as that meaning in the checks that follow, so that a typing error
+    does not also make a stream that nobody reads.
     """
     producers = {**network.streams, **network.operators}
     read: set[str] = set()

@@ -1,12 +1,11 @@
 """The fair scheduler: what happens when nobody sheds and an overloaded node serves its inputs round-robin.
 
-A node takes tuples from its inputs in turn, so the served rates are max-min fair in tuples/s: with arrival
-rates a_i and per-tuple costs c_i on that node, input i is served at min(a_i, L), where the level L solves
-sum_i c_i * min(a_i, L) = cpu (no level if everything fits). c_i counts all the work a tuple of that input
-causes on the node, through selectivities, inner splits and drops. What is served flows on to the nodes
-downstream; a link with limited bandwidth serves the producers that cross it in the same way, with bytes in
-place of CPU-seconds. Memory is not scheduled. This gives Table 1 of the papers exactly (staying-fit,
-section 2).
+A node takes tuples from its inputs in turn, so the served rates are max-min fair in tuples/s: with arrival rates a_i
+and per-tuple costs c_i on that node, input i is served at min(a_i, L), where the level L solves sum_i c_i * min(a_i,
+L) = cpu (no level if everything fits). c_i counts all the work a tuple of that input causes on the node, through
+selectivities, inner splits and drops. What is served flows on to the nodes downstream; a link with limited bandwidth
+serves the producers that cross it in the same way, with bytes in place of CPU-seconds. Memory is not scheduled. This
+gives Table 1 of the papers exactly (staying-fit, section 2).
 
 >>> from floodway.network.model import Network, Node, Operator, Output, Stream
 >>> network = Network("n", {"s": Stream("s"), "t": Stream("t")}, {"A": Node("A")},
@@ -35,10 +34,9 @@ Table = dict[str, dict[str, float]]
 class FairResult:
     """Rates in tuples/s, loads in CPU-seconds/s.
 
-    `load` is what the arrivals ask of each node before it schedules, `arriving` and `served` are the rates
-    by node and producer that enters it, `node_throughput` the rates of the operators whose results leave a
-    node or reach an output, `link_load` the bytes/s offered to each limited link, `arc` the rate that
-    reaches a consumer.
+    `load` is what the arrivals ask of each node before it schedules, `arriving` and `served` are the rates by node
+    and producer that enters it, `node_throughput` the rates of the operators whose results leave a node or reach an
+    output, `link_load` the bytes/s offered to each limited link, `arc` the rate that reaches a consumer.
     """
 
     load: Mapping[str, float]

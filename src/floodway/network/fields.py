@@ -1,7 +1,7 @@
 """Typed reading of one entry of a network file: every fault goes to a report, and reading goes on.
 
-A faulty value is replaced by a harmless one, so that one mistake gives one message and the checks of the
-whole graph still run.
+A faulty value is replaced by a harmless one, so that one mistake gives one message and the checks of the whole graph
+still run.
 """
 
 from __future__ import annotations

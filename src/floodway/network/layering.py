@@ -1,10 +1,10 @@
 """Layers of a network's picture: which column and which height each box and each bend of an arrow gets.
 
-Streams stand left, outputs right, nodes in ranks between them by who feeds whom, operators in columns
-within their node by who reads whom. An arrow that passes a column gets a bend there, a place of its own, so
-that it runs round the boxes and not through them (the layering of Sugiyama, Tagawa and Toda, with nodes as
-blocks). Orders are improved by sweeps of barycentres; heights then relax towards straight arrows, each
-block within the room that its order leaves it. Units are points.
+Streams stand left, outputs right, nodes in ranks between them by who feeds whom, operators in columns within their
+node by who reads whom. An arrow that passes a column gets a bend there, a place of its own, so that it runs round the
+boxes and not through them (the layering of Sugiyama, Tagawa and Toda, with nodes as blocks). Orders are improved by
+sweeps of barycentres; heights then relax towards straight arrows, each block within the room that its order leaves
+it. Units are points.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The query network as frozen dataclasses: building one runs nothing.
 
-Names are unique over streams, operators and outputs, because arcs and drop locations refer to them by name.
-Units: rates in tuples/s, costs in CPU-seconds per input tuple, bandwidth in bytes/s, memory in bytes, times
-in seconds.
+Names are unique over streams, operators and outputs, because arcs and drop locations refer to them by name. Units:
+rates in tuples/s, costs in CPU-seconds per input tuple, bandwidth in bytes/s, memory in bytes, times in seconds.
 """
 
 from __future__ import annotations
@@ -159,8 +158,7 @@ class Network:
     def drop_locations(self) -> tuple[str, ...]:
         """Where a plan may drop: every stream by name, and every branch of a split as `producer->consumer`.
 
-        On an arc without fan-out a drop is never better than the same drop further up, so none is placed
-        there.
+        On an arc without fan-out a drop is never better than the same drop further up, so none is placed there.
         """
         branches = [
             str(Arc(producer, consumer))
@@ -187,8 +185,8 @@ class Network:
     def contribution(self, operator: Operator, producer: str) -> float:
         """Output tuples per input tuple from `producer`.
 
-        Map, filter, aggregate, union: the selectivity. Join with count windows (w1, w2): s*w2 for a tuple of
-        the first input, s*w1 for one of the second (long paper, section 3.3).
+        Map, filter, aggregate, union: the selectivity. Join with count windows (w1, w2): s*w2 for a tuple of the
+        first input, s*w1 for one of the second (long paper, section 3.3).
         """
         selectivity = 1.0 if operator.selectivity is None else operator.selectivity
         if operator.kind is not OperatorKind.JOIN or operator.windows is None:

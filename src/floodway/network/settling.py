@@ -1,10 +1,10 @@
 """The fair scheduler where nodes feed each other, so that none can be served first.
 
-Every node and every limited link has one unknown, its level: the highest rate at which it serves any input.
-Given all levels, rates follow downstream, because operators have no cycles; given the rates, water-filling
-asks for new levels. The answer is the fixed point of the two, found by steps towards what is asked for.
-Each level has a step of its own, halved when the level overshoots (what a node serves may come back as work
-that leaves it less to serve) and grown while it keeps its direction.
+Every node and every limited link has one unknown, its level: the highest rate at which it serves any input. Given all
+levels, rates follow downstream, because operators have no cycles; given the rates, water-filling asks for new levels.
+The answer is the fixed point of the two, found by steps towards what is asked for. Each level has a step of its own,
+halved when the level overshoots (what a node serves may come back as work that leaves it less to serve) and grown
+while it keeps its direction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """YAML (and JSON, which is a part of it) read into plain values that know their line.
 
-The parser's events are walked with a stack of our own, so that nesting costs no recursion, and what a network
-file never needs is refused on sight: aliases and anchors (a few lines of them expand to gigabytes), tags
-(they name types to construct) and nesting deeper than `MAX_DEPTH`. Scalars follow the YAML 1.2 core rules:
-`1e6` is a number, and `no` or `on` is a name, not a truth value.
+The parser's events are walked with a stack of our own, so that nesting costs no recursion, and what a network file
+never needs is refused on sight: aliases and anchors (a few lines of them expand to gigabytes), tags (they name types
+to construct) and nesting deeper than `MAX_DEPTH`. Scalars follow the YAML 1.2 core rules: `1e6` is a number, and `no`
+or `on` is a name, not a truth value.
 """
 
 from __future__ import annotations

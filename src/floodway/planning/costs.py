@@ -2,8 +2,8 @@
 
 Operators that Spark fuses into one stage cannot be told apart by a clock. Two things can: calibration of each alone
 (`slope`: CPU against the number of tuples, so that what a job costs anyway drops out), and regression over the
-micro-batches of a running node (`CostRefiner`). For batch b with n_bi tuples at operator i and y_b CPU-seconds in all,
-it minimises
+micro-batches of a running node (`CostRefiner`). For batch b with n_bi tuples at operator i and y_b CPU-seconds in
+all, it minimises
 
     Σ_b λ^age ((y_b − c_0 − Σ_i n_bi c_i) / s_b)²  +  Σ_i ((c_i − p_i) / (τ p_i))²      subject to c ≥ 0
 
@@ -67,8 +67,8 @@ class Beliefs:
 class CostRefiner:
     """Refines calibrated costs (CPU-seconds per input tuple) while a node runs.
 
-    The first `warmup_batches` teach nothing: interpreted code, workers that start and plans that are compiled make them
-    dear for reasons that never come back.
+    The first `warmup_batches` teach nothing: interpreted code, workers that start and plans that are compiled make
+    them dear for reasons that never come back.
     """
 
     def __init__(self, prior: Mapping[str, float], *, beliefs: Beliefs | None = None, warmup_batches: int = 2) -> None:

@@ -1,13 +1,12 @@
 """The exact planner: the LP, with a map of its optimal bases in front of it.
 
-Rates stand only on the right-hand side of the program, so an optimal basis stays optimal wherever it stays
-feasible, and there the optimal flows are linear in the rates. Every basis seen is kept as a region
+Rates stand only on the right-hand side of the program, so an optimal basis stays optimal wherever it stays feasible,
+and there the optimal flows are linear in the rates. Every basis seen is kept as a region
 
     x(r) = X·[r, 1]        optimal wherever  C·[r, 1] >= 0,   score(r) = s·[r, 1]
 
-By duality each s·[r, 1] is an upper bound on the optimum anywhere, so the region of a point, if known, is
-the one with the least bound: one matrix-vector product finds it and one more checks it. A miss is solved
-and remembered.
+By duality each s·[r, 1] is an upper bound on the optimum anywhere, so the region of a point, if known, is the one
+with the least bound: one matrix-vector product finds it and one more checks it. A miss is solved and remembered.
 """
 
 from __future__ import annotations

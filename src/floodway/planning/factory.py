@@ -32,8 +32,8 @@ def make_planner(
 ) -> Planner:
     """Build a planner: all its preparation happens here, its look-ups are quick.
 
-    `epsilon` is the relative error allowed against the optimum; the exact planner has none and ignores it.
-    `options` go to the planner's own constructor.
+    `epsilon` is the relative error allowed against the optimum; the exact planner has none and ignores it. `options`
+    go to the planner's own constructor.
     """
     check_choice(name, objective)
     if name != "exact" and not 0 < epsilon < 1:

@@ -1,15 +1,13 @@
-"""Tables of nodes with one or two inputs whose load the input rates alone settle: a few array operations a
-node.
+"""Tables of nodes with one or two inputs whose load the input rates alone settle: a few array operations a node.
 
-V(a, b) is the best score of the node and all below it when offered (x_a, y_b). With H(x, y) what own
-outputs earn plus what the children earn when offered all that is emitted (children shed for themselves),
+V(a, b) is the best score of the node and all below it when offered (x_a, y_b). With H(x, y) what own outputs earn
+plus what the children earn when offered all that is emitted (children shed for themselves),
 
     V(a, b) = max H(x, y)   over x <= x_a, y <= y_b, use·(x, y) <= 1
 
-H is interpolated between grid points, so its maximum along the boundary lies where the boundary crosses a
-grid line: all crossings are tried at once, and a running maximum over the grid gives V for every offer.
-Because the boundary is met exactly and not at the next grid point below, the error does not pile up with
-the depth of the tree.
+H is interpolated between grid points, so its maximum along the boundary lies where the boundary crosses a grid line:
+all crossings are tried at once, and a running maximum over the grid gives V for every offer. Because the boundary is
+met exactly and not at the next grid point below, the error does not pile up with the depth of the tree.
 """
 
 from __future__ import annotations
@@ -46,9 +44,7 @@ class Box:
 
 
 def box(axes: tuple[Vector, Vector], share: Matrix, earned: Matrix) -> Box:
-    """V and the best response on the grid; `earned` is H there, `share` (resources × 2) the use of each
-    input.
-    """
+    """V and the best response on the grid; `earned` is H there, `share` (resources × 2) the use of each input."""
     x, y = axes
     y_most = _most(share[:, 0], share[:, 1], x)
     x_most = _most(share[:, 1], share[:, 0], y)
@@ -69,8 +65,8 @@ def box(axes: tuple[Vector, Vector], share: Matrix, earned: Matrix) -> Box:
 def spread_over(axes: tuple[Vector, Vector], found: Box, gains: tuple[float, float], swap: bool) -> Matrix:
     """A child's scores at the grid of its parent, interpolated.
 
-    `gains` are child tuples per parent tuple of the parent's (first, second) input; `swap` if the child's
-    first input comes from the parent's second.
+    `gains` are child tuples per parent tuple of the parent's (first, second) input; `swap` if the child's first input
+    comes from the parent's second.
     """
     scores = found.scores.T if swap else found.scores
     own = (found.axes[1], found.axes[0]) if swap else found.axes

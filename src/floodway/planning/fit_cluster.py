@@ -1,8 +1,8 @@
 """Nodes grouped so that every group has one parent at most: a tree (forest) of clusters.
 
-The papers' propagation needs server trees. Where two nodes feed a third, neither can decide alone, so they
-are planned as one; a node fed both by another node and by a stream from outside joins the one above it.
-What remains is a tree, and a tree of nodes stays as it is.
+The papers' propagation needs server trees. Where two nodes feed a third, neither can decide alone, so they are
+planned as one; a node fed both by another node and by a stream from outside joins the one above it. What remains is a
+tree, and a tree of nodes stays as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What changed between two tables, so that a node need not send all of its table again (long paper, 8.2.5).
 
-Rows are told apart by their rates. A row stays unsent if the receiver's old score for the same rates is
-within a tolerance of the new one; rows that are gone are simply not named.
+Rows are told apart by their rates. A row stays unsent if the receiver's old score for the same rates is within a
+tolerance of the new one; rows that are gone are simply not named.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """D-FIT: every node plans for itself and all below it from the tables its children sent.
 
-This computes, in one process, what the nodes compute each on its own: ranges go up, tables follow from the
-leaves to the roots through the wire format, and at run time each node decides on what is offered to it,
-parents first. A change of a cost or selectivity is met by rebuilding the tables of that node and of those
-above it only (`updated`).
+This computes, in one process, what the nodes compute each on its own: ranges go up, tables follow from the leaves to
+the roots through the wire format, and at run time each node decides on what is offered to it, parents first. A change
+of a cost or selectivity is met by rebuilding the tables of that node and of those above it only (`updated`).
 
 Long paper, section 6.3 and 8.2.5; short paper, section 3.
 """
@@ -37,9 +36,8 @@ _PROBES = 24
 class DFitPlanner(Planner):
     """Plans by node tables. `size` is the number of rows of all tables, `wire_bytes` what travelled.
 
-    `achieved_epsilon` is the largest error over probe rates against the optimum; a node knows the
-    children's tables only, so unlike `FitPlanner` it cannot check single answers. ε sets how fine the
-    tables are: 0.8/ε steps an input.
+    `achieved_epsilon` is the largest error over probe rates against the optimum; a node knows the children's tables
+    only, so unlike `FitPlanner` it cannot check single answers. ε sets how fine the tables are: 0.8/ε steps an input.
     """
 
     name = "dfit"
@@ -98,9 +96,7 @@ class DFitPlanner(Planner):
         return needed_flows(self.program, rates, caps)
 
     def updated(self, network: Network) -> DFitPlanner:
-        """The planner for a network of the same shape with other numbers: only touched nodes and those
-        above rebuild.
-        """
+        """The planner for a network of the same shape with other numbers: touched nodes and those above rebuild."""
         program = Program(network, self.program.headroom)
         fresh = object.__new__(DFitPlanner)
         Planner.__init__(fresh, program)
@@ -201,9 +197,7 @@ class DFitPlanner(Planner):
 
 
 def needed_flows(program: Program, rates: Vector, caps: dict[Arc, float]) -> Vector:
-    """Flows on the free arcs that deliver what every node takes, and nothing that would be thrown away
-    below.
-    """
+    """Flows on the free arcs that deliver what every node takes, and nothing that would be thrown away below."""
     network = program.network
     flow = dict(caps)
     arriving = dict(zip(program.streams, rates.tolist(), strict=True))

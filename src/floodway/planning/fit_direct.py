@@ -1,10 +1,10 @@
 """The table of a fragment without splits: all feasible combinations of sample points, applied as min(F, r).
 
-Why min(F, r) stays within ε. Let R_i be the most stream i can bring alone and the step be (ε/m)·R_i, so one
-step of one stream takes at most ε/m of any resource. For the optimum f* the point (1−ε)·f*, rounded *up* to
-the grid, is feasible: rounding adds at most ε. As f* <= r, that row applied as min(F, r) earns at least
-(1−ε) of the optimum, at any rates, tiny ones too. Where that grid is too large the planner takes a coarser
-one and checks its answers (`fit_bounds`).
+Why min(F, r) stays within ε. Let R_i be the most stream i can bring alone and the step be (ε/m)·R_i, so one step of
+one stream takes at most ε/m of any resource. For the optimum f* the point (1−ε)·f*, rounded *up* to the grid, is
+feasible: rounding adds at most ε. As f* <= r, that row applied as min(F, r) earns at least (1−ε) of the optimum, at
+any rates, tiny ones too. Where that grid is too large the planner takes a coarser one and checks its answers
+(`fit_bounds`).
 """
 
 from __future__ import annotations

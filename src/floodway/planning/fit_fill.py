@@ -1,8 +1,7 @@
 """Using what a row leaves over: raise flows towards what arrives, best score per scarcest resource first.
 
-A row comes from a grid, so applying it leaves some room on every resource. The planner knows the
-constraints, and one greedy pass makes the plan tight. On one resource and without splits this alone would
-be optimal.
+A row comes from a grid, so applying it leaves some room on every resource. The planner knows the constraints, and one
+greedy pass makes the plan tight. On one resource and without splits this alone would be optimal.
 """
 
 from __future__ import annotations

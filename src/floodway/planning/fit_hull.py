@@ -1,14 +1,13 @@
 """One cluster's best plan when its children are known by their tables only.
 
-A child's table is a set of (rates, score) pairs it can serve. Mixtures of pairs can be served too, so with
-weights λ_j >= 0, sum λ_j <= 1 for the rows of each child, the cluster solves
+A child's table is a set of (rates, score) pairs it can serve. Mixtures of pairs can be served too, so with weights
+λ_j >= 0, sum λ_j <= 1 for the rows of each child, the cluster solves
 
     maximise    own outputs + sum λ_j · score_j
     subject to  sum_j λ_j · rates_j <= what the exits to that child carry      (the rest of the local
     program unchanged)
 
-This is merge, propagation and local plan in one, for splits, unions and joins alike (long paper, section
-6.3).
+This is merge, propagation and local plan in one, for splits, unions and joins alike (long paper, section 6.3).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Finding the best row: the one with the largest sum of v_i·min(F_i, r_i).
 
-The score of a row splits into a sum over inputs, and rows are combinations of sample points, so the table
-is kept as a *relation* between left halves and right halves of rows. A look-up scores every left half and
-every right half once (about the square root of the table), takes the best right half of each distinct set,
-and joins: 43,758 rows of eight inputs are 1001 + 1001 halves. See docs/decisions/0055 for why this and not
-the papers' point quadtree.
+The score of a row splits into a sum over inputs, and rows are combinations of sample points, so the table is kept as
+a *relation* between left halves and right halves of rows. A look-up scores every left half and every right half once
+(about the square root of the table), takes the best right half of each distinct set, and joins: 43,758 rows of eight
+inputs are 1001 + 1001 halves. See docs/decisions/0055 for why this and not the papers' point quadtree.
 """
 
 from __future__ import annotations

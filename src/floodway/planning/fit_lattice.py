@@ -1,8 +1,8 @@
 """All feasible combinations of sample points, input by input, without a Python loop over rows.
 
 Every partial row carries the room it leaves on each resource; the next input may take any sample point up to
-room/use, so rows that could only be thrown away are never made. A full table of one server and m inputs
-with K steps each has C(K+m, m) rows.
+room/use, so rows that could only be thrown away are never made. A full table of one server and m inputs with K steps
+each has C(K+m, m) rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ Codes = NDArray[np.uint16]
 
 
 def feasible_codes(points: Sequence[Vector], share: Matrix, most_rows: int) -> Codes | None:
-    """Rows × inputs: which sample point each input takes, for all rows with share·rates <= 1; None if too
-    many.
+    """Rows × inputs: which sample point each input takes, for all rows with share·rates <= 1; None if too many.
 
     >>> feasible_codes([np.array([0.0, 0.5, 1.0])] * 2, np.ones((1, 2)), 100).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [2, 0]]

@@ -1,12 +1,11 @@
 """A leaf's table, with complementary local plans for its splits (short paper 3.2, long paper 6.2).
 
-Drop locations are sorted greedily by quality lost per load saved; once a location is in the list, those
-above it save and lose less. A row whose load exceeds the capacity drops along that list, and is kept if the
-excess is gone before an input's turn comes: dropping at the input is the parent's business.
+Drop locations are sorted greedily by quality lost per load saved; once a location is in the list, those above it save
+and lose less. A row whose load exceeds the capacity drops along that list, and is kept if the excess is gone before
+an input's turn comes: dropping at the input is the parent's business.
 
-On one resource and a tree of splits this is a fractional knapsack with precedence, so the greedy order is
-optimal; elsewhere (unions, joins, several resources) plans come from the linear program instead, see
-`fit_planner`.
+On one resource and a tree of splits this is a fractional knapsack with precedence, so the greedy order is optimal;
+elsewhere (unions, joins, several resources) plans come from the linear program instead, see `fit_planner`.
 """
 
 from __future__ import annotations

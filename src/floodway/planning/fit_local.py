@@ -1,9 +1,8 @@
-"""What one node (or cluster) knows: its own operators, the rates offered to it, and which child reads what
-it emits.
+"""What one node (or cluster) knows: its own operators, the rates offered to it, and which child reads what it emits.
 
-The local program is that of `program.py` on the cluster's own part of the network, with the cluster's
-inputs as streams and an *exit* of weight 0 for every producer that a child reads. Bandwidth of links into
-the cluster belongs to it, because it decides what flows on the arcs that enter.
+The local program is that of `program.py` on the cluster's own part of the network, with the cluster's inputs as
+streams and an *exit* of weight 0 for every producer that a child reads. Bandwidth of links into the cluster belongs
+to it, because it decides what flows on the arcs that enter.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ from floodway.planning.program import Matrix, Program, Vector
 
 @dataclass(frozen=True)
 class LocalProgram:
-    """Matrices over the cluster's own free arcs. `exits[c]` are the rows of `throughput` that child c
-    reads.
-    """
+    """Matrices over the cluster's own free arcs. `exits[c]` are the rows of `throughput` that child c reads."""
 
     cluster: Cluster
     program: Program
@@ -44,8 +41,7 @@ class LocalProgram:
 
     @cached_property
     def simple(self) -> bool:
-        """Whether the input rates alone settle the load: one arc an input, branches cost nothing, no mixing
-        at exits.
+        """Whether the input rates alone settle the load: one arc an input, branches cost nothing, no mixing at exits.
 
         Then children can be offered all that is emitted, and shed the rest for themselves.
         """
@@ -114,9 +110,7 @@ def _entry_links(network: Network, cluster: Cluster, program: Program) -> Matrix
 
 
 def offered_most(program: Program) -> dict[str, float]:
-    """Rates of the streams to prepare for where nothing limits them: four times what they declare or can
-    bring alone.
-    """
+    """Rates of the streams to prepare for where nothing limits them: four times what they declare or bring alone."""
     alone = np.where(np.isfinite(program.max_feasible_rates), program.max_feasible_rates, 1.0)
     declared = [stream.max_rate or 0.0 for stream in program.network.streams.values()]
     return dict(zip(program.streams, (4.0 * np.maximum(alone, declared)).tolist(), strict=True))
@@ -125,8 +119,8 @@ def offered_most(program: Program) -> dict[str, float]:
 def useful_ranges(programs: Sequence[LocalProgram], offered: Mapping[str, float]) -> list[Vector]:
     """For every cluster the most of every input that is of any use to it and all below it.
 
-    Ranges go up from the leaves and are then cut down to what parents can deliver, so that in a chain all
-    grids are the same grid. `offered` are rates of the streams that stand in where nothing limits an input.
+    Ranges go up from the leaves and are then cut down to what parents can deliver, so that in a chain all grids are
+    the same grid. `offered` are rates of the streams that stand in where nothing limits an input.
     """
     most = dict(offered)
     unlimited = any(np.isinf(local.limits).any() for local in programs)

@@ -1,10 +1,8 @@
-"""Merging children's tables and carrying them from a node's outputs to its inputs (short paper 3.3, long
-paper 6.3).
+"""Merging children's tables and carrying them from a node's outputs to its inputs (short paper 3.3, long paper 6.3).
 
-several children   cross product of rows, scores added, filtered by the node's own load
-chain              input rate = output rate / selectivity
-split              the largest of the branches' input rates; what is too much is dropped on the other branches
-union, join        all pairs (r1, r2) on a grid with a1·r1 + a2·r2 = r
+several children   cross product of rows, scores added, filtered by the node's own load chain              input rate
+= output rate / selectivity split              the largest of the branches' input rates; what is too much is dropped
+on the other branches union, join        all pairs (r1, r2) on a grid with a1·r1 + a2·r2 = r
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ MOST_ROWS = 2_000_000
 def merge_tables(tables: Sequence[FitTable]) -> FitTable:
     """Every row of each table with every row of the others; scores add up.
 
-    Children run on machines of their own, so their loads are set to zero: what counts next is this node's
-    load.
+    Children run on machines of their own, so their loads are set to zero: what counts next is this node's load.
     """
     merged = tables[0]
     for table in tables[1:]:
@@ -51,8 +48,7 @@ def through_chain(table: FitTable, inputs: Sequence[str], selectivity: Vector) -
 
 
 def through_split(table: FitTable, sources: Sequence[str]) -> FitTable:
-    """Columns fed by one source become one: the maximum. Branches that need less get the rest dropped
-    locally.
+    """Columns fed by one source become one: the maximum. Branches that need less get the rest dropped locally.
 
     `sources` names for every column what feeds it; columns are already in terms of that source's rate.
     """
@@ -76,8 +72,8 @@ def through_pair(
 ) -> FitTable:
     """A union or join in front of `column`: all (r1, r2) with a1·r1 + a2·r2 = r, r1 on the grid `points`.
 
-    Union: a = (1, 1). Join with count windows w and selectivity s: a = (s·w2, s·w1). Each row also gets the
-    pair with r2 = 0, so that both ends of its line are there.
+    Union: a = (1, 1). Join with count windows w and selectivity s: a = (s·w2, s·w1). Each row also gets the pair with
+    r2 = 0, so that both ends of its line are there.
     """
     first, second = contribution
     target = table.rates[:, column]
@@ -96,9 +92,7 @@ def through_pair(
 
 
 def within_load(table: FitTable, cost: Vector, capacity: float) -> FitTable:
-    """Rows that this node's own operators can take; `cost` is CPU-seconds per tuple of each input, all it
-    triggers.
-    """
+    """Rows that this node's own operators can take; `cost` is CPU-seconds per tuple of each input, all it triggers."""
     loads = table.rates @ cost
     fits = loads <= capacity * (1 + FEASIBILITY_TOLERANCE)
     return replace(table, loads=loads).take(fits)

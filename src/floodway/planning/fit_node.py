@@ -1,9 +1,8 @@
 """The table that one node (or cluster) keeps and sends to its parent: NodeTable, and how it is built.
 
-Built from the cluster's own operators and the tables received from its children, nothing else: what D-FIT
-allows. Nodes with one or two inputs sample a grid of offers (`axes`), so that their parent can interpolate;
-with more inputs a fan of directions at several lengths. Rows are (rates, score) either way, and any mixture
-of rows can be served.
+Built from the cluster's own operators and the tables received from its children, nothing else: what D-FIT allows.
+Nodes with one or two inputs sample a grid of offers (`axes`), so that their parent can interpolate; with more inputs
+a fan of directions at several lengths. Rows are (rates, score) either way, and any mixture of rows can be served.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ _LENGTHS = (0.5, 0.75, 1.0)
 
 @dataclass(frozen=True)
 class NodeTable:
-    """Rows (rates, score); with `axes`, one row for every grid point of offers, the last axis running
-    fastest.
-    """
+    """Rows (rates, score); with `axes`, one row for every grid point of offers, the last axis running fastest."""
 
     inputs: tuple[str, ...]
     rates: Matrix
@@ -80,9 +77,7 @@ def grid_table(inputs: tuple[str, ...], found: Box) -> NodeTable:
 def build_box(
     local: LocalProgram, boxes: Sequence[Box | None], ranges: Vector, steps: int = DEFAULT_STEPS
 ) -> Box | None:
-    """Grid table with responses, by array operations alone; None where the cluster or a child is not that
-    simple.
-    """
+    """Grid table with responses, by array operations alone; None where the cluster or a child is not that simple."""
     inputs = len(local.cluster.inputs)
     if inputs > 2 or not local.simple or any(found is None for found in boxes):
         return None
@@ -103,9 +98,7 @@ def build_box(
 
 
 def _placed(local: LocalProgram, exits: Sequence[int]) -> tuple[tuple[float, float], bool] | None:
-    """How a child's inputs follow from ours: (child tuples per tuple of our first, second input), and their
-    order.
-    """
+    """How a child's inputs follow from ours: (child tuples per tuple of our first, second input), and their order."""
     gains = [0.0, 0.0]
     sources = []
     for row in exits:
@@ -118,9 +111,7 @@ def _placed(local: LocalProgram, exits: Sequence[int]) -> tuple[tuple[float, flo
 
 
 def fan(local: LocalProgram, ranges: Vector) -> Matrix:
-    """Offers for tables of more than two inputs: all mixes of K parts, at lengths from "no drop" to the
-    range.
-    """
+    """Offers for tables of more than two inputs: all mixes of K parts, at lengths from "no drop" to the range."""
     inputs = len(ranges)
     parts = 1
     while math.comb(parts + inputs, inputs - 1) <= _FAN_ROWS:

@@ -1,10 +1,9 @@
 """FIT, centralised (C-FIT): tables of feasible rates built in advance, looked up when overload comes.
 
-Each independent fragment of the network gets a table: rows applied as min(F, r) where there is nothing to
-split (`fit_direct`), mixed plans on a grid otherwise (`fit_plans`), plans carried up node by node where the
-network is a large tree (`fit_tree`). Every answer is compared with a dual bound on the optimum; one that
-cannot be shown to be within ε is replaced by a solved one, so ε holds at any rates on any network, however
-coarse the table had to be.
+Each independent fragment of the network gets a table: rows applied as min(F, r) where there is nothing to split
+(`fit_direct`), mixed plans on a grid otherwise (`fit_plans`), plans carried up node by node where the network is a
+large tree (`fit_tree`). Every answer is compared with a dual bound on the optimum; one that cannot be shown to be
+within ε is replaced by a solved one, so ε holds at any rates on any network, however coarse the table had to be.
 
 Short paper, section 3; long paper, section 6.
 """
@@ -51,10 +50,9 @@ class _Part:
 class FitPlanner(Planner):
     """Plans within ε of the optimum from a table. `size` is the number of rows.
 
-    `solved` counts look-ups whose table answer was not within ε and was replaced; `table_epsilon` is the
-    largest error of the tables alone over probes (random rates, axes, corners, tiny rates). On large trees
-    answers are not checked one by one; `achieved_epsilon`, computed when asked for, says what the probes
-    found.
+    `solved` counts look-ups whose table answer was not within ε and was replaced; `table_epsilon` is the largest
+    error of the tables alone over probes (random rates, axes, corners, tiny rates). On large trees answers are not
+    checked one by one; `achieved_epsilon`, computed when asked for, says what the probes found.
     """
 
     name = "fit"
@@ -122,9 +120,7 @@ class FitPlanner(Planner):
 
     @cached_property
     def table_epsilon(self) -> float:
-        """Largest relative error over the probes if no answer were ever solved: how good the tables are
-        alone.
-        """
+        """Largest relative error over the probes if no answer were ever solved: how good the tables are alone."""
         if self._tree is not None:
             return self.achieved_epsilon
         worst = 0.0
@@ -173,9 +169,7 @@ class FitPlanner(Planner):
         return bounds
 
     def _solve(self, part: _Part, flow: Vector, value: float, here: Vector) -> Vector:
-        """The table's answer if it is within ε after all, the optimum if not; sharpens the bound on the
-        way.
-        """
+        """The table's answer if it is within ε after all, the optimum if not; sharpens the bound on the way."""
         best: Vector = self._oracle.optimal(part.fragment, here[None])[0]
         top = self._oracle.value(part.fragment, best, here)
         if part.bounds.at(here) > top * (1.0 + _LOOSE):

@@ -1,13 +1,11 @@
 """The table of a fragment with splits, unions or joins: optimal local plans on a grid of offered rates.
 
-A row is a grid point and the flows of an optimal plan there, found by the linear program (its region map
-answers in microseconds). Between grid points plans are mixed: a convex combination of feasible (rate, plan)
-pairs is feasible, because the set of all such pairs is convex. A cell has several triangulations; the one
-that earns most is taken.
+A row is a grid point and the flows of an optimal plan there, found by the linear program (its region map answers in
+microseconds). Between grid points plans are mixed: a convex combination of feasible (rate, plan) pairs is feasible,
+because the set of all such pairs is convex. A cell has several triangulations; the one that earns most is taken.
 
-Where nothing has to be dropped nothing is lost; elsewhere only cells that a bend of the optimum crosses
-lose anything. The grid is made finer until probes against the optimum find at most half of ε
-(docs/decisions/0056).
+Where nothing has to be dropped nothing is lost; elsewhere only cells that a bend of the optimum crosses lose
+anything. The grid is made finer until probes against the optimum find at most half of ε (docs/decisions/0056).
 """
 
 from __future__ import annotations
@@ -125,9 +123,7 @@ def fragment_filler(fragment: Fragment) -> Filler | None:
 
 
 def _axes(fragment: Fragment, count: int) -> list[Vector]:
-    """Even steps up to R_i, what a stream can bring with no drop; above it wider ones up to where more rate
-    is no use.
-    """
+    """Even steps up to R_i, what a stream can bring with no drop; above it wider ones, to where more is no use."""
     full = full_flow(fragment)
     use = fragment.share @ full
     limit = 1.0 / fragment.share.max(axis=0)

@@ -1,7 +1,7 @@
 """A program without its free arcs, cut into fragments that share nothing.
 
-An arc that uses no resource is *free*: letting all flow through it is optimal whatever the rest does, so it
-needs no place in a table. With y the flows on the other (costly) arcs and r the rates, the program reads
+An arc that uses no resource is *free*: letting all flow through it is optimal whatever the rest does, so it needs no
+place in a table. With y the flows on the other (costly) arcs and r the rates, the program reads
 
     x = Z·y + G·r,   y_a <= r_s  (arc out of stream s)   or   y_a <= E·y + Er·r  (branch below an operator)
     share·y <= 1     one row a resource, as parts of its capacity
@@ -46,8 +46,7 @@ class Fragment:
     def clip(self, caps: Matrix, rates: Matrix) -> Matrix:
         """Flows that caps (rows × arcs) let through at `rates` (rows × streams): min(cap, what arrives).
 
-        Never more than the caps, so what was feasible stays feasible; every stream gets an answer at any
-        rate.
+        Never more than the caps, so what was feasible stays feasible; every stream gets an answer at any rate.
         """
         flow = caps.copy()
         for a, stream in enumerate(self.stream_of):

@@ -1,7 +1,7 @@
 """The Feasible Input Table: which input rates a node (with all below it) can take, and the score they earn.
 
-A row is (F_1 … F_m, score). Rows "feasible with a plan" carry the flows of their local plan on the node's
-own arcs; plans stay local and never travel (short paper 3.1, long paper 6.1).
+A row is (F_1 … F_m, score). Rows "feasible with a plan" carry the flows of their local plan on the node's own arcs;
+plans stay local and never travel (short paper 3.1, long paper 6.1).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ _SAME = 1e-12
 class FitTable:
     """Rows of feasible rates with their scores and the load they put on this node.
 
-    `plans` (rows × `plan_arcs`) are the flows a local plan leaves on branches; infinite where it drops
-    nothing.
+    `plans` (rows × `plan_arcs`) are the flows a local plan leaves on branches; infinite where it drops nothing.
     """
 
     inputs: tuple[str, ...]
@@ -40,8 +39,7 @@ class FitTable:
         return replace(self, rates=self.rates[rows], scores=self.scores[rows], loads=self.loads[rows], plans=plans)
 
     def best(self, observed: Vector, value: Vector) -> tuple[int, float]:
-        """The row that earns most when applied as min(F, r), with that score; `value` is the score per
-        tuple/s.
+        """The row that earns most when applied as min(F, r), with that score; `value` is the score per tuple/s.
 
         Among equals the one that drops least of what it admits, so the paper's own choice where it has one.
         """
@@ -59,11 +57,10 @@ class FitTable:
 
 
 def without_dominated(table: FitTable) -> FitTable:
-    """Remove rows that another row beats in every rate and in score (long paper 6.2.1, "Excluding Redundant
-    Points").
+    """Remove rows that another row beats in every rate and in score (long paper 6.2.1, "Excluding Redundant Points").
 
-    Rows are visited from the largest score down in blocks; a row can only be dominated by one before it.
-    Equal rows keep the first.
+    Rows are visited from the largest score down in blocks; a row can only be dominated by one before it. Equal rows
+    keep the first.
     """
     order = np.lexsort((*(-table.rates.T), -table.scores))
     rates = table.rates[order]
@@ -84,11 +81,10 @@ def without_dominated(table: FitTable) -> FitTable:
 
 
 def outside_triangle(table: FitTable, maximum: Vector) -> FitTable:
-    """Remove rows inside the feasibility triangle with corners `maximum`: sum F_i/R_i < 1 (long paper,
-    Figure 6).
+    """Remove rows inside the feasibility triangle with corners `maximum`: sum F_i/R_i < 1 (long paper, Figure 6).
 
-    `maximum` holds the smallest maximum feasible rates over this node and all above it; no point inside can
-    lie on the global boundary.
+    `maximum` holds the smallest maximum feasible rates over this node and all above it; no point inside can lie on
+    the global boundary.
     """
     return table.take((table.rates / maximum).sum(axis=1) >= 1.0 - 1e-9)
 
@@ -96,8 +92,7 @@ def outside_triangle(table: FitTable, maximum: Vector) -> FitTable:
 def without_similar(table: FitTable, rate_step: Vector, score_step: float) -> FitTable:
     """The long paper's tactics for large merges (6.3), on cells of `rate_step` × `score_step`.
 
-    Rows alike in rates and score: only the one with the least load stays. Rows alike in rates: only the
-    best score.
+    Rows alike in rates and score: only the one with the least load stays. Rows alike in rates: only the best score.
     """
     cell = np.floor(table.rates / rate_step + 1e-9).astype(np.int64)
     level = np.floor(table.scores / score_step + 1e-9).astype(np.int64)

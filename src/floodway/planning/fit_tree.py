@@ -1,9 +1,9 @@
 """C-FIT on large trees: tables carried up node by node, then all plans carried down at once.
 
-Where splits at a thousand nodes make a program of thousands of variables, the papers' propagation is much
-quicker than solving it: a few array operations a node bottom-up (`fit_box`), then every grid point of the
-root is followed down through the nodes' responses, which gives the flows of a plan for each. Flows that
-nobody below takes are cut back to what is taken, so that drops happen as far up as they can.
+Where splits at a thousand nodes make a program of thousands of variables, the papers' propagation is much quicker
+than solving it: a few array operations a node bottom-up (`fit_box`), then every grid point of the root is followed
+down through the nodes' responses, which gives the flows of a plan for each. Flows that nobody below takes are cut
+back to what is taken, so that drops happen as far up as they can.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ _STEPS = 16
 
 
 def tree_table(program: Program, steps: int = _STEPS) -> PlanTable | None:
-    """Plans on a grid of the streams' rates (flows on all of the program's arcs); None if this is no simple
-    tree.
-    """
+    """Plans on a grid of the streams' rates (flows on all of the program's arcs); None if this is no simple tree."""
     if program.size < LARGE or len(program.streams) > 2:
         return None
     network = program.network

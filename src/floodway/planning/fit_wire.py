@@ -1,9 +1,8 @@
 """A table on the wire: versioned, checksummed, a few bytes a number.
 
-Numbers are sent as whole multiples of a unit per column, each as the difference to the row before, in as
-few bytes as it takes (7 bits a byte, zigzag). The rates of a grid are not sent at all, only its axes; the
-paper's rows take 22·m + 8 bytes. Rounding is on the safe side: rates up, scores down, so that a node never
-promises more than it can do.
+Numbers are sent as whole multiples of a unit per column, each as the difference to the row before, in as few bytes as
+it takes (7 bits a byte, zigzag). The rates of a grid are not sent at all, only its axes; the paper's rows take 22·m +
+8 bytes. Rounding is on the safe side: rates up, scores down, so that a node never promises more than it can do.
 
     magic "FT", version, kind | header length, header (JSON) | numbers | CRC-32
 """

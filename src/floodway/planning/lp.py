@@ -1,9 +1,7 @@
 """The program on HiGHS: the model is passed once, and only bounds change from solve to solve.
 
-Variables are scaled so that 1 means "all of the scarcest resource this arc uses", rows so that capacities
-are 1.
-Solutions are read off the optimal basis by our own linear algebra, because a basis is exact where a solver's
-values
+Variables are scaled so that 1 means "all of the scarcest resource this arc uses", rows so that capacities are 1.
+Solutions are read off the optimal basis by our own linear algebra, because a basis is exact where a solver's values
 are only within its tolerance.
 """
 
@@ -20,11 +18,9 @@ from floodway.errors import PlanningError
 from floodway.planning.program import Matrix, Program, Vector
 
 _OBJECTIVE_SIZE = 1e3
-"""Largest objective coefficient handed to HiGHS: makes its absolute dual tolerance (1e-9) a relative
-1e-12."""
+"""Largest objective coefficient handed to HiGHS: makes its absolute dual tolerance (1e-9) a relative 1e-12."""
 _TIE_BREAK = 2e-10
-"""Relative perturbation of the objective. Above the solver's tolerance, so ties between identical streams
-always go the
+"""Relative perturbation of the objective. Above the solver's tolerance, so ties between identical streams always go the
 same way; below 1e-9, so that no plan is worse by more than the error we promise."""
 
 _new_highs: Callable[[], highspy.Highs] = highspy.Highs  # the class has no annotations of its own

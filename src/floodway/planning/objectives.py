@@ -1,12 +1,10 @@
-"""Two other objectives on the same program: max-min fair outputs, and strict tiers. Both by successive LPs
-on HiGHS.
+"""Two other objectives on the same program: max-min fair outputs, and strict tiers. Both by successive LPs on HiGHS.
 
-**fair**: raise t, the least throughput/weight of all outputs, as far as it goes; outputs whose row has a
-nonzero dual cannot rise any further in any optimum, so they are fixed at t; go on with the rest until all
-are fixed. The result is the lexicographic max-min optimum. Outputs of weight 0 are left out.
+**fair**: raise t, the least throughput/weight of all outputs, as far as it goes; outputs whose row has a nonzero dual
+cannot rise any further in any optimum, so they are fixed at t; go on with the rest until all are fixed. The result is
+the lexicographic max-min optimum. Outputs of weight 0 are left out.
 
-**tiers**: the weighted throughput of tier 0 as high as possible, then that of tier 1 with tier 0's kept,
-and so on.
+**tiers**: the weighted throughput of tier 0 as high as possible, then that of tier 1 with tier 0's kept, and so on.
 
 Constraints and variables are those of `program.py`, so a scaled capacity is still a look-up at scaled rates.
 
@@ -41,8 +39,7 @@ _new_highs: Callable[[], Any] = highspy.Highs
 
 
 class ObjectivePlanner(Planner):
-    """Optimal plans for `fair` and `tiers`; every look-up is a few warm solves, nothing is prepared in
-    advance."""
+    """Optimal plans for `fair` and `tiers`; every look-up is a few warm solves, nothing is prepared in advance."""
 
     name = "exact"
 
@@ -74,8 +71,7 @@ class ObjectivePlanner(Planner):
 
 
 def _goals(program: Program, objective: Objective) -> Matrix:
-    """What is raised, one row a goal over the variables: throughput/weight of outputs, or the tiers'
-    scores."""
+    """What is raised, one row a goal over the variables: throughput/weight of outputs, or the tiers' scores."""
     outputs = list(program.network.outputs.values())
     if objective is Objective.FAIR:
         rows = [program.throughput[i] / out.weight for i, out in enumerate(outputs) if out.weight > 0]

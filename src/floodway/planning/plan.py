@@ -1,9 +1,7 @@
 """What every planner shares: the plan it returns and the one interface, `plan(rates) -> Plan`.
 
-A planner only has to answer `lookup(rates) -> keeps` on vectors, for the nominal capacity. Everything else
-(not
-overloaded: drop nothing; another capacity: scale rates; loads, throughput and score of the answer) is done
-here once.
+A planner only has to answer `lookup(rates) -> keeps` on vectors, for the nominal capacity. Everything else (not
+overloaded: drop nothing; another capacity: scale rates; loads, throughput and score of the answer) is done here once.
 """
 
 from __future__ import annotations
@@ -64,8 +62,7 @@ class Planner(ABC):
 
     @abstractmethod
     def lookup(self, rates: Vector) -> Vector:
-        """Keeps in the order of `network.drop_locations`, for overloaded rates in the order of
-        `network.streams`."""
+        """Keeps in the order of `network.drop_locations`, for overloaded rates in the order of `network.streams`."""
 
     @property
     @abstractmethod
@@ -75,9 +72,8 @@ class Planner(ABC):
     def keeps(self, rates: Vector, scale: float = 1.0) -> Vector:
         """Keeps for any rates at `scale` times the nominal capacity; all ones where nothing is overloaded.
 
-        Constraints read A·y <= ζ, so y(r, g·ζ) = g·y(r/g, ζ): a scaled capacity is a look-up at r/g, and
-        keeps,
-        being ratios, need no scaling back.
+        Constraints read A·y <= ζ, so y(r, g·ζ) = g·y(r/g, ζ): a scaled capacity is a look-up at r/g, and keeps, being
+        ratios, need no scaling back.
         """
         nominal = rates / scale if scale != 1.0 else rates
         if not self.program.overloaded(nominal):

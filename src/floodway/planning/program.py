@@ -1,9 +1,8 @@
 """The linear program of the long paper (1)-(11), written so that rates stand only on the right-hand side.
 
-One variable x_a (tuples/s) for each *free* arc: an arc out of a stream, or a branch of a split. These are the
-paper's prefix variables times the rate; on every other arc all that the producer emits flows on, since a
-drop there
-is never better than one further up. Rates on all arcs are linear in x, so with emit(p) what operator p emits:
+One variable x_a (tuples/s) for each *free* arc: an arc out of a stream, or a branch of a split. These are the paper's
+prefix variables times the rate; on every other arc all that the producer emits flows on, since a drop there is never
+better than one further up. Rates on all arcs are linear in x, so with emit(p) what operator p emits:
 
     maximise    sum_q w_q · throughput_q(x)
     subject to  x_a <= r_s            for arcs out of stream s (bounds)

@@ -1,9 +1,9 @@
 """Region quadtree: a box of rates halved in every dimension where needed, and its own index.
 
-A cell at level l has sides top/2^l; splitting it gives 2^m children, kept side by side, child number Σ 2^i
-over the dimensions i in which it is the upper half. Finding the cell of a point reads one bit of every
-coordinate per level (Samet's region quadtree; long paper, section 5.1). Coordinates are integers on the
-finest grid, so that corners shared by neighbouring cells are equal, not almost equal.
+A cell at level l has sides top/2^l; splitting it gives 2^m children, kept side by side, child number Σ 2^i over the
+dimensions i in which it is the upper half. Finding the cell of a point reads one bit of every coordinate per level
+(Samet's region quadtree; long paper, section 5.1). Coordinates are integers on the finest grid, so that corners
+shared by neighbouring cells are equal, not almost equal.
 
 >>> tree = RegionQuadtree([100.0, 100.0])
 >>> tree.split(0)
@@ -112,8 +112,7 @@ class RegionQuadtree:
 
     @classmethod
     def from_array(cls, top: Sequence[float], first_child: NDArray[np.int64]) -> RegionQuadtree:
-        """The tree again, by splitting in the order in which the cells were numbered; ValueError if it is
-        none."""
+        """The tree again, by splitting in the order in which the cells were numbered; ValueError if it is none."""
         tree = cls(top)
         wanted = first_child.tolist()
         parents = sorted((first, cell) for cell, first in enumerate(wanted) if first >= 0)

@@ -6,8 +6,8 @@ sinks. Between two such places lies a chain of operators of which only the produ
     E / I = Π_i s_i          E emitted by the last operator of the chain, I taken in by the first
 
 Over many batches (with forgetting, because windows emit later than they take in) the product is moved to what was
-counted; operators share the correction by their weight in it: those that can change a count (filters, aggregates, joins
-and named functions that are known to) before those that pass on what they get.
+counted; operators share the correction by their weight in it: those that can change a count (filters, aggregates,
+joins and named functions that are known to) before those that pass on what they get.
 
 >>> from floodway.network.file import parse_network
 >>> net = parse_network('''
@@ -42,8 +42,9 @@ def tuples_through(
 ) -> dict[str, float]:
     """Tuples that entered each operator of `inside` in a batch.
 
-    `entered` counts what was kept at a stream or on an arc `producer->consumer`; `emitted` what an operator is known to
-    have emitted (offered to its branches, or delivered). What neither tells follows from the network's selectivities.
+    `entered` counts what was kept at a stream or on an arc `producer->consumer`; `emitted` what an operator is known
+    to have emitted (offered to its branches, or delivered). What neither tells follows from the network's
+    selectivities.
     """
     members = set(inside)
     made: dict[str, float] = {}

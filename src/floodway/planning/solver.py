@@ -2,34 +2,34 @@
 
 Long paper, section 5.1.
 
-With z(r) the optimum at rates r, a cell with lower corner a and upper corner b uses one plan for all its
-points: the optimal flows at a, to which a point s of the cell is scaled down. The cell whose error bound is
-worst is split first, until the worst is ε:
+With z(r) the optimum at rates r, a cell with lower corner a and upper corner b uses one plan for all its points: the
+optimal flows at a, to which a point s of the cell is scaled down. The cell whose error bound is worst is split first,
+until the worst is ε:
 
     *corner rule*   error <= 1 − z(a)/z(b)                  since z(a) <= z(s) <= z(b)
 
-At the axes that alone never ends: where a = 0 the bound is 100% at any depth. So a cell may also keep a set
-Z of *small* streams whole and scale the others' plan down to make room. Flows of different streams add up,
-in every constraint and in the score; with v_Z·s_Z the score of all of Z, σ the largest share of a resource
-that b_Z uses, and 0 in place of Z:
+At the axes that alone never ends: where a = 0 the bound is 100% at any depth. So a cell may also keep a set Z of
+*small* streams whole and scale the others' plan down to make room. Flows of different streams add up, in every
+constraint and in the score; with v_Z·s_Z the score of all of Z, σ the largest share of a resource that b_Z uses, and
+0 in place of Z:
 
     plan            x(s) = all of s_Z + (1 − σ)·x(0, a)     feasible: uses at most σ + (1 − σ)
     score           >= v_Z·s_Z + (1 − σ)·z(0, a)
     optimum z(s)    <= v_Z·s_Z + z(0, b)                    all of Z, and the rest as if Z were not there
     *axis rule*     error <= 1 − (v_Z·a_Z + (1 − σ)·z(0, a)) / (v_Z·a_Z + z(0, b))      worst at s_Z = a_Z
 
-Both rules end on every network: z is concave with z(0) = 0, so z(a) >= min(a_i/b_i)·z(b); in small cells round
-a point p, σ -> 0 for the streams with p_i = 0 and a_i/b_i -> 1 for the rest, and the axis rule goes to 0.
+Both rules end on every network: z is concave with z(0) = 0, so z(a) >= min(a_i/b_i)·z(b); in small cells round a
+point p, σ -> 0 for the streams with p_i = 0 and a_i/b_i -> 1 for the rest, and the axis rule goes to 0.
 
-Where the optimum is linear both still need many cells, so a cell may also mix the plans of all its corners c_j
-with the multilinear weights λ_j(s), for which s = Σ λ_j·c_j. Feasible sets are convex, so this is feasible:
+Where the optimum is linear both still need many cells, so a cell may also mix the plans of all its corners c_j with
+the multilinear weights λ_j(s), for which s = Σ λ_j·c_j. Feasible sets are convex, so this is feasible:
 
     plan            x(s) = Σ λ_j(s)·x(c_j)                  score Σ λ_j(s)·z(c_j)
     optimum z(s)    <= t·[s, 1]                             t the tangent (dual solution) at any corner
     *mixing rule*   error <= max over the corners of 1 − z(c_j)/(t·[c_j, 1]), for the best t
 
-since score − (1 − ε)·t·[s, 1] is linear in each coordinate, and so is least at a corner. A cell within one piece
-of the optimum is exact. This rule is not the paper's; `mix=False` leaves it out. The best rule counts.
+since score − (1 − ε)·t·[s, 1] is linear in each coordinate, and so is least at a corner. A cell within one piece of
+the optimum is exact. This rule is not the paper's; `mix=False` leaves it out. The best rule counts.
 
 Rates beyond the useful ones are clamped (`solver_space`), and rates above a `max_rate` that is smaller are solved
 when they are seen, so the bound holds at any rates whatever. See docs/decisions/0050-solver-error-bound.md.
@@ -72,9 +72,9 @@ class Step:
 class SolverPlanner(Planner):
     """Plans within `epsilon` of the optimum everywhere.
 
-    `clamp=False` divides the space up to every max_rate even where rates are of no use any more. Where the
-    `budget` ends first, `achieved_epsilon` says how far it got: refused unless `adaptive`. `use_map=False`
-    calls HiGHS for every corner, as the paper does, instead of asking the exact planner's region map.
+    `clamp=False` divides the space up to every max_rate even where rates are of no use any more. Where the `budget`
+    ends first, `achieved_epsilon` says how far it got: refused unless `adaptive`. `use_map=False` calls HiGHS for
+    every corner, as the paper does, instead of asking the exact planner's region map.
     """
 
     name = "solver"

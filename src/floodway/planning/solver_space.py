@@ -1,16 +1,15 @@
-"""The rate space that a solver planner divides: how far each stream's rate matters, and which streams cost
-nothing.
+"""The rate space that a solver planner divides: how far each stream's rate matters, and which streams cost nothing.
 
-**Useful rates.** A plan *without waste* lets into an operator no more than its consumers take; every plan
-has one of the same score (lower what enters an operator until that holds, from the outputs upwards). In
-such a plan some path from any arc on carries all that its arcs emit. So with use(p), for every resource,
-the least that a tuple of p uses on any path below, the flow on an arc into operator o obeys
+**Useful rates.** A plan *without waste* lets into an operator no more than its consumers take; every plan has one of
+the same score (lower what enters an operator until that holds, from the outputs upwards). In such a plan some path
+from any arc on carries all that its arcs emit. So with use(p), for every resource, the least that a tuple of p uses
+on any path below, the flow on an arc into operator o obeys
 
     flow <= min( capacity / (direct use + contribution·use(o)),  useful(o) / contribution )
 
-over all resources, useful(p) being the largest such bound of p's arcs; an arc into an output uses nothing
-and has no bound. A rate beyond useful(stream) never raises the optimum: clamping to it loses nothing. With
-a split it is more than the plan-free limit: in the split example of PAPERS.md 1/3, not 1/8.
+over all resources, useful(p) being the largest such bound of p's arcs; an arc into an output uses nothing and has no
+bound. A rate beyond useful(stream) never raises the optimum: clamping to it loses nothing. With a split it is more
+than the plan-free limit: in the split example of PAPERS.md 1/3, not 1/8.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from floodway.planning.program import Program, Vector
 class RateSpace:
     """The box that is divided.
 
-    `dimensions` are the streams (by index) that use resources at all, `top` their bounds. Rates above
-    `limit` (infinite where clamping loses nothing) are outside: no plan was prepared for them.
+    `dimensions` are the streams (by index) that use resources at all, `top` their bounds. Rates above `limit`
+    (infinite where clamping loses nothing) are outside: no plan was prepared for them.
     """
 
     dimensions: NDArray[np.int64]

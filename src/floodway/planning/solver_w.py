@@ -1,9 +1,7 @@
-"""Solver-W: Solver for a known workload, with an expected instead of a maximum error (long paper, section
-5.2).
+"""Solver-W: Solver for a known workload, with an expected instead of a maximum error (long paper, section 5.2).
 
-The cell with the largest p·ε (its probability times its error bound) is split first, until Σ p·ε <=
-threshold. Single points that are unlikely may be further from their optimum; the expectation over the
-workload is what is promised.
+The cell with the largest p·ε (its probability times its error bound) is split first, until Σ p·ε <= threshold. Single
+points that are unlikely may be further from their optimum; the expectation over the workload is what is promised.
 """
 
 from __future__ import annotations

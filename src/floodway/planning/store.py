@@ -5,9 +5,9 @@ A planner that can be stored implements two methods and is named in `factory.PLA
     to_arrays() -> (meta, arrays)                       meta: what JSON can hold; arrays: numpy arrays by name
     from_arrays(program, meta, arrays) -> the planner   raises PlanFileError on what it cannot use
 
-Layout, little-endian: magic (8 bytes), version (u2), header length (u4), header (JSON: planner, network
-fingerprint, headroom, meta, name/dtype/shape of every array), the arrays' bytes in that order, CRC-32 (u4) of
-all before it. Nothing in a file is ever executed, and no size in it is trusted before it is checked.
+Layout, little-endian: magic (8 bytes), version (u2), header length (u4), header (JSON: planner, network fingerprint,
+headroom, meta, name/dtype/shape of every array), the arrays' bytes in that order, CRC-32 (u4) of all before it.
+Nothing in a file is ever executed, and no size in it is trusted before it is checked.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
 """Window Drop: shed whole windows, so that every window that is emitted equals the unshed one.
 
-Windows of size ω start every δ, aligned to `offset`. B consecutive windows form a batch of length L = B δ,
-and a batch has one fate, drawn by hash of its start s and the keep in force for that start. A tuple at time
-t passes if it lies inside a window of some kept batch:
+Windows of size ω start every δ, aligned to `offset`. B consecutive windows form a batch of length L = B δ, and a
+batch has one fate, drawn by hash of its start s and the keep in force for that start. A tuple at time t passes if it
+lies inside a window of some kept batch:
 
     s <= t < s + L - δ + ω          for a kept batch start s = offset + i L
 
-and only windows of kept batches are emitted: the *subset guarantee*. With `max_gap` G every (G+1)th batch
-is kept whatever its hash, so no gap is longer than G B windows; the other batches take what remains of the
-keep asked for.
+and only windows of kept batches are emitted: the *subset guarantee*. With `max_gap` G every (G+1)th batch is kept
+whatever its hash, so no gap is longer than G B windows; the other batches take what remains of the keep asked for.
 
-Rates are epochs of event time. A window that is *emitted* must have passed all its tuples, in every
-micro-batch that saw one of them, also in those that were running while the rate was changed. Hash slots are
-nested (a batch kept at keep p is kept at any q > p), so lowering is safe at any point, and raising from p
-to q takes two steps:
+Rates are epochs of event time. A window that is *emitted* must have passed all its tuples, in every micro-batch that
+saw one of them, also in those that were running while the rate was changed. Hash slots are nested (a batch kept at
+keep p is kept at any q > p), so lowering is safe at any point, and raising from p to q takes two steps:
 
 1. from an epoch start on, tuples pass at q, but windows are still emitted at p only;
 2. when every micro-batch that knew nothing of step 1 has reported the latest event time C it saw, windows
    that start after C are emitted at q: no tuple of theirs was ever dropped at p.
 
-Times are integer microseconds of event time unless said otherwise; keeps are parts per million.
-Window-aware drops: Tatbul and Zdonik, VLDB 2006, as used by "Staying FIT", section 2. The epochs are ours.
+Times are integer microseconds of event time unless said otherwise; keeps are parts per million. Window-aware drops:
+Tatbul and Zdonik, VLDB 2006, as used by "Staying FIT", section 2. The epochs are ours.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ _SEED = 42
 
 @dataclass(frozen=True, slots=True)
 class WindowShape:
-    """Size ω, slide δ, start offset (microseconds), batch B (windows) and the longest gap G (batches, or
-    None).
+    """Size ω, slide δ, start offset (microseconds), batch B (windows) and the longest gap G (batches, or None).
 
     >>> shape = WindowShape(size_us=10, slide_us=5, batch=2)
     >>> shape.batch_us, shape.batch_start(14), shape.batches_of(12)
@@ -116,8 +113,8 @@ class WindowShape:
 def pipelined(first: WindowShape, second: WindowShape) -> WindowShape:
     """The shape to drop by before two aggregates in a row: ω = ω1 + ω2 - 1, with the last one's slide.
 
-    Units are ticks of event time: the second window takes results that start within it, and the last of those
-    reaches ω1 - 1 ticks further.
+    Units are ticks of event time: the second window takes results that start within it, and the last of those reaches
+    ω1 - 1 ticks further.
 
     >>> pipelined(WindowShape(3, 1), WindowShape(4, 2)).size_us
     6
@@ -144,8 +141,7 @@ def fan_out(shapes: Sequence[WindowShape]) -> WindowShape:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """From batch start `start_us` on: tuples pass at `pass_ppm`, windows are emitted at `emit_ppm <=
-    pass_ppm`.
+    """From batch start `start_us` on: tuples pass at `pass_ppm`, windows are emitted at `emit_ppm <= pass_ppm`.
 
     In force in micro-batches whose timestamp (wall clock) is `valid_from_us` or later.
     """

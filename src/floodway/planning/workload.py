@@ -1,5 +1,4 @@
-"""How likely rates are: the workloads under which Solver-W weighs its errors (long paper, sections 5.2 and
-8.2.2).
+"""How likely rates are: the workloads under which Solver-W weighs its errors (long paper, sections 5.2 and 8.2.2).
 
 A workload gives the probability of a box of rates, lower <= r < upper; upper bounds may be infinite.
 """
@@ -95,8 +94,7 @@ class Empirical(Workload):
     def of_trace(cls, rates: ArrayLike, streams: int, *, means: Sequence[float] | None = None) -> Empirical:
         """One recorded series of rates for all streams: stream i reads it shifted by i/streams of its length.
 
-        `means` scales every stream to a mean; shifting keeps bursts of different streams from coinciding
-        always.
+        `means` scales every stream to a mean; shifting keeps bursts of different streams from coinciding always.
         """
         series = np.asarray(rates, dtype=np.float64).ravel()
         if not len(series) or not np.isfinite(series).all() or series.mean() <= 0:

@@ -1,9 +1,9 @@
 """When tuples arrive: Poisson, self-similar, or as a trace file says. Times are sorted seconds from 0.
 
-Self-similar traffic is the superposition of many on/off sources whose on and off periods are Pareto
-distributed with index a = 3 - 2H: as their number grows the sum tends to a process of Hurst parameter H
-(Willinger et al., 1997), which is what packet traces look like and Poisson arrivals (H = 0.5) do not.
-`hurst` measures it, so that a report can say how bursty the traffic really was.
+Self-similar traffic is the superposition of many on/off sources whose on and off periods are Pareto distributed with
+index a = 3 - 2H: as their number grows the sum tends to a process of Hurst parameter H (Willinger et al., 1997),
+which is what packet traces look like and Poisson arrivals (H = 0.5) do not. `hurst` measures it, so that a report can
+say how bursty the traffic really was.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def self_similar(
 ) -> Times:
     """Superposed Pareto on/off sources with mean `rate` tuples/s; half of the sources are on at any time.
 
-    Periods last 0.5 s on average. Within a bin of 100 ms arrivals are Poisson at the rate of the sources
-    then on.
+    Periods last 0.5 s on average. Within a bin of 100 ms arrivals are Poisson at the rate of the sources then on.
     """
     _check(rate, seconds)
     if not 0.5 < target_hurst < 1.0 or sources < 1:
@@ -118,8 +117,8 @@ def read_trace(path: Path, *, bin_seconds: float | None = None) -> Trace:
 def hurst(counts: Counts, *, smallest: int = 8) -> float:
     """Hurst parameter by aggregated variance: Var of the means of m bins falls as m**(2H - 2).
 
-    Levels from `smallest` bins up, as traffic within a few bins is Poisson whatever its long memory; at
-    least 30 blocks a level. 0.5 for Poisson arrivals, towards 1 for long memory.
+    Levels from `smallest` bins up, as traffic within a few bins is Poisson whatever its long memory; at least 30
+    blocks a level. 0.5 for Poisson arrivals, towards 1 for long memory.
     """
     levels = [m for m in (smallest * 2**k for k in range(20)) if len(counts) // m >= 30]
     variances = [float(np.var(_means(counts, m))) for m in levels]

@@ -1,12 +1,11 @@
-"""The buffer-preposed framework on a simulated clock, tuple by tuple and exact: buffer, scheduler,
-cleaner, one CPU.
+"""The buffer-preposed framework on a simulated clock, tuple by tuple and exact: buffer, scheduler, cleaner, one CPU.
 
-A tuple that arrives is kept with the adaptor's share, put into the queue unless that is full, and served
-in the scheduler's order when the CPU is free and the pace allows it. With a `manager` that has no limit,
-no cleaner and a keep share of its own, the same machine is the system without a buffer (COB).
+A tuple that arrives is kept with the adaptor's share, put into the queue unless that is full, and served in the
+scheduler's order when the CPU is free and the pace allows it. With a `manager` that has no limit, no cleaner and a
+keep share of its own, the same machine is the system without a buffer (COB).
 
-Only the queue is walked in Python, a heap of at most L entries; all else is columns. 1000 s at 1000
-tuples/s take a few seconds on one core.
+Only the queue is walked in Python, a heap of at most L entries; all else is columns. 1000 s at 1000 tuples/s take a
+few seconds on one core.
 """
 
 from __future__ import annotations

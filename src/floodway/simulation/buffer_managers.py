@@ -1,9 +1,8 @@
 """The two systems that the paper compares: CWB, control with a buffer, and COB, control without one.
 
-CWB joins a scheduler, an adaptor and the cleaner with the PI controller of the downstream part, which
-turns the deadline miss ratio of the last CPU cycle into the number of tuples that may pass in the next.
-COB lets a control law shed at the input; what it lets in waits, unbounded and in order of arrival, inside
-the query processor.
+CWB joins a scheduler, an adaptor and the cleaner with the PI controller of the downstream part, which turns the
+deadline miss ratio of the last CPU cycle into the number of tuples that may pass in the next. COB lets a control law
+shed at the input; what it lets in waits, unbounded and in order of arrival, inside the query processor.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class WithBuffer:
     def cpu_cycle(self, cycle: Cycle) -> float | None:
         """C(k): the PI law chooses among what waits and what the adaptor let in during the last cycle.
 
-        What overflowed counts as well: the law holds while less waits than it permits, and a queue that
-        overflows for want of service must not look like a quiet one.
+        What overflowed counts as well: the law holds while less waits than it permits, and a queue that overflows for
+        want of service must not look like a quiet one.
         """
         waiting = cycle.waiting + cycle.counts.offered - cycle.counts.shed
         decision = self._pi.step(_observe(cycle, waiting=waiting))
@@ -68,8 +67,8 @@ class WithBuffer:
 class WithoutBuffer:
     """COB, with Tu's law or the Aurora step at the input.
 
-    Both laws steer a delay; the paper's claim is about an expected miss ratio. So the delay target is
-    itself set by the PI law from the miss ratio, between 5 ms and the longest deadline (decision 0044).
+    Both laws steer a delay; the paper's claim is about an expected miss ratio. So the delay target is itself set by
+    the PI law from the miss ratio, between 5 ms and the longest deadline (decision 0044).
     """
 
     def __init__(

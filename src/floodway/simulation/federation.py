@@ -1,9 +1,9 @@
 """A federation of real state machines on a simulated clock: any tasks, any costs, any contracts.
 
-Time goes in rounds of one period. In a round everybody gets a tick; then messages go back and forth in turns
-until nobody has anything to say: all offers of a turn arrive, takers answer, accepted moves are carried out at
-once, and then those who got nothing ask the next partner. Tasks keep their names, so that a client can end its
-task wherever it has gone.
+Time goes in rounds of one period. In a round everybody gets a tick; then messages go back and forth in turns until
+nobody has anything to say: all offers of a turn arrive, takers answer, accepted moves are carried out at once, and
+then those who got nothing ask the next partner. Tasks keep their names, so that a client can end its task wherever it
+has gone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A federation of identical tasks in rounds, vectorised: what the state machines do, for 100,000 nodes at once.
 
-With identical tasks a node's state is a number, and a price p is a load level L(p): the most tasks of which the
-last costs no more than p. A giver with n tasks offers n − L(p), a taker with m accepts up to L(p) − m. One round
-is one pass of OFFER_LOAD at every node that is due: in turns, everyone who is still searching makes one offer
-to its cheapest open partner, takers answer all offers of the turn, the accepted tasks move. `federation.py` runs
-the real state machines in the same turns; tests hold the two equal, message by message.
+With identical tasks a node's state is a number, and a price p is a load level L(p): the most tasks of which the last
+costs no more than p. A giver with n tasks offers n − L(p), a taker with m accepts up to L(p) − m. One round is one
+pass of OFFER_LOAD at every node that is due: in turns, everyone who is still searching makes one offer to its
+cheapest open partner, takers answer all offers of the turn, the accepted tasks move. `federation.py` runs the real
+state machines in the same turns; tests hold the two equal, message by message.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The tuples of a simulated run as columns: generation, arrival, queue (which has the deadline) and true
-cost.
+"""The tuples of a simulated run as columns: generation, arrival, queue (which has the deadline) and true cost.
 
 >>> rng = np.random.default_rng(1)
 >>> tuples = draw(np.array([0.0, 0.1, 0.2]), rng, mean_cost_seconds=0.005)
@@ -55,9 +54,8 @@ def draw(
 ) -> Tuples:
     """Give arrivals a deadline class, a generation time and a true cost.
 
-    `precision` is the paper's E, how far true costs spread around their mean ET_p (section 5.1): 0 none, 1
-    uniform on [0.3, 1.7], 2 on [0.1, 4.1] times the mean. The last cannot be uniform and have mean 1; see
-    decision 0042.
+    `precision` is the paper's E, how far true costs spread around their mean ET_p (section 5.1): 0 none, 1 uniform on
+    [0.3, 1.7], 2 on [0.1, 4.1] times the mean. The last cannot be uniform and have mean 1; see decision 0042.
     """
     count = len(arrived)
     return Tuples(

@@ -1,5 +1,4 @@
-"""Does the ledger tell the truth? Reconcile it with Spark's journal, with the logs and with the sinks, to
-the tuple.
+"""Does the ledger tell the truth? Reconcile it with Spark's journal, with the logs and with the sinks, to the tuple.
 
 For every query of a run:
 
@@ -9,8 +8,7 @@ applied again;
 - the batches follow each other without a hole or an overlap, and reach no further than the log does;
 - what the ledger says was delivered to a log is what lies there under the batch's tag, no tuple more or less.
 
-Spark keeps the journal of the last hundred batches; older lines are checked by the ledger's own rules and
-the sinks'.
+Spark keeps the journal of the last hundred batches; older lines are checked by the ledger's own rules and the sinks'.
 """
 
 from __future__ import annotations

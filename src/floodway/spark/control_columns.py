@@ -1,11 +1,9 @@
-"""The control table as columns: the entry, and the window epochs, in force for the micro-batch that is
-running.
+"""The control table as columns: the entry, and the window epochs, in force for the micro-batch that is running.
 
-The table is read by a scalar subquery, so that no row is joined and a table that is missing or torn gives
-null: everything is kept. Spark puts the batch's journaled timestamp in place of `current_timestamp()` in the
-main plan but not inside subqueries (tried), so the subquery only reads, and the look-up is made outside. Both
-ends of the history come first, as plain fields, because a search of the array for every tuple would cost more
-than most queries.
+The table is read by a scalar subquery, so that no row is joined and a table that is missing or torn gives null:
+everything is kept. Spark puts the batch's journaled timestamp in place of `current_timestamp()` in the main plan but
+not inside subqueries (tried), so the subquery only reads, and the look-up is made outside. Both ends of the history
+come first, as plain fields, because a search of the array for every tuple would cost more than most queries.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The control table: one JSON line that every micro-batch re-reads, and the decision that a batch finds in
-it.
+"""The control table: one JSON line that every micro-batch re-reads, and the decision that a batch finds in it.
 
 The file `control.json` is one object on one line, replaced atomically:
 
@@ -9,12 +8,11 @@ The file `control.json` is one object on one line, replaced atomically:
            budget (null: none), rate, base_us
     EPOCH  valid_from_us, start_us, pass_ppm, emit_ppm        (Window Drop only, see planning/window_drop.py)
 
-oldest first. A micro-batch has a timestamp that Spark journals before the batch runs and gives back on
-replay; the entry in force is the last one with `valid_from_us` at or before it. So that a batch finds the
-same entry whenever it runs, an entry must be in the file before any batch with such a timestamp can begin:
-it is written with `valid_from_us` = now + a guard, and the write is repeated with a longer guard if it took
-longer than that. A batch that began before the write and reads the table after it looks up its own
-timestamp, and finds the entry before.
+oldest first. A micro-batch has a timestamp that Spark journals before the batch runs and gives back on replay; the
+entry in force is the last one with `valid_from_us` at or before it. So that a batch finds the same entry whenever it
+runs, an entry must be in the file before any batch with such a timestamp can begin: it is written with
+`valid_from_us` = now + a guard, and the write is repeated with a longer guard if it took longer than that. A batch
+that began before the write and reads the table after it looks up its own timestamp, and finds the entry before.
 
 The file listing is cached by Spark with the file's length, hence one line: a line is read to its end.
 """
@@ -65,12 +63,11 @@ class ControlTableError(FloodwayError):
 class Entry:
     """The decision for micro-batches from `valid_from_us` on.
 
-    With a `threshold`, tuples of a utility above it are kept, and `tie_ppm` of those that equal it; without
-    one, `keep_ppm` of all by hash. `keep_ppm` is the keep aimed at in both cases.
+    With a `threshold`, tuples of a utility above it are kept, and `tie_ppm` of those that equal it; without one,
+    `keep_ppm` of all by hash. `keep_ppm` is the keep aimed at in both cases.
 
-    With a `budget` (tuples), the keep follows the batch: tuples arrive at `rate` a second since `base_us`,
-    the end of the batch before, so one that begins at t is offered rate (t - base) and keeps the budget of
-    it:
+    With a `budget` (tuples), the keep follows the batch: tuples arrive at `rate` a second since `base_us`, the end of
+    the batch before, so one that begins at t is offered rate (t - base) and keeps the budget of it:
 
         keep = budget / (rate (t - base)),  within [0.25, 1.25] of keep_ppm
 
@@ -134,8 +131,7 @@ class ControlTable:
     clock_us: Callable[[], int]
     guard_us: int = GUARD_US
     late_writes: int = 0
-    """Writes that ended after their entry had become valid: a replay of a batch begun meanwhile may differ.
-    """
+    """Writes that ended after their entry had become valid: a replay of a batch begun meanwhile may differ."""
 
     table: Table = field(init=False)
 
@@ -159,8 +155,7 @@ class ControlTable:
         return self.table.history[-1]
 
     def put(self, entry: Entry, *, replays_from_us: int = 0) -> Entry:
-        """Add a decision; its `seq` and `valid_from_us` are set here. One that says nothing new is not
-        written.
+        """Add a decision; its `seq` and `valid_from_us` are set here. One that says nothing new is not written.
 
         `replays_from_us` is the timestamp of the last committed batch: what was in force since then is kept.
         """

@@ -6,10 +6,10 @@ Counted: the thread of every task (the JVM's own clock, in nanoseconds; row-to-A
 daemons that fork Python workers, the workers, and those that have ended. Not counted: the driver's own Python, query
 planning, garbage collection and compilation in the JVM, which no tuple causes alone.
 
-A local session keeps the sum over all tasks in one counter of the executor's metrics: half a millisecond a reading. On
-a cluster the stages are summed in the status store (40–100 ms) and Python workers are found under the executors that
-run on this machine; those of other machines are not seen. Python's time has the resolution of the kernel's clock ticks,
-usually 10 ms, but never drifts: readings are cumulative.
+A local session keeps the sum over all tasks in one counter of the executor's metrics: half a millisecond a reading.
+On a cluster the stages are summed in the status store (40–100 ms) and Python workers are found under the executors
+that run on this machine; those of other machines are not seen. Python's time has the resolution of the kernel's clock
+ticks, usually 10 ms, but never drifts: readings are cumulative.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Malformed records of a batch: out of the stream before the first operator, into a log of their own, counted.
 
-The source marks a record it cannot decode with the reason in `_error` and its bytes in `_raw`. Operators never see such
-a record. The batch reads it once more from its journaled range, so that it is found after a restart as well, also
-where the operators run inside Spark's streaming plan.
+The source marks a record it cannot decode with the reason in `_error` and its bytes in `_raw`. Operators never see
+such a record. The batch reads it once more from its journaled range, so that it is found after a restart as well,
+also where the operators run inside Spark's streaming plan.
 """
 
 from __future__ import annotations

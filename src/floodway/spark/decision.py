@@ -1,8 +1,7 @@
 """The decision in force: what the steering tells a running source, as data and as a file replaced atomically.
 
-The source runs in a process of its own, so the decision reaches it through a file. The source reads the
-file once a micro-batch and journals what it takes from it in the offset: the file may change at any time, a
-batch never does.
+The source runs in a process of its own, so the decision reaches it through a file. The source reads the file once a
+micro-batch and journals what it takes from it in the offset: the file may change at any time, a batch never does.
 
 Effective keep of a stream with N tuples in the micro-batch:
 
@@ -44,8 +43,7 @@ class DecisionError(FloodwayError):
 
 @dataclass(frozen=True, slots=True)
 class StreamDecision:
-    """The input drop of one stream: a keep in ppm, or a budget of tuples a micro-batch that takes
-    precedence."""
+    """The input drop of one stream: a keep in ppm, or a budget of tuples a micro-batch that takes precedence."""
 
     keep_ppm: KeepPpm = PPM
     budget: Annotated[int, Field(ge=0)] | None = None
@@ -55,9 +53,9 @@ class StreamDecision:
 class Decision:
     """What to drop from now on. `mode` observe journals the keeps and drops nothing; off keeps everything.
 
-    `arcs` holds the keeps in ppm of the drops inside the node, by arc (`a1->b1`); `drop` says how the
-    source chooses: each tuple by its hash, or whole blocks that are then never read. `issued_us` is the
-    time of issue, microseconds UTC.
+    `arcs` holds the keeps in ppm of the drops inside the node, by arc (`a1->b1`); `drop` says how the source chooses:
+    each tuple by its hash, or whole blocks that are then never read. `issued_us` is the time of issue, microseconds
+    UTC.
     """
 
     plan: str = ""
@@ -69,8 +67,7 @@ class Decision:
     issued_us: int = 0
 
     def keep_ppm(self, stream: str, *, waiting: int) -> int:
-        """The keep decided for a micro-batch of `waiting` tuples, whatever the mode; unknown streams are
-        kept whole."""
+        """The keep decided for a micro-batch of `waiting` tuples, whatever the mode; unknown streams are kept whole."""
         decided = self.streams.get(stream, StreamDecision())
         if decided.budget is None:
             return decided.keep_ppm
@@ -94,8 +91,7 @@ def write_decision(path: Path | str, decision: Decision) -> None:
 
 
 def read_decision(path: Path | str) -> Decision:
-    """The decision in a file; without a file: keep everything, mode observe. Raises DecisionError for a bad
-    file."""
+    """The decision in a file; without a file: keep everything, mode observe. Raises DecisionError for a bad file."""
     try:
         text = Path(path).read_bytes()
     except FileNotFoundError:
@@ -114,8 +110,7 @@ def read_decision(path: Path | str) -> Decision:
 
 
 class DecisionFile:
-    """Reads a decision file again and again; a torn or wrong one is counted and the last good decision
-    stays."""
+    """Reads a decision file again and again; a torn or wrong one is counted and the last good decision stays."""
 
     def __init__(self, path: Path | str | None, *, initial: Decision | None = None) -> None:
         self.path = None if path is None else Path(path)

@@ -2,9 +2,9 @@
 
     slot = xxhash64(identity columns, salt) mod 1,000,000;   kept if slot < keep_ppm
 
-Slots are even and independent between salts, and nested for one salt: what is kept at a keep is kept at any
-higher one. `rand` would not do: Spark reseeds it in every micro-batch. Survivors carry `_weight`, the
-product of 1/keep over all drops passed, for unbiased estimates (`floodway.spark.estimates`).
+Slots are even and independent between salts, and nested for one salt: what is kept at a keep is kept at any higher
+one. `rand` would not do: Spark reseeds it in every micro-batch. Survivors carry `_weight`, the product of 1/keep over
+all drops passed, for unbiased estimates (`floodway.spark.estimates`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _KAFKA_IDENTITY = {"topic": types.StringType(), "partition": types.IntegerType()
 
 
 def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tuple[str, ...]:
-    """What tells tuples apart: the given columns; else `_id`; else the Kafka connector's (topic, partition,
-    offset); else all columns that Spark can hash, Floodway's own left out.
+    """What tells tuples apart: the given columns; else `_id`; else the Kafka connector's (topic, partition, offset);
+    else all columns that Spark can hash, Floodway's own left out.
     """
     if identity is not None:
         chosen = (identity,) if isinstance(identity, str) else tuple(identity)
@@ -62,8 +62,7 @@ def random_drop(
     identity: Sequence[str] | None = None,
     salt: str | int | Column = 0,
 ) -> DataFrame:
-    """Keep `keep_ppm` parts per million of the tuples (a number, or a column that holds it); weight the
-    survivors.
+    """Keep `keep_ppm` parts per million of the tuples (a number, or a column that holds it); weight the survivors.
 
     A null keep keeps everything: a control value that is missing must not stop a stream.
     """
@@ -89,9 +88,7 @@ def arc_kept(df: DataFrame, arc: str) -> Column:
 
 
 def arc_drop(df: DataFrame, arc: str) -> DataFrame:
-    """Drop on an arc inside a node and weight the survivors; arcs are salts, so their drops are
-    independent.
-    """
+    """Drop on an arc inside a node and weight the survivors; arcs are salts, so their drops are independent."""
     return weighted(df.filter(arc_kept(df, arc)), fn.coalesce(column(f"_keep:{arc}"), fn.lit(PPM)))
 
 

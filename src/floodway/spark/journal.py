@@ -1,8 +1,7 @@
 """What Spark journaled about a micro-batch: when it was cut, and the offset of every Floodway source in it.
 
-Spark writes `CHECKPOINT/offsets/N` before batch N runs, so inside the batch its decision can be read back,
-and after a
-crash an audit can tell what every batch offered and kept without asking anyone who was there.
+Spark writes `CHECKPOINT/offsets/N` before batch N runs, so inside the batch its decision can be read back, and after
+a crash an audit can tell what every batch offered and kept without asking anyone who was there.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from floodway.spark.source.offsets import BatchOffset, parse_offset
 
 @dataclass(frozen=True, slots=True)
 class JournaledBatch:
-    """Batch number, the time it was cut (milliseconds since 1970), and the offsets of the sources that had
-    news."""
+    """Batch number, the time it was cut (milliseconds since 1970), and the offsets of the sources that had news."""
 
     batch: int
     timestamp_ms: int
@@ -27,8 +25,7 @@ class JournaledBatch:
 
 
 def read_batch(checkpoint: Path, batch: int) -> JournaledBatch:
-    """Batch N as journaled. A source whose offset is that of the batch before brought nothing and is left
-    out."""
+    """Batch N as journaled. A source whose offset is that of the batch before brought nothing and is left out."""
     journal = _read(checkpoint / "offsets" / str(batch), batch)
     before = checkpoint / "offsets" / str(batch - 1)
     old = _read(before, batch - 1).offsets if before.exists() else {}

@@ -5,11 +5,11 @@ Append-only JSON lines; one line is one object with the fields of `LedgerLine`, 
     {"at":"clicks","batch":7,"dropped":600,"keep_ppm":400000,"kept":400,"mode":"enforce","offered":1000,
      "plan":"3","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null}
 
-(on one line in the file). Every append is one `write` on an O_APPEND descriptor followed by `fsync`, under
-an exclusive `flock`: one writer at a time, also across processes. A key (query, batch, at, reason) is written
-once: a replayed batch that says the same again is ignored, one that says otherwise is kept beside it as a
-`conflict`. A crash in the middle of an append leaves a last line without a newline; readers pass over it, the
-next writer cuts it away, both count it.
+(on one line in the file). Every append is one `write` on an O_APPEND descriptor followed by `fsync`, under an
+exclusive `flock`: one writer at a time, also across processes. A key (query, batch, at, reason) is written once: a
+replayed batch that says the same again is ignored, one that says otherwise is kept beside it as a `conflict`. A crash
+in the middle of an append leaves a last line without a newline; readers pass over it, the next writer cuts it away,
+both count it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Reason(StrEnum):
 class LedgerLine:
     """What one micro-batch did at one drop location for one reason.
 
-    Counts in tuples, time in microseconds of the epoch, `offered = kept + dropped`. `plan` names the decision
-    in force, `keep_ppm` its keep in parts per million. A `gap` line stands for the batches `batch` to `until`
-    of which no count was ever heard; its own counts are 0.
+    Counts in tuples, time in microseconds of the epoch, `offered = kept + dropped`. `plan` names the decision in
+    force, `keep_ppm` its keep in parts per million. A `gap` line stands for the batches `batch` to `until` of which
+    no count was ever heard; its own counts are 0.
 
     >>> LedgerLine("q", 7, "clicks", "shedder", 10, 4, 6).balanced
     True

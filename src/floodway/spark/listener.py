@@ -1,7 +1,7 @@
 """From Spark's progress events to the loops: one listener a session, attached when the first shed is applied.
 
-Spark posts an event after every micro-batch, with what `observe` counted. The listener finds the metrics of
-known sheds by name, makes a `BatchReport` and hands it to the loop. Nothing raised in here reaches the query.
+Spark posts an event after every micro-batch, with what `observe` counted. The listener finds the metrics of known
+sheds by name, makes a `BatchReport` and hands it to the loop. Nothing raised in here reaches the query.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The logs of a run: how much has arrived on each stream, and output logs created with the right columns in
-advance."""
+"""The logs of a run: how much has arrived on each stream, and output logs created with the right columns in advance."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def _open(network: Network, layout: Layout, name: str) -> Backend:
 
 
 def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout: Layout) -> None:
-    """Create the logs of cut arcs and outputs, upstream first: a query's columns follow from those it
-    reads."""
+    """Create the logs of cut arcs and outputs, upstream first: a query's columns follow from those it reads."""
     waiting = list(queries)
     while waiting:
         ready = [query for query in waiting if query.sources_exist()]

@@ -1,11 +1,8 @@
-"""Operators as DataFrame functions: those named by `run:`, and what stands in for an operator that names
-none.
+"""Operators as DataFrame functions: those named by `run:`, and what stands in for an operator that names none.
 
-Without `run`, a map, filter or delay busy-waits its cost for every tuple and passes its selectivity's share
-on, decided
-by hash: so any network file runs as it stands, with the load it describes. An aggregate without `run` counts
-tuples by
-window and group; a union needs nothing; a join has no default.
+Without `run`, a map, filter or delay busy-waits its cost for every tuple and passes its selectivity's share on,
+decided by hash: so any network file runs as it stands, with the load it describes. An aggregate without `run` counts
+tuples by window and group; a union needs nothing; a join has no default.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 >>> spark = spark_session("my-job", conf={"spark.sql.shuffle.partitions": "4"})  # doctest: +SKIP
 
-Java is found by `find_java`, so nothing has to be set in the environment. Spark allows one context a process:
-if one is running already, it is returned, and only settings that can change at runtime are applied to it.
+Java is found by `find_java`, so nothing has to be set in the environment. Spark allows one context a process: if one
+is running already, it is returned, and only settings that can change at runtime are applied to it.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def spark_session(
 ) -> SparkSession:
     """Start, or return, this process's Spark session.
 
-    `master` None leaves the choice to `spark-submit` or its defaults. `conf` wins over every setting made
-    here. ANSI mode and all else that decides results stay at Spark's defaults.
+    `master` None leaves the choice to `spark-submit` or its defaults. `conf` wins over every setting made here. ANSI
+    mode and all else that decides results stay at Spark's defaults.
     """
     # Workers must run this very environment's Python, not the first `python3` on the PATH.
     local = master is not None and master.startswith("local")

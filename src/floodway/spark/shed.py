@@ -2,12 +2,12 @@
 
     clicks.transform(floodway.shed("clicks", target_latency="2s"))
 
-adds a drop whose rate follows the latency, without a restart. The plan stays the same for ever (so does the
-state of what comes after it): every micro-batch reads the decision in force from the control table and keeps
-a tuple by the hash of its identity, so a replay repeats it. Survivors carry `_weight` = 1/keep.
+adds a drop whose rate follows the latency, without a restart. The plan stays the same for ever (so does the state of
+what comes after it): every micro-batch reads the decision in force from the control table and keeps a tuple by the
+hash of its identity, so a replay repeats it. Survivors carry `_weight` = 1/keep.
 
-Around the drop exact counts are observed; a listener in the driver turns them into the next decision, a
-ledger line and a status (`shed_loop.py`). Files and their formats: `shed_state.py`.
+Around the drop exact counts are observed; a listener in the driver turns them into the next decision, a ledger line
+and a status (`shed_loop.py`). Files and their formats: `shed_state.py`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The loop of one shed: after every micro-batch, from what was counted to the decision for those to come.
 
-No Spark in here: a `BatchReport` comes in, files go out. In this order, so that a full disk costs as little
-as possible: the control entry (and the window epochs), the status, the ledger line. A step that fails is
-logged and counted, the next one still runs, and the decision in force stays.
+No Spark in here: a `BatchReport` comes in, files go out. In this order, so that a full disk costs as little as
+possible: the control entry (and the window epochs), the status, the ledger line. A step that fails is logged and
+counted, the next one still runs, and the decision in force stays.
 
-A decision takes effect one or two batches later, because Spark reports a batch while the next one runs. The
-work that a decision chooses from is therefore a forecast: the offered rate times the expected length of the
-batch that is running, during which the tuples of the next one arrive.
+A decision takes effect one or two batches later, because Spark reports a batch while the next one runs. The work that
+a decision chooses from is therefore a forecast: the offered rate times the expected length of the batch that is
+running, during which the tuples of the next one arrive.
 """
 
 from __future__ import annotations
@@ -32,14 +32,12 @@ from floodway.spark.utility import Utilities
 log = logging.getLogger(__name__)
 
 DEADBAND = 0.01
-"""Relative change of keep below which the entry in force stays: the history is for decisions, not for
-noise.
-"""
+"""Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
 
 IDLE_FACTOR = 1.2
 RATE_BATCHES = 3
-"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few. Long
-batches weigh more, so a step up in load, which makes them long, is seen at once.
+"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few. Long batches
+weigh more, so a step up in load, which makes them long, is seen at once.
 """
 
 DROPPED_BYTES = 64 << 20
@@ -50,8 +48,8 @@ DROPPED_BYTES = 64 << 20
 class BatchReport:
     """What Spark counted in one micro-batch. Times in microseconds of the epoch, `seconds` its duration.
 
-    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples.
-    `arrival_us` is the mean arrival of the kept tuples, `event_us` the latest event time offered.
+    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples. `arrival_us`
+    is the mean arrival of the kept tuples, `event_us` the latest event time offered.
     """
 
     query: str

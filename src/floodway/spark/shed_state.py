@@ -36,8 +36,8 @@ class Status:
     """A running shed at a glance. Rates in tuples/s, times in seconds; `keep` is the keep asked for.
 
     `latency_seconds` is None before the first measurement. `loss` is the share dropped in the last batch,
-    `would_drop` what enforcing would have dropped of it. `time_us` is when this was written, `seen_us` the
-    latest event time seen (Window Drop only), `controller` what a restart resumes from.
+    `would_drop` what enforcing would have dropped of it. `time_us` is when this was written, `seen_us` the latest
+    event time seen (Window Drop only), `controller` what a restart resumes from.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Steering of Window Drop: when an epoch may begin, and when a raise may be emitted.
 
-The policy is `planning/window_drop.py`; here is what it needs to know of running queries: the latest event
-time that micro-batches reported, and which batches knew of the pending entry. If a report was lost (the
-driver died between a commit and its report), what that batch saw is unknown; it is then taken to have seen
-event times up to the wall clock of its loss, so a raise waits until event time has passed that point.
+The policy is `planning/window_drop.py`; here is what it needs to know of running queries: the latest event time that
+micro-batches reported, and which batches knew of the pending entry. If a report was lost (the driver died between a
+commit and its report), what that batch saw is unknown; it is then taken to have seen event times up to the wall clock
+of its loss, so a raise waits until event time has passed that point.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Where a fragment's results go: an embedded log, Kafka, the console, or any Spark file format.
 
-A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold
-already (a tag
-a task), file formats overwrite the batch's own folder, so both are exactly-once; Kafka and the console may
-repeat the
-last batch. Every sink returns when its tuples had arrived, so that latency is measured where results become
+A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold already (a
+tag a task), file formats overwrite the batch's own folder, so both are exactly-once; Kafka and the console may repeat
+the last batch. Every sink returns when its tuples had arrived, so that latency is measured where results become
 visible.
 """
 

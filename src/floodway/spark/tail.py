@@ -1,8 +1,8 @@
 """The tail of a fragment: one micro-batch through its operators, drops and sinks, every tuple counted.
 
-Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once and kept for the length of the
-batch; its branches are counted on the way past, in the same job that writes the sinks. The counts are exact because the
-drops are pure functions of the tuple.
+Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once and kept for the length of
+the batch; its branches are counted on the way past, in the same job that writes the sinks. The counts are exact
+because the drops are pure functions of the tuple.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which utility is worth keeping: a threshold from quantiles of the utilities seen in the last micro-batches.
 
-Each batch reports a quantile summary (Spark's `percentile_approx`, a Greenwald-Khanna sketch, as an observed
-metric: no extra pass). Its values at evenly spaced levels stand for equal shares of the batch. For a keep k
-the threshold is the least value v with P(u > v) <= k; tuples above it are kept, and of those that equal it
+Each batch reports a quantile summary (Spark's `percentile_approx`, a Greenwald-Khanna sketch, as an observed metric:
+no extra pass). Its values at evenly spaced levels stand for equal shares of the batch. For a keep k the threshold is
+the least value v with P(u > v) <= k; tuples above it are kept, and of those that equal it
 
     tie = (k - P(u > v)) / P(u = v)
 

@@ -1,8 +1,7 @@
 """Window Drop on a stream: whole windows are shed, and every window that is emitted equals the unshed one.
 
-Two places need the same fate: the drop before the aggregate passes tuples inside kept windows, and a filter
-after it lets only kept windows out (a dropped window shares tuples with kept ones, so the aggregate builds
-parts of it).
+Two places need the same fate: the drop before the aggregate passes tuples inside kept windows, and a filter after it
+lets only kept windows out (a dropped window shares tuples with kept ones, so the aggregate builds parts of it).
 
     shed = floodway.shed("clicks", target_latency="5s", window=WindowDrop("ts", "10 seconds", "5 seconds"))
     counts = (
@@ -11,9 +10,9 @@ parts of it).
         .transform(shed.kept_windows())
     )
 
-Set the watermark before the drop, as here, so that it advances as in the unshed job. Write in append mode:
-update mode shows windows before they are whole, shed or not. The policy and the guarantee across rate
-changes: `planning/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below.
+Set the watermark before the drop, as here, so that it advances as in the unshed job. Write in append mode: update
+mode shows windows before they are whole, shed or not. The policy and the guarantee across rate changes:
+`planning/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ KeepAt = Callable[[Column], Column]
 class WindowDrop:
     """Shed by whole windows of this time column; size, slide and start as given to the aggregate.
 
-    `batch` consecutive windows share one fate. `max_gap` bounds a gap to that many batches, at the price of
-    a keep of at least 1 / (max_gap + 1).
+    `batch` consecutive windows share one fate. `max_gap` bounds a gap to that many batches, at the price of a keep of
+    at least 1 / (max_gap + 1).
     """
 
     time_column: str

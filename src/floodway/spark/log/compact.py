@@ -1,9 +1,8 @@
 """Merging small segments, so that a log fed every 50 ms stays quick to list.
 
-A merged segment holds the tuples, arrival times and tags of a row of neighbours. It appears first; the
-neighbours are removed only by the next compaction, long after: a folder scan is no snapshot, and a reader
-that meets both prefers the longer one, so at no moment a tuple is missing. Numbers do not change, and
-positions stay valid.
+A merged segment holds the tuples, arrival times and tags of a row of neighbours. It appears first; the neighbours are
+removed only by the next compaction, long after: a folder scan is no snapshot, and a reader that meets both prefers
+the longer one, so at no moment a tuple is missing. Numbers do not change, and positions stay valid.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ MIN_RUN = 8
 def compact(listing: Listing, schema: pa.Schema, *, sync: bool) -> int:
     """Remove what the last compaction merged, then merge anew; the number of segments merged.
 
-    To be called by the partition's writer only. The newest segments are left alone: readers are about to
-    open them.
+    To be called by the partition's writer only. The newest segments are left alone: readers are about to open them.
     """
     listing.refresh()
     for name in listing.merged:

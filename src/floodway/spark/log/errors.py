@@ -28,8 +28,8 @@ class SegmentError(LogError):
 
 
 class PositionError(LogError):
-    """A position that the log cannot serve. `lost` counts the tuples missing from it on, `first` is the
-    next that exists.
+    """A position that the log cannot serve. `lost` counts the tuples missing from it on, `first` is the next that
+    exists.
 
     Three cases: the segments were retired, a segment between others is missing, or the log ends before it.
     """

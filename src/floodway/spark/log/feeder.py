@@ -1,5 +1,4 @@
-"""Feeding a log or a topic at a profile's pace: every tick has a deadline on one schedule, so delays never
-add up."""
+"""Feeding a log or a topic at a profile's pace: every tick has a deadline on one schedule, so delays never add up."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ class LogTarget:
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What was offered: tuples, seconds from the start to the end of the last tick, and how late the worst
-    tick was."""
+    """What was offered: tuples, seconds from the start to the end of the last tick, and how late the worst tick was."""
 
     offered: int
     seconds: float
@@ -65,8 +63,8 @@ def feed(
 ) -> Fed:
     """Send the tuples of tick i when the tick ends, at start + (i + 1)·tick; a late tick is sent at once.
 
-    The tuples of a tick are shared evenly between the partitions; what does not divide goes round.
-    `progress` is told the tuples so far, the seconds so far and the lag.
+    The tuples of a tick are shared evenly between the partitions; what does not divide goes round. `progress` is told
+    the tuples so far, the seconds so far and the lag.
     """
     started, wall_started = clock(), wall_us()
     given = [0] * partitions

@@ -1,8 +1,7 @@
 """Which tuples a partition holds, from file names alone, kept up to date incrementally.
 
 A listing forms a chain of segments in order of their numbers. What is not part of it is counted, never read:
-temporary leftovers of a killed writer, foreign files, torn segments, segments whose tuples another one
-holds already.
+temporary leftovers of a killed writer, foreign files, torn segments, segments whose tuples another one holds already.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ class Span:
 
 
 class Listing:
-    """The chain of one partition. `refresh` costs one scan of the folder, or one stat when nothing
-    changed."""
+    """The chain of one partition. `refresh` costs one scan of the folder, or one stat when nothing changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,8 +109,7 @@ class Listing:
         self._stamp = stamp if time.time_ns() - stamp > _SETTLED_NANOSECONDS else -1
 
     def span(self, start: int) -> Span:
-        """The first tuple at or after `start` that exists, and how far one can read from it without a
-        hole."""
+        """The first tuple at or after `start` that exists, and how far one can read from it without a hole."""
         if start >= self.end:
             return Span(start, start) if start == self.end else Span(self.end, self.end)
         index = max(bisect_right(self._bases, start) - 1, 0)

@@ -1,8 +1,7 @@
 """What a log is: `meta.json` with the version, the stream's name, the schema and the number of partitions.
 
-LOG/meta.json
-LOG/p0/00000000000000000000-500.arrow     tuples 0 to 499 of partition 0
-LOG/p0/writer.lock                        held by the one writer of partition 0
+LOG/meta.json LOG/p0/00000000000000000000-500.arrow     tuples 0 to 499 of partition 0 LOG/p0/writer.lock
+held by the one writer of partition 0
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class LogMeta:
 def create_log(path: Path | str, schema: pa.Schema | str, *, partitions: int = 1, stream: str | None = None) -> LogMeta:
     """Create a log, or open the one that is there if it has the same schema and partitions.
 
-    `schema` is Arrow's or DDL text. Safe against two processes creating the same log at once: the first
-    `meta.json` stays.
+    `schema` is Arrow's or DDL text. Safe against two processes creating the same log at once: the first `meta.json`
+    stays.
     """
     root = Path(path)
     wanted = parse_schema(schema) if isinstance(schema, str) else schema.remove_metadata()

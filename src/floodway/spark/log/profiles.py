@@ -1,7 +1,7 @@
 """Load profiles: how many tuples come in each tick. Pure: the random generator is an argument.
 
-Rates are tuples/s, times seconds. Fractions of a tuple are carried over to the next tick, so that the total
-is exact: after t seconds a deterministic profile has offered floor(∫ rate) tuples.
+Rates are tuples/s, times seconds. Fractions of a tuple are carried over to the next tick, so that the total is exact:
+after t seconds a deterministic profile has offered floor(∫ rate) tuples.
 
 >>> list(counts(constant(10.0, seconds=1.0), tick=0.25))
 [2, 3, 2, 3]
@@ -85,9 +85,9 @@ def bursts(
 ) -> Iterator[int]:
     """Self-similar bursts with mean `rate`: the sum of on/off sources whose periods have heavy tails.
 
-    Each source sends rate/(sources·on_share) while on. On and off periods are Pareto with shape α = 1.4,
-    which makes the sum long-range dependent with Hurst parameter H = (3 − α)/2 = 0.8: bursts on all time
-    scales. The mean over a short run strays from `rate`, as it does in such traffic.
+    Each source sends rate/(sources·on_share) while on. On and off periods are Pareto with shape α = 1.4, which makes
+    the sum long-range dependent with Hurst parameter H = (3 − α)/2 = 0.8: bursts on all time scales. The mean over a
+    short run strays from `rate`, as it does in such traffic.
     """
     _check(rate, rate, seconds)
     number = ticks(seconds, tick)
@@ -104,8 +104,7 @@ def bursts(
 def trace(
     path: Path | str, *, bin_seconds: float, scale: float = 1.0, tick: float, seconds: float | None = None
 ) -> list[Piece]:
-    """A CSV of counts per bin (one number a line, a first line of words is a heading) as pieces of constant
-    rate.
+    """A CSV of counts per bin (one number a line, a first line of words is a heading) as pieces of constant rate.
 
     `scale` multiplies the rate. `seconds` cuts the trace, or is refused if the trace is shorter.
     """

@@ -77,11 +77,10 @@ class LogReader:
         }
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The tuples [start, end) of one partition: payload columns and `_arrival`, in order, nothing left
-        out.
+        """The tuples [start, end) of one partition: payload columns and `_arrival`, in order, nothing left out.
 
-        Raises PositionError when a tuple of the range is retired or missing, SegmentError for a segment
-        that is not what its name says. Touches only the segments and record batches that hold the range.
+        Raises PositionError when a tuple of the range is retired or missing, SegmentError for a segment that is not
+        what its name says. Touches only the segments and record batches that hold the range.
         """
         folder = self.meta.partition_path(partition)
         listing = self._listings[partition]

@@ -1,7 +1,7 @@
 """Schemas as text: the DDL of Spark SQL, read and written without Spark.
 
-The log and its writers run where no Spark session exists (`floodway feed`, Python workers), and need the
-Arrow types that Spark uses for its own: timestamps in microseconds UTC, 32-bit string offsets.
+The log and its writers run where no Spark session exists (`floodway feed`, Python workers), and need the Arrow types
+that Spark uses for its own: timestamps in microseconds UTC, 32-bit string offsets.
 
 >>> schema = parse_schema("id bigint not null, tags array<string>, at timestamp, price decimal(10,2)")
 >>> schema_text(schema)

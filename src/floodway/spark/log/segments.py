@@ -1,10 +1,9 @@
 """One segment: an Arrow IPC file whose name says which tuples it holds.
 
-`00000000000000001000-500.arrow` holds tuples 1000 to 1499; a tagged append adds 16 hex digits of the tag's
-hash. A segment is written under a temporary name, synced and renamed, so that a name that exists is a whole
-segment. Its metadata repeats base, count and tag: a file under a wrong name is refused. All record batches
-but the last hold `CHUNK` tuples, so the batch of a tuple is found by division and the others are never
-touched.
+`00000000000000001000-500.arrow` holds tuples 1000 to 1499; a tagged append adds 16 hex digits of the tag's hash. A
+segment is written under a temporary name, synced and renamed, so that a name that exists is a whole segment. Its
+metadata repeats base, count and tag: a file under a wrong name is refused. All record batches but the last hold
+`CHUNK` tuples, so the batch of a tuple is found by division and the others are never touched.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ _MAGIC = b"ARROW1"
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """What a file name says: the first tuple's number, the count, and the hash of the append's tag (""
-    without)."""
+    """What a file name says: the first tuple's number, the count, and the hash of the append's tag ("" without)."""
 
     base: int
     count: int
@@ -79,8 +77,7 @@ def is_whole(path: Path | str) -> bool:
 
 
 def write_segment(folder: Path, table: pa.Table, base: int, *, tags: Sequence[str] = (), sync: bool) -> SegmentName:
-    """Write `table` (payload and `_arrival`) as the segment at `base`; on any failure nothing is left
-    behind."""
+    """Write `table` (payload and `_arrival`) as the segment at `base`; on any failure nothing is left behind."""
     name = SegmentName(base, table.num_rows, "" if not tags else hash_tag(tags[0]) if len(tags) == 1 else MANY_TAGS)
     marks = {
         "floodway.base": str(base),
@@ -130,8 +127,7 @@ class Segment:
     _last: tuple[int, pa.RecordBatch] | None = None
 
     def slices(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The tuples from `start` up to `end`, as zero-copy slices of only the record batches that hold
-        them."""
+        """The tuples from `start` up to `end`, as zero-copy slices of only the record batches that hold them."""
         first, last = max(start, self.name.base), min(end, self.name.end)
         at = first
         while at < last:
@@ -156,8 +152,7 @@ class Segment:
 
 
 def open_segment(path: Path, name: SegmentName, schema: pa.Schema) -> Segment:
-    """Map a segment and check it; raises SegmentError if it is not what its name says, FileNotFoundError if
-    gone."""
+    """Map a segment and check it; raises SegmentError if it is not what its name says, FileNotFoundError if gone."""
     try:
         file = pa.ipc.open_file(pa.memory_map(str(path)))
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """The tuples that `floodway feed` makes up: any flat schema, seeded, vectorised.
 
-The default schema is `id bigint, key int, value double, event_time timestamp`. Columns are filled by name
-and type: `id` counts up from 0 over all partitions, `key` follows Zipf's law over 1000 keys, timestamps are
-the tick's time spread over the tick, strings are `k` and a number, other numbers are uniform.
+The default schema is `id bigint, key int, value double, event_time timestamp`. Columns are filled by name and type:
+`id` counts up from 0 over all partitions, `key` follows Zipf's law over 1000 keys, timestamps are the tick's time
+spread over the tick, strings are `k` and a number, other numbers are uniform.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ def now_micros() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a partition keeps: whole oldest segments go when it holds more bytes or older segments than
-    this."""
+    """How much a partition keeps: whole oldest segments go when it holds more bytes or older segments than this."""
 
     max_bytes: int | None = None
     max_age_seconds: float | None = None
@@ -67,9 +66,9 @@ class _Partition:
 class LogWriter:
     """Appends to the partitions it touches first; a second writer of a partition is refused.
 
-    `sync` flushes each segment to the disk before it becomes visible (about 4 ms); without it a crash of
-    the machine, not of the process, may lose the newest segments. Small segments are merged every
-    `compact_every` appends (0: never). `clock` gives the append time in microseconds.
+    `sync` flushes each segment to the disk before it becomes visible (about 4 ms); without it a crash of the machine,
+    not of the process, may lose the newest segments. Small segments are merged every `compact_every` appends (0:
+    never). `clock` gives the append time in microseconds.
     """
 
     def __init__(
@@ -106,10 +105,10 @@ class LogWriter:
     ) -> Appended:
         """Append all tuples of `data` as one segment.
 
-        `arrival` is the append time: one for all in microseconds UTC, one a tuple as a timestamp array, or
-        the clock's. With a `tag` the append happens once: a tag that the partition holds already (also
-        after a restart, until its segment is retired) makes it a duplicate, and nothing is written. This
-        makes a sink that repeats a batch exactly-once.
+        `arrival` is the append time: one for all in microseconds UTC, one a tuple as a timestamp array, or the
+        clock's. With a `tag` the append happens once: a tag that the partition holds already (also after a restart,
+        until its segment is retired) makes it a duplicate, and nothing is written. This makes a sink that repeats a
+        batch exactly-once.
         """
         table = self._fitted(data)
         state = self._state(partition)
@@ -208,8 +207,7 @@ class LogWriter:
             raise
 
     def _read_tags(self, listing: Listing) -> dict[str, set[str]]:
-        """The tags there by their hashes; those that a name gives are read only when a hash meets its
-        like."""
+        """The tags there by their hashes; those that a name gives are read only when a hash meets its like."""
         tags: dict[str, set[str]] = {}
         for name in listing.chain:
             if name.tag_hash == MANY_TAGS:

@@ -1,7 +1,7 @@
 """From ranges to the record batches that Spark gets: drop, add the source's columns, join small pieces.
 
-Columns after the payload: `_id`, `_arrival`, `_weight` (1/keep, for unbiased estimates) and `_keep:<arc>`
-in ppm for each arc asked for.
+Columns after the payload: `_id`, `_arrival`, `_weight` (1/keep, for unbiased estimates) and `_keep:<arc>` in ppm for
+each arc asked for.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def output_schema(payload: pa.Schema, arcs: Sequence[str]) -> pa.Schema:
 
 
 def split_ranges(ranges: Sequence[Range], admission: Admission, splits: int) -> list[list[Range]]:
-    """Cut a micro-batch into at most `splits` parts of about equal size, none of them too small to be worth
-    a task.
+    """Cut a micro-batch into at most `splits` parts of about equal size, none of them too small to be worth a task.
 
     >>> split_ranges([(0, 0, 50_000), (1, 0, 10_000)], Admission(), 2)
     [[(0, 0, 30000)], [(0, 30000, 50000), (1, 0, 10000)]]

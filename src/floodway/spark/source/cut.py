@@ -10,11 +10,9 @@ from floodway.spark.source.offsets import BatchOffset
 
 
 def capped(spans: Mapping[int, Span], limit: int | None) -> dict[int, int]:
-    """The end of the batch in each partition: all that waits, or `limit` tuples shared in proportion to
-    what waits.
+    """The end of the batch in each partition: all that waits, or `limit` tuples shared in proportion to what waits.
 
-    Every tuple of the limit is given out, by largest remainder, so that a batch is never empty while tuples
-    wait.
+    Every tuple of the limit is given out, by largest remainder, so that a batch is never empty while tuples wait.
 
     >>> capped({0: Span(0, 300), 1: Span(10, 110)}, 40)
     {0: 30, 1: 20}

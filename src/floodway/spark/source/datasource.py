@@ -1,8 +1,7 @@
 """`spark.readStream.format("floodway")`: schema, readers, and errors told in one line.
 
-floodway.spark.source.register(spark)
-df = spark.readStream.format("floodway").option("path", "clicks.log").option("decision",
-"decision.json").load()
+floodway.spark.source.register(spark) df = spark.readStream.format("floodway").option("path",
+"clicks.log").option("decision", "decision.json").load()
 """
 
 from __future__ import annotations

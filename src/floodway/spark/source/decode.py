@@ -1,8 +1,8 @@
 """Kafka values to Arrow columns: JSON in bulk, one record at a time only around the malformed ones.
 
-A malformed record does not fail the batch: its payload columns are null, `_error` says why and `_raw` holds
-the value, for the dead-letter output. In good records both are null; a field that is missing is null, one
-that the schema lacks is ignored.
+A malformed record does not fail the batch: its payload columns are null, `_error` says why and `_raw` holds the
+value, for the dead-letter output. In good records both are null; a field that is missing is null, one that the schema
+lacks is ignored.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Which tuples stay: pure functions of identity, salt and keep, so that a replay keeps the same ones.
 
-*hash*: a tuple stays when mix(_id xor mix(salt)) < keep·2^64, mix being the finaliser of splitmix64 (a
-bijection of 64-bit numbers that flips half of the output bits for each input bit). Every tuple stays with
-probability keep, independently of the others, and a lower keep with the same salt keeps a subset.
+*hash*: a tuple stays when mix(_id xor mix(salt)) < keep·2^64, mix being the finaliser of splitmix64 (a bijection of
+64-bit numbers that flips half of the output bits for each input bit). Every tuple stays with probability keep,
+independently of the others, and a lower keep with the same salt keeps a subset.
 
-*range*: whole blocks of `BLOCK` consecutive tuples, so that blocks that go are never read. Block b stays when
-(b·φ + mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block stays
-with probability keep over the salts, so weights 1/keep are unbiased; and because multiples of φ spread
-evenly (a Weyl sequence), the number kept of n blocks is within a few blocks of n·keep, where independent
-draws would miss it by sqrt(n·keep·(1−keep)). Neighbouring tuples share their fate: estimates that assume
-independent drops need *hash*.
+*range*: whole blocks of `BLOCK` consecutive tuples, so that blocks that go are never read. Block b stays when (b·φ +
+mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block stays with probability
+keep over the salts, so weights 1/keep are unbiased; and because multiples of φ spread evenly (a Weyl sequence), the
+number kept of n blocks is within a few blocks of n·keep, where independent draws would miss it by
+sqrt(n·keep·(1−keep)). Neighbouring tuples share their fate: estimates that assume independent drops need *hash*.
 
 >>> kept_runs(0, 0, 1024, salt=5, keep_ppm=500_000)
 [(0, 512), (768, 1024)]
@@ -51,8 +50,7 @@ def mix(values: Ids) -> Ids:
 
 
 def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.NDArray[np.bool_]:
-    """Which of the identities stay at this keep; the salt is mixed first, so that near salts share
-    nothing."""
+    """Which of the identities stay at this keep; the salt is mixed first, so that near salts share nothing."""
     if keep_ppm >= PPM:
         return np.ones(len(ids), dtype=np.bool_)
     return mix(ids.view(np.uint64) ^ _mixed_salt(salt)) < _threshold(keep_ppm)

@@ -1,8 +1,8 @@
 """Kafka as a backend: positions are Kafka offsets, records are read by assignment, every wait is bounded.
 
-No consumer group is joined and nothing is committed to the broker: Spark's checkpoint holds the positions.
-`_arrival` is the record's timestamp (of creation or of append, as the topic is set). Offsets that hold no
-record (transaction markers, compacted records) count as offered and yield nothing.
+No consumer group is joined and nothing is committed to the broker: Spark's checkpoint holds the positions. `_arrival`
+is the record's timestamp (of creation or of append, as the topic is set). Offsets that hold no record (transaction
+markers, compacted records) count as offered and yield nothing.
 """
 
 from __future__ import annotations

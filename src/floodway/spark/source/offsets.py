@@ -1,8 +1,8 @@
 """The offset of a micro-batch: where it starts and ends, and the decision it runs under.
 
-Spark journals the offset before the batch runs and hands it back on replay. It carries the batch's own
-start, because Spark computes the start of the very first batch anew on replay; so what a batch admits is a
-function of its end offset alone. Integers, strings and booleans only.
+Spark journals the offset before the batch runs and hands it back on replay. It carries the batch's own start, because
+Spark computes the start of the very first batch anew on replay; so what a batch admits is a function of its end
+offset alone. Integers, strings and booleans only.
 
     {"v": 1, "stream": "s1", "from": {"0": 1000}, "lost": {}, "pos": {"0": 5000}, "waiting": 4000,
      "keep_ppm": 250000, "salt": 17, "mode": "enforce", "plan": "r7", "drop": "hash", "arcs": {"a1->b1":
@@ -44,12 +44,12 @@ class Admission:
 
 @checked_dataclass(frozen=True, slots=True, config=ConfigDict(strict=False, extra="forbid"))
 class BatchOffset:
-    """One micro-batch of one stream. `start`, `lost` and `end` are per partition; tuples start + lost ..
-    end are offered.
+    """One micro-batch of one stream. `start`, `lost` and `end` are per partition; tuples start + lost .. end are
+    offered.
 
-    `lost` counts tuples that retention or a missing segment took before they were read (only with
-    onLoss=skip); `waiting` is what could have been read when the batch was cut. `keep_ppm` and `arcs` are
-    as decided, whatever the mode.
+    `lost` counts tuples that retention or a missing segment took before they were read (only with onLoss=skip);
+    `waiting` is what could have been read when the batch was cut. `keep_ppm` and `arcs` are as decided, whatever the
+    mode.
     """
 
     stream: str
@@ -117,8 +117,7 @@ def parse_offset(offset: Mapping[str, Any] | str) -> BatchOffset:
 def count_kept(
     start_offset: Mapping[str, Any] | str, end_offset: Mapping[str, Any] | str
 ) -> dict[int, tuple[int, int]]:
-    """What the batch between two journaled offsets offered and kept, per partition, exactly and without
-    Spark.
+    """What the batch between two journaled offsets offered and kept, per partition, exactly and without Spark.
 
     >>> end = BatchOffset("s", {0: 0}, {0: 1000}, keep_ppm=250_000, mode="enforce").to_json()
     >>> count_kept(BatchOffset("s", {0: 0}, {0: 0}).to_json(), end)

@@ -1,8 +1,8 @@
 """The readers behind `format("floodway")`: streaming with the decision in the offset, and batch for audits.
 
-Spark runs `latestOffset` and `partitions` in one Python process and `read` in others. Nothing is shared
-between them but the offsets: `partitions` and `read` are pure functions of the journaled end offset, so a
-replay admits the same tuples.
+Spark runs `latestOffset` and `partitions` in one Python process and `read` in others. Nothing is shared between them
+but the offsets: `partitions` and `read` are pure functions of the journaled end offset, so a replay admits the same
+tuples.
 """
 
 from __future__ import annotations

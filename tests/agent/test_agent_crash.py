@@ -92,7 +92,7 @@ def kept_ids(state: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """What an uninterrupted run with the journaled decisions keeps: a pure function of the offsets."""
     checkpoint = next((state / "checkpoints").iterdir())
     found = [np.zeros(0, dtype=np.int64)]
-    for number in sorted(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit()):
+    for number in sorted({line.batch for line in Ledger(Layout(state).ledger).read()}):
         for offset in read_batch(checkpoint, number).offsets.values():
             for partition, first, end in offset.ranges():
                 ids = tuple_ids(partition, np.arange(first, end, dtype=np.int64))

@@ -73,8 +73,11 @@ class RunningFragment:
         error = self._query.exception()
         return f"query {self._query.name} ended without a word" if error is None else explain(error)
 
-    def stop(self) -> None:
-        """Stop at once; a batch under way is repeated by the next start."""
+    def stop(self, grace_seconds: float = 5.0) -> None:
+        """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
+        deadline = time.monotonic() + grace_seconds
+        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.02)
         self._query.stop()
 
 

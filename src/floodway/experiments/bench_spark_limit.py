@@ -1,0 +1,168 @@
+"""An overloaded job, protected by one line, against the same job with a batch limit tuned by hand.
+
+A Python operator that busy-waits is offered twice what one core processes. Ours: `floodway.shed` with a target. Peer:
+no shed, `maxTuplesPerBatch` at the value that makes a batch as long as the target asks for, found by calibration; and
+the same at twice that. A limit bounds the batch but not the backlog: tuples wait ever longer, and none is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from floodway.agent.feeding import Feed, Feeder
+from floodway.control.batch import BATCH_SHARE
+from floodway.experiments.bench_result import BenchResult, rounded
+from floodway.experiments.bench_spark_common import NARROW, BenchError, Frame, Workbench, workbench
+from floodway.experiments.result import Progress
+from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
+from floodway.spark.fragment_query import shortened
+from floodway.spark.layout import Layout
+from floodway.spark.operators import apply_operator
+from floodway.spark.shed import shed
+
+TARGET_SECONDS = 2.0
+COST_SECONDS = 0.001
+OVERLOAD = 2.0
+SIZES = (200, 800)
+WARM_SECONDS = 6.0
+
+
+@dataclass
+class Seen:
+    """Filled by the query: (end, tuples, mean latency) of every batch."""
+
+    batches: list[tuple[float, int, float]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, batch: Frame, number: int) -> None:
+        """For foreachBatch: process the batch, then look at the clock."""
+        try:
+            row = batch.selectExpr("count(1) AS n", "avg(unix_micros(_arrival)) / 1e6 AS arrival").collect()[0]
+        except Exception as error:
+            # The query may be stopped in the middle of a batch, and Spark chokes on its own long message.
+            raise BenchError(f"batch {number}: {shortened(error)}") from None
+        now = time.time()
+        if row["n"]:
+            with self.lock:
+                self.batches.append((now, int(row["n"]), now - float(row["arrival"])))
+
+    def after(self, since: float, until: float) -> dict[str, float]:
+        """Mean and largest latency, and tuples processed, of the batches that ended in a span of time."""
+        with self.lock:
+            chosen = [item for item in self.batches if since <= item[0] < until]
+        if not chosen:
+            raise BenchError("no batch ended while it was measured", hint="Run on a quieter machine, or with --long")
+        latencies, tuples = [item[2] for item in chosen], [item[1] for item in chosen]
+        return {
+            "mean latency": rounded(float(np.average(latencies, weights=tuples))),
+            "last latency": rounded(latencies[-1]),
+            "tuples": sum(tuples),
+            "tuples/s": rounded(sum(tuples) / (until - since)),
+            "batches": len(chosen),
+        }
+
+
+def fixed_limit(*, long: bool, progress: Progress) -> BenchResult:
+    """Latency and tuples processed after settling, under the same load for the same time."""
+    seconds = 60.0 if long else 21.0
+    with workbench("bench-limit") as bench:
+        batch_seconds = _calibrate(bench)
+        progress(0.2)
+        per_tuple = (batch_seconds[SIZES[1]] - batch_seconds[SIZES[0]]) / (SIZES[1] - SIZES[0])
+        fixed = max(batch_seconds[SIZES[0]] - SIZES[0] * per_tuple, 0.0)
+        period = TARGET_SECONDS / BATCH_SHARE
+        best = max(1, round((period - fixed) / per_tuple))
+        rate = OVERLOAD * best / period
+        # Calibration has warmed up the job without a shed; this does it for the one with.
+        _overloaded(bench, rate / 4, WARM_SECONDS, None)
+        progress(0.3)
+        runs = {
+            "shed": _measured(bench, rate, seconds, None),
+            "tuned": _measured(bench, rate, seconds, best),
+            "tuned to twice as much": _measured(bench, rate, seconds, 2 * best),
+        }
+        progress(1.0)
+    ours, peer = runs["shed"], runs["tuned"]
+    share = ours["tuples"] / peer["tuples"]
+    return BenchResult(
+        id="spark-fixed-limit",
+        ours=ours["mean latency"],
+        peer=peer["mean latency"],
+        ratio=rounded(peer["mean latency"] / ours["mean latency"]),
+        goal=f"ours <= 1.1 × the target of {TARGET_SECONDS:g} s, tuples processed >= 0.95 of the peer's",
+        holds=ours["mean latency"] <= 1.1 * TARGET_SECONDS and share >= 0.95,
+        unit="s, mean latency",
+        detail={
+            "peer": f"maxTuplesPerBatch={best}, from calibration",
+            "tuples processed, ours / peer": rounded(share),
+            **runs,
+            "offered (tuples/s)": rounded(rate),
+            "calibration": {"seconds a batch": rounded(fixed), "ms a tuple": rounded(per_tuple * 1e3)},
+            "measured (s)": rounded(seconds * 2 / 3),
+        },
+    )
+
+
+def _operator() -> Operator:
+    return Operator("work", "A", ("s",), OperatorKind.DELAY, cost=COST_SECONDS)
+
+
+def _calibrate(bench: Workbench) -> dict[int, float]:
+    """Seconds of a batch at two sizes, over logs that lie ready."""
+    found: dict[int, float] = {}
+    for size in SIZES:
+        log = bench.log(size * 6, NARROW)
+        batches = bench.drain(_job(bench, log, size), Seen().note)
+        found[size] = median(batch.seconds for batch in batches[2:])
+    if found[SIZES[1]] <= found[SIZES[0]]:
+        raise BenchError("larger batches were not slower in calibration", hint="Run on a quieter machine")
+    return found
+
+
+def _job(bench: Workbench, log: Path, limit: int | None, protect: Callable[[Frame], Frame] | None = None) -> Frame:
+    options = {} if limit is None else {"maxTuplesPerBatch": str(limit)}
+    frame = bench.stream(log, splits="1", **options)
+    return apply_operator(_operator(), [frame if protect is None else frame.transform(protect)])
+
+
+def _measured(bench: Workbench, rate: float, seconds: float, limit: int | None) -> dict[str, float]:
+    """Run under load; the first third is left out of the figures."""
+    seen, started = _overloaded(bench, rate, seconds, limit)
+    return seen.after(started + seconds / 3, started + seconds)
+
+
+def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None) -> tuple[Seen, float]:
+    """Run the job for some seconds while a feeder writes; what was seen, and when it began."""
+    root = bench.fresh("run")
+    network = Network(
+        "bench-limit",
+        {"s": Stream("s", rate, schema=NARROW)},
+        {"A": Node("A")},
+        {"work": _operator()},
+        {"q": Output("q", "work")},
+    )
+    layout, seen = Layout(root), Seen()
+    protect = None
+    if limit is None:
+        protect = shed(root.name, target_latency=TARGET_SECONDS, state_dir=str(bench.folder / "state"))
+    with Feeder(network, layout, {"s": Feed(rate=rate)}) as feeder:
+        frame = _job(bench, Path(layout.stream(network, "s")), limit, protect)
+        writer = frame.writeStream.option("checkpointLocation", str(root / "checkpoint")).foreachBatch(seen.note)
+        query = writer.start()
+        try:
+            feeder.start()
+            started = time.time()
+            while (now := time.time()) < started + seconds:
+                if not query.isActive:
+                    raise BenchError(f"the query ended: {query.exception()}", hint="See the log above")
+                time.sleep(min(0.2, started + seconds - now))
+            return seen, started
+        finally:
+            query.stop()

@@ -1,0 +1,156 @@
+"""Benchmarks do the work they claim to do; how quick they are is never asserted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from floodway.errors import InputError
+from floodway.experiments import bench_planning_fit as fit
+from floodway.experiments import bench_planning_large as large
+from floodway.experiments import bench_spark_drop_cpu as drop_cpu
+from floodway.experiments.bench_planning_exact import WarmSolver, chains, overloaded_rates, walk_of_rates
+from floodway.experiments.bench_registry import BENCHMARKS, GROUPS, choose, load
+from floodway.experiments.bench_result import each, interleave, portions_of
+from floodway.experiments.bench_spark_common import NARROW, WIDE, BenchError, Frame, Workbench
+from floodway.experiments.bench_spark_limit import Seen
+from floodway.experiments.bench_spark_source import PLAIN, PlainSource
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.program import Program
+from floodway.spark.decision import PPM
+from floodway.spark.source import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TestRegistry:
+    def test_all_groups_and_ids_can_be_chosen_and_loaded(self) -> None:
+        assert choose([]) == list(BENCHMARKS)
+        assert set(choose(GROUPS)) == set(BENCHMARKS)
+        assert all(callable(load(identifier)) for identifier in BENCHMARKS)
+
+    def test_order_is_kept_and_nothing_runs_twice(self) -> None:
+        chosen = choose(["spark-source", "spark", "spark-source"])
+        assert chosen[0] == "spark-source" and len(chosen) == len(set(chosen))
+
+    def test_an_unknown_name_is_refused(self) -> None:
+        with pytest.raises(InputError, match="did you mean spark-source"):
+            choose(["spark-sorce"])
+
+    @pytest.mark.parametrize("identifier", ["planning-fit-build", "planning-fit-memory", "planning-lp-1000"])
+    def test_a_result_carries_the_id_it_was_asked_for(self, identifier: str) -> None:
+        done: list[float] = []
+        result = load(identifier)(long=False, progress=done.append)
+        assert result.id == identifier
+        assert result.ours > 0 and result.peer > 0
+        assert done == sorted(done) and done[-1] == pytest.approx(1.0)
+
+
+class TestTiming:
+    def test_ours_and_the_peer_take_turns_on_the_same_work(self) -> None:
+        calls: list[tuple[str, int]] = []
+        now = iter(range(100))
+        pairs = interleave(
+            each(lambda item: calls.append(("ours", item))),
+            each(lambda item: calls.append(("peer", item))),
+            portions_of([1, 2, 3, 4, 5], 2),
+            clock=lambda: float(next(now)),
+        )
+        assert [name for name, _ in calls] == ["ours"] * 2 + ["peer"] * 4 + ["ours"] * 2
+        assert [item for name, item in calls if name == "ours"] == [1, 2, 3, 4]
+        assert pairs.ours == pairs.peer == (1.0, 1.0) and pairs.ratio == 1.0
+
+
+class TestPlanningWork:
+    def test_both_sides_of_exact_find_the_same_optimum(self) -> None:
+        program = Program(chains(4))
+        planner, solver = ExactPlanner(program), WarmSolver(program)
+        rates = overloaded_rates(program, 200, 8.0)
+        assert len(rates) > 100
+        for at in rates:
+            assert planner.optimum(at) == pytest.approx(program.score(solver.flows(at)), rel=1e-9)
+
+    def test_the_walk_moves_in_small_steps_and_repeats(self) -> None:
+        program = Program(chains(3))
+        path = walk_of_rates(program, 500)
+        assert all(np.array_equal(a, b) for a, b in zip(path, walk_of_rates(program, 500), strict=True))
+        moves = [np.abs(np.log(b / a)).max() for a, b in pairwise(path)]
+        assert 0 < max(moves) < 0.4
+
+    def test_sizes_are_those_the_goals_speak_of(self) -> None:
+        assert fit.planner().size == fit.ROWS == 43_758
+        wide = large.wide_network()
+        assert len(wide.drop_locations) == 1000 and len(wide.nodes) == 100
+        tree = large.tree_network()
+        assert len(tree.nodes) == 1000 and len(tree.streams) == 2
+
+    def test_a_childs_memory_is_its_own_and_not_the_parents(self) -> None:
+        ballast = np.ones(40_000_000)  # 320 MB that a child would inherit through ru_maxrss
+        assert fit.peak_megabytes() > ballast.nbytes / 2**20
+        assert fit._peak_of_child("import") < ballast.nbytes / 2**20
+
+
+class TestSparkArithmetic:
+    def test_cpu_of_a_dropped_tuple_is_what_is_left_after_the_kept_ones(self) -> None:
+        processed, dropped = 4e-6, 1e-7
+        keep = drop_cpu.KEEP_PPM / PPM
+        cut = 0.2 + drop_cpu.TUPLES * (keep * processed + (1 - keep) * dropped)
+        seconds = {"tiny": [0.2], "processed": [0.2 + drop_cpu.TUPLES * processed], "range": [cut], "hash": [cut]}
+        assert drop_cpu._per_tuple(seconds) == pytest.approx((4.0, 0.1, 0.1))
+        with pytest.raises(BenchError, match="no CPU time"):
+            drop_cpu._per_tuple({**seconds, "processed": [0.1]})
+
+    def test_latency_is_weighted_by_tuples_and_only_of_the_span_asked_for(self) -> None:
+        seen = Seen([(1.0, 100, 9.0), (5.0, 10, 1.0), (6.0, 30, 2.0), (9.0, 5, 7.0)])
+        found = seen.after(4.0, 8.0)
+        assert found["mean latency"] == pytest.approx(1.75)
+        assert found["tuples"] == 40 and found["tuples/s"] == 10 and found["last latency"] == 2.0
+        with pytest.raises(BenchError, match="no batch"):
+            seen.after(20.0, 30.0)
+
+
+@pytest.mark.spark
+class TestOnSpark:
+    def test_the_plain_source_reads_every_tuple_as_the_floodway_source_does(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        register(spark)
+        spark.dataSource.register(PlainSource)
+        bench = Workbench(spark, tmp_path)
+        for schema in (WIDE, NARROW):
+            log = bench.log(25_000, schema, segment=7_000)
+            found: dict[str, list[tuple[int, float]]] = {}
+            for source in ("floodway", PLAIN):
+                rows: list[tuple[int, float]] = []
+
+                def keep(batch: Frame, number: int, rows: list[tuple[int, float]] = rows) -> None:
+                    rows.extend(tuple(row) for row in batch.select("id", "value").collect())
+
+                frame = bench.stream(log, source, maxTuplesPerBatch="10000")
+                batches = bench.drain(frame, keep)
+                assert sum(batch.rows for batch in batches) == 25_000 and len(batches) == 3
+                found[source] = sorted(rows)
+            assert len(found[PLAIN]) == 25_000
+            assert found["floodway"] == found[PLAIN]
+
+    def test_queries_of_the_drop_benchmark_run(self, spark: SparkSession, tmp_path: Path) -> None:
+        register(spark)
+        bench = Workbench(spark, tmp_path)
+        log = bench.log(2_000)
+        kept: list[int] = []
+
+        def check(batch: Frame, number: int) -> None:
+            drop_cpu.count_tuples(batch, number)
+            drop_cpu.parse_json(batch, number)
+            parsed = batch.selectExpr(f"from_json(body, '{drop_cpu.JSON_SCHEMA}') AS b").where("b.price IS NULL")
+            kept.extend((batch.count(), parsed.count()))
+
+        drop_cpu._run(bench, log, check, PPM, "hash")
+        assert kept == [2_000, 0]
+        drop_cpu._run(bench, log, check, 0, "range")
+        assert kept[2:] == [0, 0]

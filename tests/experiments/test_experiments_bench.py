@@ -17,7 +17,7 @@ from floodway.experiments.bench_planning_exact import WarmSolver, chains, overlo
 from floodway.experiments.bench_registry import BENCHMARKS, GROUPS, choose, load
 from floodway.experiments.bench_result import each, interleave, portions_of
 from floodway.experiments.bench_spark_common import NARROW, WIDE, BenchError, Frame, Workbench
-from floodway.experiments.bench_spark_limit import Seen
+from floodway.experiments.bench_spark_limit import COST_SECONDS, Seen, line
 from floodway.experiments.bench_spark_source import PLAIN, PlainSource
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
@@ -104,6 +104,10 @@ class TestSparkArithmetic:
         assert drop_cpu._per_tuple(seconds) == pytest.approx((4.0, 0.1, 0.1))
         with pytest.raises(BenchError, match="no CPU time"):
             drop_cpu._per_tuple({**seconds, "processed": [0.1]})
+
+    def test_a_batch_has_a_fixed_cost_and_a_cost_a_tuple_which_noise_cannot_push_below_the_busy_wait(self) -> None:
+        assert line({200: 0.8, 800: 2.0}) == pytest.approx((0.4, 0.002))
+        assert line({200: 0.8, 800: 0.7}) == pytest.approx((0.8 - 200 * COST_SECONDS, COST_SECONDS))
 
     def test_latency_is_weighted_by_tuples_and_only_of_the_span_asked_for(self) -> None:
         seen = Seen([(1.0, 100, 9.0), (5.0, 10, 1.0), (6.0, 30, 2.0), (9.0, 5, 7.0)])

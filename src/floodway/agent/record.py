@@ -34,7 +34,6 @@ class Record:
         self._seconds: list[NDArray[np.float64]] = []
         self._tuples: list[NDArray[np.int64]] = []
         self._delivered: dict[str, int] = dict.fromkeys(network.outputs, 0)
-        self._scales: list[float] = []
         self._recent: deque[tuple[float, float | None, int, int]] = deque(maxlen=_RECENT)
 
     def begin(self, now: float, arrived: Mapping[str, int]) -> None:
@@ -72,7 +71,6 @@ class Record:
                 if name in self._delivered:
                     self._delivered[name] += item.rows
             self.lines.extend(report.lines)
-            self._scales.append(scale)
             # Latency counts batches cut after settling: they owe nothing to the start.
             if outputs and report.journal.timestamp_ms / 1e3 >= self._settled_at:
                 self._seconds.append(seconds)
@@ -100,10 +98,6 @@ class Record:
         """Tuples/s delivered to each output over the measured part."""
         length = self.measured_seconds or 1.0
         return {name: count / length for name, count in self._delivered.items()}
-
-    def scale(self) -> float:
-        """Mean share of the nominal capacity that was planned for."""
-        return float(np.mean(self._scales)) if self._scales else 1.0
 
     def status(self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""

@@ -56,9 +56,10 @@ class Point:
 class RunReport:
     """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see `measured`).
 
-    `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have
-    (`capacity_scale` times the nominal one); `nominal_optimum` is for the capacity the file declares. `costs` are
-    CPU-seconds a tuple as the batches showed them.
+    `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have: what was kept
+    asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the capacity the file
+    declares. `load` is what was kept, in CPU-seconds a second; `costs` are CPU-seconds a tuple as the batches showed
+    them.
     """
 
     lines: tuple[LedgerLine, ...]

@@ -198,7 +198,9 @@ class _Run:
             self.steering.plan_with(make_planner(corrected, self.options.planner))
 
     def _report(self) -> RunReport:
-        rates, scale, throughput = self.record.rates(), self.record.scale(), self.record.throughput()
+        rates, throughput = self.record.rates(), self.record.throughput()
+        load = flows(self.network, rates, _kept_shares(self.record.lines)).load
+        scale = max(load[name] / node.cpu for name, node in self.network.nodes.items())
         exact = ExactPlanner(Program(self.network))
         control = self.steering.control.values()
         return RunReport(
@@ -206,9 +208,9 @@ class _Run:
             differences=tuple(self.ledger.reconcile()),
             latency=Latency.of(*self.record.latencies(), self.target),
             score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
-            optimum=exact.plan(rates, scale).score,
+            optimum=exact.plan(rates, scale or 1.0).score,
             nominal_optimum=exact.plan(rates).score,
-            load=flows(self.network, rates, _kept_shares(self.record.lines)).load,
+            load=load,
             throughput=throughput,
             rates=rates,
             capacity_scale=scale,

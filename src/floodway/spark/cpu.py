@@ -3,7 +3,8 @@
     cpu_seconds = Σ executorCpuTime over tasks + Σ (utime + stime) over Python workers
 
 Counted: the thread of every task (the JVM's own clock, in nanoseconds; row-to-Arrow conversion happens in it), the
-daemons that fork Python workers, the workers, and those that have ended. Not counted: the driver's own Python, query
+daemons that fork Python workers, and the workers. Of a worker that has ended (its function failed, or it was idle for a
+minute) what it had used at the last reading counts; read once a batch. Not counted: the driver's own Python, query
 planning, garbage collection and compilation in the JVM, which no tuple causes alone.
 
 A local session keeps the sum over all tasks in one counter of the executor's metrics: half a millisecond a reading.
@@ -50,7 +51,8 @@ class CpuMeter:
         self._counter = _task_counter(jvm) if local and not from_stages else None
         self._stages = None if self._counter is not None else _StageClock(context._jsc.sc().statusStore())
         self._app = None if local else context.applicationId.encode()
-        # Ticks of every daemon ever seen: one that is gone keeps its last figure, so that readings never fall.
+        # Ticks of every daemon and worker ever seen: one that is gone keeps its last figure, so that readings never fall.
+        # The daemon ignores its children's end, so the kernel adds their time to nobody.
         self._seen: dict[tuple[int, str], int] = {}
 
     def cpu_seconds(self) -> float:
@@ -69,19 +71,17 @@ class CpuMeter:
         for parent in self._parents():
             for pid in self._children(parent):
                 if _MARK in self._read(pid, "cmdline"):
-                    self._note(pid)
+                    for process in (pid, *self._children(pid)):
+                        self._note(process)
         return sum(self._seen.values()) / self._ticks
 
-    def _note(self, daemon: int) -> None:
-        """A daemon's own ticks, those of workers it has buried, and those of its living ones."""
-        stat = self._stat(daemon)
-        if stat is None:
-            return
-        started, own, buried = stat
-        living = (self._stat(worker) for worker in self._children(daemon))
-        total = own + buried + sum(worker[1] + worker[2] for worker in living if worker is not None)
-        key = (daemon, started)
-        self._seen[key] = max(total, self._seen.get(key, 0))
+    def _note(self, pid: int) -> None:
+        """The ticks that a process has used; process ids come round again, start times with them do not."""
+        text = self._read(pid, "stat").decode(errors="replace")
+        if text:
+            # The command in brackets may hold anything, brackets and blanks included.
+            fields = text[text.rindex(")") + 2 :].split()
+            self._seen[pid, fields[19]] = int(fields[11]) + int(fields[12])
 
     def _parents(self) -> Iterator[int]:
         """The processes that start Python workers: the driver's JVM, and executors on this machine."""
@@ -103,16 +103,6 @@ class CpuMeter:
         for thread in threads:
             found += map(int, self._read(pid, f"task/{thread.name}/children").split())
         return found
-
-    def _stat(self, pid: int) -> tuple[str, int, int] | None:
-        """Start time, own ticks, and ticks of children that ended and were waited for."""
-        text = self._read(pid, "stat").decode(errors="replace")
-        if not text:
-            return None
-        # The command in brackets may hold anything, brackets and blanks included.
-        fields = text[text.rindex(")") + 2 :].split()
-        user, system, child_user, child_system = (int(field) for field in fields[11:15])
-        return fields[19], user + system, child_user + child_system
 
     def _read(self, pid: int, name: str) -> bytes:
         try:

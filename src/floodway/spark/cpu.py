@@ -51,7 +51,7 @@ class CpuMeter:
         self._counter = _task_counter(jvm) if local and not from_stages else None
         self._stages = None if self._counter is not None else _StageClock(context._jsc.sc().statusStore())
         self._app = None if local else context.applicationId.encode()
-        # Ticks of every daemon and worker ever seen: one that is gone keeps its last figure, so that readings never fall.
+        # Ticks of every daemon and worker ever seen: one that is gone keeps its last figure, so readings never fall.
         # The daemon ignores its children's end, so the kernel adds their time to nobody.
         self._seen: dict[tuple[int, str], int] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit import audit
 from floodway.spark.layout import Layout
+from floodway.spark.shed_state import ShedFiles
 
 if TYPE_CHECKING:
     from floodway.spark.session import Session
@@ -119,6 +120,21 @@ def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path
     assert len(settled) >= 4
     assert mean == pytest.approx(target, rel=0.15)
     assert max(p.latency_seconds or 0.0 for p in settled) < 1.5 * target
+
+
+def test_the_mode_is_switched_while_running(warm: Session, tmp_path: Path) -> None:
+    def switch(status: Mapping[str, Any]) -> None:
+        if status["batches"] == 4:
+            ShedFiles(tmp_path).write_mode("off")
+
+    options = RunOptions(
+        seconds=14, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
+    )
+    lines = [line for line in run_network(parse_network(CHAIN), options, warm).lines if line.at == "s" and line.offered]
+    modes = [line.mode for line in lines]
+    assert modes[0] == "enforce" and modes[-1] == "off"
+    assert modes == sorted(modes)  # one switch, no way back
+    assert all(line.dropped == 0 for line in lines if line.mode == "off")
 
 
 def test_observing_drops_nothing_and_says_what_it_would(warm: Session, tmp_path: Path) -> None:

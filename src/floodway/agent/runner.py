@@ -79,6 +79,7 @@ def target_of(network: Network, given: float | None) -> float:
 
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
     """Run for `options.seconds` seconds and report. The session is left running when it was given."""
+    _steering(network, options)  # refuses what is wrong before Spark starts
     session = spark or spark_session(f"floodway-{network.name}")
     try:
         register(session)
@@ -103,12 +104,7 @@ class _Run:
             FragmentQuery(spark, network, fragment, self.layout, self.ledger, self.reports.put, self.backlog.cut)
             for fragment in self.fragments.values()
         ]
-        self.steering = Steering(
-            make_planner(network, options.planner),
-            self.fragments,
-            target_seconds=self.target,
-            controller=options.controller,
-        )
+        self.steering = _steering(network, options)
         self.meter = RateMeter(RATE_WINDOW_SECONDS)
         self.cpu = CpuMeter(spark)
         self.refining = Refining(network) if len(self.fragments) == 1 else None
@@ -221,6 +217,15 @@ class _Run:
             costs=self.refining.costs() if self.refining else {},
             points=tuple(self.record.points),
         )
+
+
+def _steering(network: Network, options: RunOptions) -> Steering:
+    return Steering(
+        make_planner(network, options.planner),
+        _fragments(network, options.nodes),
+        target_seconds=target_of(network, options.target_seconds),
+        controller=options.controller,
+    )
 
 
 def _fragments(network: Network, nodes: tuple[str, ...]) -> dict[str, Fragment]:

@@ -1,0 +1,91 @@
+"""`floodway set`, `top` and `audit` on the files of a job, as another process sees them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from floodway.spark.shed_state import ShedFiles
+
+
+def floodway(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "floodway.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    status = {
+        "name": "clicks",
+        "time_us": int(time.time() * 1e6),
+        "mode": "enforce",
+        "target_seconds": 2.0,
+        "latency_seconds": 1.9,
+        "rates": {"s1": 1000.0},
+        "keeps": {"s1": 0.25, "a->b": 0.5},
+        "load": {"A": 0.93},
+        "loss": 0.75,
+        "unreachable": False,
+        "floor_seconds": None,
+    }
+    folder = tmp_path / "clicks"
+    folder.mkdir()
+    (folder / "status.json").write_text(json.dumps(status))
+    return folder
+
+
+def test_set_leaves_the_wish_for_the_job(job: Path) -> None:
+    answer = floodway("set", "clicks", "--mode", "off", "--state", str(job.parent))
+    assert answer.returncode == 0
+    assert ShedFiles(job).read_mode() == "off"
+
+
+def test_set_refuses_unknown_jobs_and_modes(job: Path) -> None:
+    unknown = floodway("set", "click", "--mode", "off", "--state", str(job.parent))
+    assert unknown.returncode == 2
+    assert "Known there: clicks" in unknown.stderr
+    wrong = floodway("set", "clicks", "--mode", "maybe", "--state", str(job))
+    assert wrong.returncode == 2
+    assert "maybe" in wrong.stderr and ShedFiles(job).read_mode() is None
+
+
+def test_top_shows_what_the_status_says(job: Path) -> None:
+    shown = floodway("top", "clicks", "--state", str(job), "--once").stdout
+    for part in ("enforce", "1.90 s", "1,000 tuples/s", "25.0%", "a->b", "75.0%"):
+        assert part in shown
+    body = json.loads(floodway("top", "clicks", "--state", str(job), "--json").stdout)
+    assert body["keeps"] == {"s1": 0.25, "a->b": 0.5}
+
+
+def test_top_before_the_first_batch_says_so(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    answer = floodway("top", "new", "--state", str(tmp_path), "--once")
+    assert answer.returncode == 2
+    assert "first micro-batch" in answer.stderr
+
+
+def test_audit_without_a_ledger_says_where_it_looked(tmp_path: Path) -> None:
+    answer = floodway("audit", "examples/networks/split.yaml", "--state", str(tmp_path))
+    assert answer.returncode == 2
+    assert "no ledger" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mode", "maybe"], "mode 'maybe'"),
+        (["--rates", "zz=3"], "unknown stream"),
+        (["--seconds", "0"], "--seconds"),
+        (["--controller", "pidd"], "Did you mean"),
+    ],
+)
+def test_run_refuses_bad_options_before_spark_starts(arguments: list[str], message: str, tmp_path: Path) -> None:
+    answer = floodway("run", "examples/networks/split.yaml", *arguments, "--state", str(tmp_path / "run"))
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -80,21 +80,21 @@ def run(
 def warm(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
     """A session that has compiled its plans and started its workers: what is measured is the steady state."""
     network = parse_network(CHAIN)
-    run(spark, network, tmp_path_factory.mktemp("warm"), {"s": Feed(rate=2 * CAPACITY)}, seconds=15)
+    run(spark, network, tmp_path_factory.mktemp("warm"), {"s": Feed(rate=2 * CAPACITY)}, seconds=12)
     return spark
 
 
 @pytest.mark.parametrize("target", [1.0, 2.0, 3.0])
 def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_path: Path, target: float) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=18 + 6 * target, target=target)
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=12 + 5 * target, target=target)
     assert report.latency.mean == pytest.approx(target, rel=0.1)
     assert report.to_dict()["dropped"]["s"]["shedder"] > 0
 
 
 def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=25, mode="off")
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=16, mode="off")
     latencies = [point.latency_seconds for point in report.points if point.latency_seconds is not None]
     assert latencies[-1] > 2 * 2.0
     assert latencies[-1] > 2 * latencies[0]
@@ -103,16 +103,16 @@ def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> N
 
 def test_the_mix_is_the_best_for_the_capacity_there_was(warm: Session, tmp_path: Path) -> None:
     feeds = {"s1": Feed(rate=400), "s2": Feed(rate=800)}
-    report = run(warm, parse_network(SPLIT), tmp_path, feeds, seconds=36, target=2.0)
+    report = run(warm, parse_network(SPLIT), tmp_path, feeds, seconds=28, target=2.0)
     assert report.score >= 0.95 * report.optimum
     assert report.to_dict()["dropped"]["shared->dear"]["shedder"] > 0
 
 
 def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path: Path) -> None:
-    step_at, target = 12.0, 2.0
+    step_at, target = 9.0, 2.0
     steps = f"{step_at}:{0.5 * CAPACITY},60:{3 * CAPACITY}"
     feeds = {"s": Feed(options=("--profile", "steps", "--steps", steps))}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=32, target=target, settle=10)
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=27, target=target, settle=8)
     after = [point for point in report.points if point.seconds - point.batch_seconds > step_at]
     third = after[2].seconds
     settled = [point for point in after if point.seconds > max(step_at + 5.0, third)]
@@ -128,7 +128,7 @@ def test_the_mode_is_switched_while_running(warm: Session, tmp_path: Path) -> No
             ShedFiles(tmp_path).write_mode("off")
 
     options = RunOptions(
-        seconds=14, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
+        seconds=11, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
     )
     lines = [line for line in run_network(parse_network(CHAIN), options, warm).lines if line.at == "s" and line.offered]
     modes = [line.mode for line in lines]
@@ -139,7 +139,7 @@ def test_the_mode_is_switched_while_running(warm: Session, tmp_path: Path) -> No
 
 def test_observing_drops_nothing_and_says_what_it_would(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=0.3 * CAPACITY)}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=8, mode="observe")
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=6, mode="observe")
     body = report.to_dict()
     assert body["dropped"] == {} and body["offered"] == body["kept"]
     assert {line.mode for line in report.lines if line.offered and line.at == "s"} == {"observe"}

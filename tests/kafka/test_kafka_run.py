@@ -80,7 +80,7 @@ def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_p
     topic = broker.create_topic("run-clicks", 2)
     network = parse_network(NETWORK.format(address=broker.address, topic=topic))
     with Load(broker.address, topic, 1500) as load:
-        report = run_network(network, options(tmp_path, 15.0), spark)
+        report = run_network(network, options(tmp_path, 10.0), spark)
     body = report.to_dict()
     dropped = body["dropped"]["clicks"]
     assert body["offered"]["clicks"] == body["kept"]["clicks"] + sum(dropped.values())
@@ -99,13 +99,13 @@ def test_a_broker_that_dies_costs_nothing_beyond_the_ledger(
     network = parse_network(NETWORK.format(address=fresh_broker.address, topic=topic))
 
     def die_and_come_back() -> None:
-        time.sleep(8)
+        time.sleep(6)
         fresh_broker.kill()
         time.sleep(2)
         fresh_broker.restart()
 
     with Load(fresh_broker.address, topic, 1500) as load, Background(die_and_come_back):
-        run_until_it_ends(lambda: run_network(network, options(tmp_path, 20.0), spark))
+        run_until_it_ends(lambda: run_network(network, options(tmp_path, 14.0), spark))
     # All that was acknowledged is in the topic, some of it twice if the answer was lost with the broker.
     there = sum(open_backend(parse_options(source(fresh_broker, topic))).latest().values())
     assert there >= load.sent

@@ -62,6 +62,7 @@ def click_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_json_filter_and_window_count_add_up_to_the_whole_pipeline(spark: SparkSession, click_log: Path) -> None:
     """Parts against the whole, and each part against a longer run of its own, in CPU time.
 

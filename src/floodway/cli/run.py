@@ -49,6 +49,7 @@ def run(
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 
+    sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found
     net = load_network(network)
     fed = parse_pairs(rates, option="--rates")
     check_rates(net, fed, all_streams=False)

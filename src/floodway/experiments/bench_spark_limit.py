@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -146,10 +147,11 @@ def _job(bench: Workbench, log: Path, limit: int | None, protect: Callable[[Fram
     return apply_operator(_operator(), [frame if protect is None else frame.transform(protect)])
 
 
-def _measured(bench: Workbench, rate: float, seconds: float, limit: int | None) -> dict[str, float]:
+def _measured(bench: Workbench, rate: float, seconds: float, limit: int | None) -> dict[str, Any]:
     """Run under load; the first third is left out of the figures."""
     seen, started = _overloaded(bench, rate, seconds, limit)
-    return seen.after(started + seconds / 3, started + seconds)
+    series = [(rounded(end - started), tuples, rounded(latency)) for end, tuples, latency in seen.batches]
+    return {**seen.after(started + seconds / 3, started + seconds), "all batches (end, tuples, latency)": series}
 
 
 def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None) -> tuple[Seen, float]:

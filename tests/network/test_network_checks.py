@@ -80,7 +80,8 @@ def test_costs_to_be_measured_are_all_named() -> None:
 def test_example_files_are_valid_named_after_themselves_and_written_back_equal(path: Path) -> None:
     network = load_network(path)
     assert network.name == path.stem
-    require_costs(network)
+    if path.stem != "json-clicks":  # whose costs `floodway measure` is to find
+        require_costs(network)
     assert parse_network(network_to_yaml(network)) == network
     assert parse_network(network_to_json(network)) == network
     assert all(stream.max_rate is not None for stream in network.streams.values())

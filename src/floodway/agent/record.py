@@ -30,6 +30,7 @@ class Record:
         self._settled_at: float | None = None
         self._ended_at = 0.0
         self._over = False
+        self._window: tuple[float, float] | None = None
         self._arrived: dict[str, Mapping[str, int]] = {}
         self._seconds: list[NDArray[np.float64]] = []
         self._tuples: list[NDArray[np.int64]] = []
@@ -66,21 +67,31 @@ class Record:
         self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
         self._recent.append((report.ended_seconds, mean, offered, kept))
         if self._settled_at is not None and not self._over and report.ended_seconds >= self._settled_at:
-            # Throughput counts what came out in the measured part, whenever it had gone in.
-            for name, item in report.delivered.items():
-                if name in self._delivered:
-                    self._delivered[name] += item.rows
-            self.lines.extend(report.lines)
-            # Latency counts batches cut after settling: they owe nothing to the start.
-            if outputs and report.journal.timestamp_ms / 1e3 >= self._settled_at:
-                self._seconds.append(seconds)
-                self._tuples.append(tuples)
+            self._measure(report, seconds, tuples if outputs else tuples[:0])
         return mean
+
+    def _measure(self, report: BatchReport, seconds: NDArray[np.float64], tuples: NDArray[np.int64]) -> None:
+        """Count a batch of the measured part, which reaches from the end of one batch to the end of another.
+
+        Cut anywhere else, it would hold a part of a batch at either end, whose results all come at once.
+        """
+        if self._window is None:
+            self._window = (report.ended_seconds, report.ended_seconds)
+            return
+        self._window = (self._window[0], report.ended_seconds)
+        for name, item in report.delivered.items():
+            if name in self._delivered:
+                self._delivered[name] += item.rows
+        self.lines.extend(report.lines)
+        # Latency counts batches cut after settling: they owe nothing to the start.
+        if self._settled_at is not None and report.journal.timestamp_ms / 1e3 >= self._settled_at:
+            self._seconds.append(seconds[: len(tuples)])
+            self._tuples.append(tuples)
 
     @property
     def measured_seconds(self) -> float:
         """Length of the measured part."""
-        return max(self._ended_at - (self._settled_at or self.started), 0.0)
+        return 0.0 if self._window is None else self._window[1] - self._window[0]
 
     def latencies(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Latencies after settling, with how many tuples had each."""
@@ -91,7 +102,7 @@ class Record:
     def rates(self) -> dict[str, float]:
         """Mean arrival rates over the measured part, tuples/s."""
         before, after = self._arrived["begin"], self._arrived["end"]
-        length = self.measured_seconds or 1.0
+        length = max(self._ended_at - (self._settled_at or self.started), 1e-9)
         return {name: (after[name] - before[name]) / length for name in after}
 
     def throughput(self) -> dict[str, float]:

@@ -34,7 +34,7 @@ outputs: {q: {from: work}}
 SPLIT = """
 version: 1
 name: split-and-weights
-streams: {s1: {max_rate: 400}, s2: {max_rate: 800}}
+streams: {s1: {max_rate: 600}, s2: {max_rate: 200}}
 nodes: {A: {cpu: 1.0}}
 operators:
   shared: {node: A, from: s1, kind: delay, cost: 0.0005}
@@ -102,7 +102,7 @@ def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> N
 
 
 def test_the_mix_is_the_best_for_the_capacity_there_was(warm: Session, tmp_path: Path) -> None:
-    feeds = {"s1": Feed(rate=400), "s2": Feed(rate=800)}
+    feeds = {"s1": Feed(rate=600), "s2": Feed(rate=200)}
     report = run(warm, parse_network(SPLIT), tmp_path, feeds, seconds=28, target=2.0)
     assert report.score >= 0.95 * report.optimum
     assert report.to_dict()["dropped"]["shared->dear"]["shedder"] > 0

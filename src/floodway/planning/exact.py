@@ -63,7 +63,12 @@ class ExactPlanner(Planner):
         self._bounds: Matrix = np.zeros((0, len(program.streams) + 1))
         self._augmented: Vector = np.ones(len(program.streams) + 1)
         self._stack: Matrix | None = None
-        self._spans: list[tuple[int, int, int]] = []  # of every region in the stack: its checks, then its flows
+        # One product with the stack fills `_values`; the views into it are cut in advance: bounds, then checks and
+        # flows of every region.
+        self._values: Vector = np.zeros(0)
+        self._least: Vector = self._values
+        self._views: list[tuple[Vector, Vector]] = []
+        self._rates: Vector = self._augmented[:-1]
         self._last: int | np.int64 = -1  # the region found last; -1 while the map is empty
         self._steady = False  # whether the last two look-ups fell in the same region
         # Without splits a variable is a stream, and keeps are flows over rates with no further arithmetic.
@@ -98,23 +103,25 @@ class ExactPlanner(Planner):
     def flows(self, rates: Vector) -> Vector:
         """Optimal flows x (tuples/s) on the free arcs."""
         flows = self._find(rates)
-        return self._solve(rates) if flows is None else flows
+        return self._solve(rates) if flows is None else flows.copy()
 
     def _find(self, rates: Vector) -> Vector | None:
-        """The flows of the point's region, which becomes `_last`; None if the region is not in the map."""
-        augmented = self._augmented
-        augmented[:-1] = rates
-        if self._stack is None:
-            return self._find_in_steps(augmented)
-        values: Vector = self._stack.dot(augmented)
-        best = values[: len(self._regions)].argmin()
-        start, end, stop = self._spans[best]
-        checks = values[start:end]
+        """The flows of the point's region, which becomes `_last`; None if the region is not in the map.
+
+        What is returned may be overwritten by the next look-up.
+        """
+        self._rates[:] = rates
+        stack = self._stack
+        if stack is None:
+            return self._find_in_steps(self._augmented)
+        stack.dot(self._augmented, self._values)
+        best = self._least.argmin()
+        checks, flows = self._views[best]
         if checks[checks.argmin()] < -_TOLERANCE:
-            return self._find_in_steps(augmented)
+            return self._find_in_steps(self._augmented)
         self._last = best
         self._hits[best] += 1
-        return values[end:stop]
+        return flows
 
     def _find_in_steps(self, augmented: Vector) -> Vector | None:
         """The same for maps too large to evaluate whole, and where several regions share the least bound."""
@@ -198,8 +205,10 @@ class ExactPlanner(Planner):
         self._stack = None
         if int(ends[-1]) * self._bounds.shape[1] <= _STACKED:
             self._stack = np.vstack([self._bounds, *(r.rows for r in self._regions)])
-            self._spans = [
-                (start, start + region.checks, end)
+            self._values = np.zeros(len(self._stack))
+            self._least = self._values[: len(self._regions)]
+            self._views = [
+                (self._values[start : start + region.checks], self._values[start + region.checks : end])
                 for region, start, end in zip(self._regions, ends.tolist(), ends[1:].tolist(), strict=False)
             ]
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.agent.runner import RunOptions, run_network
+from floodway.errors import FloodwayError
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit import audit
@@ -122,13 +123,14 @@ def source(broker: Broker, topic: str) -> dict[str, str]:
 
 def run_until_it_ends(run: Callable[[], object]) -> None:
     """Run again after a failure, as a supervisor would; the checkpoint says where to go on."""
-    for _ in range(5):
+    for _ in range(8):
         try:
             run()
-        except RunError:
+        except FloodwayError:
+            time.sleep(1.0)
             continue
         return
-    raise AssertionError("five runs failed in a row")
+    raise AssertionError("eight runs failed in a row")
 
 
 class Background:

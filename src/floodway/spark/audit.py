@@ -64,7 +64,9 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
     return Audit(
         batches=batches,
         lines=len(lines),
-        tuples_offered=sum(line.offered for line in lines if line.at in network.streams),
+        tuples_offered=sum(
+            line.offered for line in lines if line.reason == Reason.SHEDDER and line.at in network.streams
+        ),
         tuples_delivered=sum(
             line.kept for line in lines if line.reason == Reason.DELIVERED and line.at in network.outputs
         ),

@@ -93,6 +93,7 @@ def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_p
     assert all(row["reason"] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_costs_nothing_beyond_the_ledger(
     spark: Session, fresh_broker: Broker, tmp_path: Path
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_broker_that_dies_costs_nothing_beyond_the_ledger(
     for _ in range(6):
         if offered(network, tmp_path) == there:
             break
-        run_until_it_ends(lambda: run_network(network, options(tmp_path, 5.0), spark))
+        run_until_it_ends(lambda: run_network(network, options(tmp_path, 10.0), spark))
     assert offered(network, tmp_path) == there
 
 

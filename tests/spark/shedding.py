@@ -77,7 +77,8 @@ class Stream:
     def settle(self) -> None:
         """Wait until the last batch is reported and its decision is valid."""
         progress = self.query.lastProgress
-        last = -1 if progress is None else progress.batchId
+        # Progress is told a moment after a batch ends; what the sink has seen is known at once.
+        last = max(-1 if progress is None else progress.batchId, *self.results, -1)
         wait_for(lambda: (status := self.shed.files.read_status()) is not None and status.batch >= last)
         table = self.shed.loop.control.table
         valid = max(table.history[-1].valid_from_us, table.epochs[-1].valid_from_us)

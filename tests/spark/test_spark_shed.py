@@ -121,6 +121,7 @@ def test_modes_switch_while_running(stream: Stream) -> None:
     stream.feed(rows(5000, 1000))
     stream.feed(rows(6000, 1000))
     assert len(stream.results[6]) == 1000
+    wait_for(lambda: len(list(Ledger(stream.shed.files.ledger).read())) == 7)
     modes = [line.mode for line in Ledger(stream.shed.files.ledger).read()]
     assert modes == ["observe"] * 4 + ["enforce"] * 2 + ["off"]
 

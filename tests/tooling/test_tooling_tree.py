@@ -48,7 +48,7 @@ def test_no_path_of_one_machine_is_committed() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(("text", "is_path"), [("see /" + "tmp/x", True), ("src/work/x", False), ("/api/plan", False)])
+@pytest.mark.parametrize(("text", "is_path"), [("see /" + "tmp/x", True), ("src/home/x", False), ("/api/plan", False)])
 def test_what_counts_as_a_path_of_one_machine(text: str, is_path: bool) -> None:
     assert bool(MACHINE_PATH.search(text)) is is_path
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodway.network.model import Arc, Network
+from floodway.network.model import Network
 from floodway.spark.fragments import Fragment, fragments
 from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
 from floodway.spark.layout import Layout
@@ -27,7 +27,7 @@ from floodway.spark.log import open_log
 from floodway.spark.log.listing import Listing
 from floodway.spark.log.meta import META
 from floodway.spark.log.segments import open_segment
-from floodway.spark.sinks import is_log
+from floodway.spark.logs import sink_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
             batches += len({line.batch for line in mine})
             differences += _against_journal(layout.checkpoint(fragment), query, fragment, mine, committed)
             for sink in (*fragment.outputs, *map(str, fragment.cut)):
-                log = _sink_log(network, layout, sink)
+                log = sink_log(network, layout, sink)
                 if log is None:
                     unchecked.append(f"{sink}: not a log, so its tuples were not counted")
                 else:
@@ -155,11 +155,3 @@ def _tuples_by_batch(log: Path, query: str) -> tuple[Counter[int], Counter[int]]
                 merged.update(dict.fromkeys(batches, 0))
                 merged[batches[0]] += name.count
     return found, merged
-
-
-def _sink_log(network: Network, layout: Layout, sink: str) -> Path | None:
-    if sink in network.outputs:
-        address = layout.output(network, sink)
-        return Path(address) if is_log(address) else None
-    producer, _, consumer = sink.partition("->")
-    return layout.link(Arc(producer, consumer))

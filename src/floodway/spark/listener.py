@@ -34,7 +34,7 @@ _listeners: WeakKeyDictionary[SparkSession, ShedListener] = WeakKeyDictionary()
 
 
 def attach(spark: SparkSession, key: str, loop: ShedLoop) -> None:
-    """Let `loop` hear of every query of this session that observes `key`; it replaces an earlier one."""
+    """Let `loop` hear of every query of the Spark session that observes `key`; it replaces an earlier one."""
     with _lock:
         _loops[key] = loop
         if spark not in _listeners:

@@ -60,7 +60,7 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
             )
         for query in ready:
             for sink, frame in query.sink_frames().items():
-                path = _sink_log(network, layout, sink)
+                path = sink_log(network, layout, sink)
                 if path is not None:
                     columns = public_columns(frame).drop("_arrival").schema
                     ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
@@ -71,7 +71,8 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
         waiting = [query for query in waiting if query not in ready]
 
 
-def _sink_log(network: Network, layout: Layout, sink: str) -> Path | None:
+def sink_log(network: Network, layout: Layout, sink: str) -> Path | None:
+    """The log that an output or a cut arc is written to; None for a sink that is no log."""
     if sink in network.outputs:
         address = layout.output(network, sink)
         return Path(address) if is_log(address) else None

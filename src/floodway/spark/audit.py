@@ -3,8 +3,7 @@
 For every query of a run:
 
 - the ledger's own rules hold: offered = kept + dropped, no batch missing, no replay that counted otherwise;
-- every batch that Spark committed has its lines, and each line is what the journaled decision gives when
-applied again;
+- every batch that Spark committed has its lines, and each line is what the journaled decision gives when applied again;
 - the batches follow each other without a hole or an overlap, and reach no further than the log does;
 - what the ledger says was delivered to a log is what lies there under the batch's tag, no tuple more or less.
 
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodway.network.model import Network
+from floodway.spark.fragment_lines import source_counts
 from floodway.spark.fragments import Fragment, fragments
 from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
 from floodway.spark.layout import Layout
@@ -102,10 +102,7 @@ def _against_journal(
 
 
 def _recount(query: str, journal: JournaledBatch, at: str, line: LedgerLine) -> Iterator[str]:
-    offset = journal.offsets.get(at)
-    ranges = offset.ranges() if offset else []
-    offered = sum(end - start for _, start, end in ranges)
-    kept = sum(offset.admission.count(*piece) for piece in ranges) if offset else 0
+    offered, kept = source_counts(journal.offsets.get(at))
     if (line.offered, line.kept) != (offered, kept):
         yield (
             f"query {query}, {at}, batch {journal.batch}: the ledger says {line.kept} of {line.offered}, "

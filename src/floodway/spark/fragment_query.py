@@ -1,15 +1,13 @@
-"""A fragment as a running Spark query: sources with journaled drops, the streaming part, and the tail with
-its accounts.
+"""A fragment as a running Spark query: sources with journaled drops, the streaming part, the tail with its accounts.
 
-The ledger lines of a batch are written inside the batch, after its sinks and before Spark commits it: there
-is no
+The ledger lines of a batch are written inside the batch, after its sinks and before Spark commits it: there is no
 committed batch without its lines, and a replay finds its own lines there already.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
@@ -21,21 +19,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from floodway.errors import FloodwayError
 from floodway.network.model import Arc, Network
 from floodway.spark.dead_letters import PREFIX, dead_letters, has_dead_letters, well_formed
-from floodway.spark.fragments import Fragment, SourceSpec
+from floodway.spark.fragment_lines import batch_lines
+from floodway.spark.fragments import Fragment, SourceSpec, is_link
 from floodway.spark.journal import JournaledBatch, read_batch
 from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.ledger import Ledger, LedgerLine
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.meta import META
 from floodway.spark.log.schema import ARRIVAL
-from floodway.spark.operators import PPM, apply_operator
+from floodway.spark.operators import apply_operator
 from floodway.spark.side_output import dropped_sample
 from floodway.spark.sinks import Written, is_log, parse_kafka, write_logs, write_other
 from floodway.spark.source import explain
 from floodway.spark.source.backend import open_backend
-from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.source.options import parse_options
-from floodway.spark.tail import TailResult, run_tail
+from floodway.spark.tail import run_tail
 
 _TAG = "_source"
 
@@ -103,8 +101,8 @@ class FragmentQuery:
         self._on_batch = on_batch
         self._on_cut = on_cut
         self._side_output = side_output
-        # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
         self._lettered: set[str] = set()
+        # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
         self.tasks = max(1, round(network.nodes[fragment.node].cpu))
 
     @property
@@ -155,8 +153,7 @@ class FragmentQuery:
             return self._zone(frames)
         if len(frames) == 1:
             return next(iter(frames.values())).coalesce(self.tasks)
-        # Sources with different columns in one query: each row carries its own struct and the name of its
-        # source.
+        # Sources with different columns in one query: each row carries its own struct and its source's name.
         tagged = [
             df.select(fn.lit(name).alias(_TAG), fn.struct(*[f"`{c}`" for c in df.columns]).alias(name))
             for name, df in frames.items()
@@ -175,7 +172,7 @@ class FragmentQuery:
         frame = self._spark.readStream.format("floodway").options(**self._options(spec)).load()
         if has_dead_letters(frame):
             self._lettered.add(spec.name)
-        if "weight" in frame.columns and spec.location is None:  # came through another node, which may drop too
+        if "weight" in frame.columns and is_link(spec):  # came through another node, which may drop too
             frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
         return well_formed(frame)
 
@@ -239,7 +236,7 @@ class FragmentQuery:
                 held.unpersist()
         if self._side_output:
             self._save_dropped(journal)
-        lines = self._lines(journal, result)
+        lines = batch_lines(self.name, self.fragment, journal, result)
         self._ledger.append(lines)
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
@@ -280,57 +277,6 @@ class FragmentQuery:
 
     def _tag(self, number: int) -> str:
         return f"{self.name}:{number}"
-
-    def _lines(self, journal: JournaledBatch, result: TailResult) -> list[LedgerLine]:
-        """One line for every place of the fragment, also where nothing came: an audit counts batches."""
-        lines = []
-        for spec in self.fragment.sources:
-            at = spec.location or spec.name
-            offset = journal.offsets.get(at)
-            ranges = offset.ranges() if offset else []
-            offered = sum(end - start for _, start, end in ranges)
-            kept = sum(offset.admission.count(*piece) for piece in ranges) if offset else 0
-            lines.append(self._line(journal, at, offered, kept, offset, offset.keep_ppm if offset else PPM))
-        # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
-        offset = next(iter(journal.offsets.values()), None)
-        for arc, (offered, kept) in result.branches.items():
-            lines.append(self._line(journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM))
-        for sink, written in result.delivered.items():
-            if sink.startswith(PREFIX):
-                lines.append(self._dead_line(journal, lines, sink.removeprefix(PREFIX), written.rows))
-            else:
-                lines.append(self._line(journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
-        return lines
-
-    def _dead_line(self, journal: JournaledBatch, lines: Sequence[LedgerLine], at: str, dead: int) -> LedgerLine:
-        """Malformed records leave after the shedder: of what it kept, the rest went on to the operators."""
-        kept = next(line.kept for line in lines if line.at == at)
-        offset = journal.offsets[at]
-        return self._line(journal, at, kept, kept - dead, offset, offset.keep_ppm, Reason.DEAD_LETTER)
-
-    def _line(
-        self,
-        journal: JournaledBatch,
-        at: str,
-        offered: int,
-        kept: int,
-        offset: BatchOffset | None,
-        keep_ppm: int,
-        reason: Reason = Reason.SHEDDER,
-    ) -> LedgerLine:
-        return LedgerLine(
-            query=self.name,
-            batch=journal.batch,
-            at=at,
-            reason=reason,
-            offered=offered,
-            kept=kept,
-            dropped=offered - kept,
-            plan=offset.plan if offset else "",
-            mode=offset.mode if offset else "off",
-            keep_ppm=keep_ppm,
-            time_us=journal.timestamp_ms * 1000,
-        )
 
 
 def shortened(error: BaseException, most: int = 600) -> str:

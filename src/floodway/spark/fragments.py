@@ -74,6 +74,11 @@ def link_name(arc: Arc) -> str:
     return f"{arc.producer}--{arc.consumer}"
 
 
+def is_link(spec: SourceSpec) -> bool:
+    """Whether a source reads what another fragment or node wrote; in a node's own part a link is a stream `a->b`."""
+    return spec.location is None or "->" in spec.producer
+
+
 def _zones(network: Network, local: list[str]) -> dict[str, str]:
     """Zone operators, each with the zone's last operator as label."""
     needs_state = _needing_state(network, set(local))

@@ -1,0 +1,79 @@
+"""The ledger lines of one micro-batch of a fragment: from the journaled offsets, the tail's counters and the sinks.
+
+Counts at the sources are functions of the journaled offset alone, so a replay and an audit find the same:
+
+    offered = Σ (end − start) over the batch's ranges        kept = those of them that the admission rule lets pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodway.spark.dead_letters import PREFIX
+from floodway.spark.decision import PPM
+from floodway.spark.fragments import Fragment
+from floodway.spark.journal import JournaledBatch
+from floodway.spark.ledger import LedgerLine, Reason
+from floodway.spark.source.offsets import BatchOffset
+from floodway.spark.tail import TailResult
+
+
+def batch_lines(query: str, fragment: Fragment, journal: JournaledBatch, result: TailResult) -> list[LedgerLine]:
+    """One line for every place of the fragment, also where nothing came: an audit counts batches."""
+    lines = []
+    for spec in fragment.sources:
+        at = spec.location or spec.name
+        offset = journal.offsets.get(at)
+        offered, kept = source_counts(offset)
+        lines.append(_line(query, journal, at, offered, kept, offset, offset.keep_ppm if offset else PPM))
+    # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
+    offset = next(iter(journal.offsets.values()), None)
+    for arc, (offered, kept) in result.branches.items():
+        lines.append(_line(query, journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM))
+    for sink, written in result.delivered.items():
+        if sink.startswith(PREFIX):
+            lines.append(_dead_line(query, journal, lines, sink.removeprefix(PREFIX), written.rows))
+        else:
+            lines.append(_line(query, journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
+    return lines
+
+
+def source_counts(offset: BatchOffset | None) -> tuple[int, int]:
+    """(offered, kept) of one source in one batch; nothing where the source brought no news."""
+    if offset is None:
+        return 0, 0
+    ranges = offset.ranges()
+    offered = sum(end - start for _, start, end in ranges)
+    return offered, sum(offset.admission.count(*piece) for piece in ranges)
+
+
+def _dead_line(query: str, journal: JournaledBatch, lines: Sequence[LedgerLine], at: str, dead: int) -> LedgerLine:
+    """Malformed records leave after the shedder: of what it kept, the rest went on to the operators."""
+    kept = next(line.kept for line in lines if line.at == at)
+    offset = journal.offsets[at]
+    return _line(query, journal, at, kept, kept - dead, offset, offset.keep_ppm, Reason.DEAD_LETTER)
+
+
+def _line(
+    query: str,
+    journal: JournaledBatch,
+    at: str,
+    offered: int,
+    kept: int,
+    offset: BatchOffset | None,
+    keep_ppm: int,
+    reason: Reason = Reason.SHEDDER,
+) -> LedgerLine:
+    return LedgerLine(
+        query=query,
+        batch=journal.batch,
+        at=at,
+        reason=reason,
+        offered=offered,
+        kept=kept,
+        dropped=offered - kept,
+        plan=offset.plan if offset else "",
+        mode=offset.mode if offset else "off",
+        keep_ppm=keep_ppm,
+        time_us=journal.timestamp_ms * 1000,
+    )

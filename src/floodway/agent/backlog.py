@@ -3,12 +3,16 @@
 The plan is made for *demand*, the tuples that will wait at the next cut over the batch period P*, and not for the
 arrival rate alone: a backlog counts, so that it is shed or absorbed as a whole, and a burst that fits into one batch
 costs nothing.
+
+What another node writes comes in deliveries, one for each of its batches. A delivery that has just come is no backlog:
+such an input counts at its rate, and beyond that with what waits above one delivery.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Lock
+from types import MappingProxyType
 
 from floodway.network.model import Network
 from floodway.spark.fragments import Fragment
@@ -18,8 +22,14 @@ from floodway.spark.journal import JournaledBatch
 class Backlog:
     """Positions taken by each query, and when its batch under way is expected to end."""
 
-    def __init__(self, network: Network, fragments: Mapping[str, Fragment]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        fragments: Mapping[str, Fragment],
+        delivered_every: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self._network = network
+        self._delivered_every = delivered_every
         self._fragments = fragments
         self._taken: dict[str, dict[str, int]] = {name: {} for name in fragments}
         self._cut_at: dict[str, float] = {}
@@ -67,4 +77,8 @@ class Backlog:
         """Tuples/s of each stream that the next batches have to carry."""
         until = self.until_cut(now)
         waiting = self.waiting(arrived)
-        return {name: (waiting[name] + rates[name] * until) / period_seconds for name in rates}
+        found = {name: (waiting[name] + rates[name] * until) / period_seconds for name in rates}
+        for name, every in self._delivered_every.items():
+            above = waiting[name] - rates[name] * every
+            found[name] = rates[name] + max(0.0, above) / period_seconds
+        return found

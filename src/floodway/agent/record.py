@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,22 +19,31 @@ from floodway.spark.ledger import LedgerLine
 _RECENT = 20
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """A batch that ended in the measured part, with the latencies of its results at outputs."""
+
+    report: BatchReport
+    seconds: NDArray[np.float64]
+    tuples: NDArray[np.int64]
+
+
 class Record:
-    """Collects while a run goes on. Figures "after settling" begin at `settle`."""
+    """Collects while a run goes on. Figures "after settling" begin at `settle`.
+
+    The measured part reaches from the end of one batch to the end of another: cut anywhere else, it would hold a part
+    of a batch at either end, whose results all come at once. With a single batch it reaches back to the settling.
+    """
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self.points: list[Point] = []
-        self.lines: list[LedgerLine] = []
         self.started = 0.0
         self._settled_at: float | None = None
         self._ended_at = 0.0
         self._over = False
-        self._window: tuple[float, float] | None = None
         self._arrived: dict[str, Mapping[str, int]] = {}
-        self._seconds: list[NDArray[np.float64]] = []
-        self._tuples: list[NDArray[np.int64]] = []
-        self._delivered: dict[str, int] = dict.fromkeys(network.outputs, 0)
+        self._batches: list[_Measured] = []
         self._recent: deque[tuple[float, float | None, int, int]] = deque(maxlen=_RECENT)
 
     def begin(self, now: float, arrived: Mapping[str, int]) -> None:
@@ -67,37 +76,34 @@ class Record:
         self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
         self._recent.append((report.ended_seconds, mean, offered, kept))
         if self._settled_at is not None and not self._over and report.ended_seconds >= self._settled_at:
-            self._measure(report, seconds, tuples if outputs else tuples[:0])
+            self._batches.append(_Measured(report, seconds, tuples if outputs else tuples[:0]))
         return mean
 
-    def _measure(self, report: BatchReport, seconds: NDArray[np.float64], tuples: NDArray[np.int64]) -> None:
-        """Count a batch of the measured part, which reaches from the end of one batch to the end of another.
+    def _measured(self) -> list[_Measured]:
+        """The batches that count: all but the first, whose end only begins the measured part; or the only one."""
+        return self._batches[1:] or self._batches
 
-        Cut anywhere else, it would hold a part of a batch at either end, whose results all come at once.
-        """
-        if self._window is None:
-            self._window = (report.ended_seconds, report.ended_seconds)
-            return
-        self._window = (self._window[0], report.ended_seconds)
-        for name, item in report.delivered.items():
-            if name in self._delivered:
-                self._delivered[name] += item.rows
-        self.lines.extend(report.lines)
-        # Latency counts batches cut after settling: they owe nothing to the start.
-        if self._settled_at is not None and report.journal.timestamp_ms / 1e3 >= self._settled_at:
-            self._seconds.append(seconds[: len(tuples)])
-            self._tuples.append(tuples)
+    def lines(self) -> list[LedgerLine]:
+        """The ledger lines of the measured part."""
+        return [line for item in self._measured() for line in item.report.lines]
 
     @property
     def measured_seconds(self) -> float:
         """Length of the measured part."""
-        return 0.0 if self._window is None else self._window[1] - self._window[0]
+        if not self._batches:
+            return 0.0
+        first = self._batches[0].report.ended_seconds if len(self._batches) > 1 else self._settled_at or self.started
+        return self._batches[-1].report.ended_seconds - first
 
     def latencies(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Latencies after settling, with how many tuples had each."""
-        if not self._seconds:
+        # They count for batches cut after settling: those owe nothing to the start.
+        since = self._settled_at or 0.0
+        counted = [item for item in self._measured() if item.report.journal.timestamp_ms / 1e3 >= since]
+        if not counted:
             return np.zeros(0), np.zeros(0, dtype=np.int64)
-        return np.concatenate(self._seconds), np.concatenate(self._tuples)
+        seconds = [item.seconds[: len(item.tuples)] for item in counted]
+        return np.concatenate(seconds), np.concatenate([item.tuples for item in counted])
 
     def rates(self) -> dict[str, float]:
         """Mean arrival rates over the measured part, tuples/s."""
@@ -108,7 +114,12 @@ class Record:
     def throughput(self) -> dict[str, float]:
         """Tuples/s delivered to each output over the measured part."""
         length = self.measured_seconds or 1.0
-        return {name: count / length for name, count in self._delivered.items()}
+        delivered = dict.fromkeys(self._network.outputs, 0)
+        for item in self._measured():
+            for name, written in item.report.delivered.items():
+                if name in delivered:
+                    delivered[name] += written.rows
+        return {name: count / length for name, count in delivered.items()}
 
     def status(self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""

@@ -3,30 +3,38 @@
 Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would need. With
 P* = T/1.5, the batch period that meets its share T of the target, a controller that admits n per batch says that the
 node is worth g = n/P* of its nominal capacity. The plan is made for the smallest g; by scaling, a look-up at r/g.
+A query that others feed is judged by its results' latency from their first arrival, less what the queries before it
+were due to take: if those are late, it has less time, and shows it.
 
 A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so
-that a batch holds the planned work however long the one before it took.
+that a batch holds the planned work however long the one before it took. On an input that another node writes, drops
+below 5% are left out (the original prototype ignored such changes too): that node sheds for this one already, and
+what it misjudges by so little is gone in the next batch or turns into a backlog that counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodway.agent.stages import stages
+from floodway.agent.stages import Stage, stages
 from floodway.control.base import Controller, Loop, Observation
 from floodway.control.base import Decision as ControlDecision
 from floodway.control.batch import BATCH_SHARE
 from floodway.control.pid import PidConfig
 from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
+from floodway.network.flow import flows
 from floodway.network.model import Arc, Network
 from floodway.planning.plan import Plan, Planner
 from floodway.spark.decision import PPM, Decision, Mode, StreamDecision
 from floodway.spark.fragments import Fragment
 
 LEAST_SCALE = 1e-3
+IGNORED_DROP = 0.05
+BINDING = 0.95
+"""Share of a node's planned capacity from which on the node itself, and not another, is what limits the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,11 @@ class Steered:
 
 
 class Steering:
-    """One node's (or one process's) loop state: a controller a fragment, one planner."""
+    """One node's (or one process's) loop state: a controller a fragment, one planner.
+
+    A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
+    that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
+    """
 
     def __init__(
         self,
@@ -63,53 +75,78 @@ class Steering:
         target_seconds: float,
         controller: str = "batch",
         salt: int = 0,
+        places: Mapping[str, Stage] | None = None,
+        links: Collection[str] = (),
     ) -> None:
         self.target_seconds = target_seconds
+        self.planned_scale = 1.0
+        """g at which the planner's own costs were given: look-ups are relative to it."""
+        self.network: Network = planner.network
+        """The network that is steered, with the costs that work is counted in."""
         self._planner = planner
         self._fragments = fragments
-        places = stages(fragments)
-        period = {name: places[name].share_seconds(target_seconds) / BATCH_SHARE for name in fragments}
+        self._among_others = places is not None
+        self._links = frozenset(links)
+        self._places = places if places is not None else stages(fragments)
+        self._use: dict[str, float] = {}
+        share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
+        period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(period[name] for name in heads or fragments)
         self._salt = salt
         self._number = 0
-        self._loops = {name: Loop(_controller(controller, target_seconds, self.period_seconds)) for name in fragments}
+        self._loops = {name: Loop(_controller(controller, share[name], self.period_seconds)) for name in fragments}
         self.control: dict[str, ControlDecision] = {}
-
-    @property
-    def network(self) -> Network:
-        """The network that is steered."""
-        return self._planner.network
 
     @property
     def scale(self) -> float:
         """g: the share of the nominal capacity that may be planned for now."""
         return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
 
-    def plan_with(self, planner: Planner) -> None:
-        """From now on plan with this planner: the same network with other costs."""
+    def plan_with(self, planner: Planner, network: Network | None = None, planned_scale: float = 1.0) -> None:
+        """From now on plan with this planner: the same network with other costs.
+
+        Work is counted in the costs of `network`, the planner's own if left out; `planned_scale` is the g that the
+        planner's costs include already.
+        """
         self._planner = planner
+        self.network = planner.network if network is None else network
+        self.planned_scale = planned_scale
 
     def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
         """Feed one finished batch to its fragment's controller."""
         fragment = self._fragments[batch.fragment]
         cost = source_work(self.network, fragment, batch.arc_keeps)
         full = source_work(self.network, fragment, {})
+        kept, offered = _work(cost, batch.kept), _work(full, batch.offered)
+        if self._among_others and self._use.pop(fragment.node, 0.0) < BINDING:
+            offered = min(kept, offered)  # what was dropped was dropped for another node
         self.control[batch.fragment] = self._loops[batch.fragment].step(
             Observation(
                 time_seconds=now_seconds,
                 waiting=_work(full, waiting),
-                latency_seconds=batch.latency_seconds,
-                kept=_work(cost, batch.kept),
-                offered=_work(full, batch.offered),
+                latency_seconds=self._own_latency(batch),
+                kept=kept,
+                offered=offered,
                 batch_seconds=batch.batch_seconds,
             )
         )
 
+    def _own_latency(self, batch: FragmentBatch) -> float | None:
+        """The part of the measured latency that this query answers for."""
+        if batch.latency_seconds is None:
+            return None
+        place = self._places[batch.fragment]
+        before = place.target_seconds(self.target_seconds) - place.share_seconds(self.target_seconds)
+        return max(0.0, batch.latency_seconds - before)
+
     def decide(self, rates: Mapping[str, float], demand: Mapping[str, float], mode: Mode, issued_us: int) -> Steered:
         """The decision for the coming batches: planned for the demand on them, both in tuples/s."""
         scale = self.scale
-        plan = self._planner.plan(demand, scale)
+        plan = self._planner.plan(demand, scale / self.planned_scale)
+        if self._among_others:
+            for node, load in flows(self.network, demand, plan.keeps).load.items():
+                self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
         self._number += 1
         decision = Decision(
             plan=f"{self._number}",
@@ -128,7 +165,7 @@ class Steering:
 
     def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
         keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)
-        if keep >= 1.0:
+        if keep >= 1.0 or (stream in self._links and keep > 1.0 - IGNORED_DROP):
             return StreamDecision()
         return StreamDecision(_ppm(keep), max(1, round(keep * plan.rates[stream] * self.period_seconds)))
 

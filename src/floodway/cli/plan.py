@@ -45,7 +45,7 @@ def plan(
     from floodway.planning.factory import check_choice, make_planner, planner_class
     from floodway.planning.program import Program
 
-    goal = _objective(objective)
+    goal = parse_objective(objective)
     check_choice(planner, goal)
     network_read = load_network(network)
     given = parse_pairs(rates, option="--rates")
@@ -73,7 +73,8 @@ def plan(
         _print(network_read, chosen, found, body)
 
 
-def _objective(name: str) -> Objective:
+def parse_objective(name: str) -> Objective:
+    """One of the objectives, or a clear error."""
     from floodway.network.suggest import did_you_mean
     from floodway.planning.plan import Objective
 

@@ -29,6 +29,10 @@ def run(
     target: Annotated[float | None, typer.Option(help="Latency target in seconds.")] = None,
     controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
     planner: Annotated[str, typer.Option(help="exact, solver, solver-w, fit or dfit.")] = "exact",
+    objective: Annotated[str, typer.Option(help="throughput, fair or tiers.")] = "throughput",
+    headroom: Annotated[
+        float, typer.Option(help="Share of every resource that may be planned for (the papers: 0.95).")
+    ] = 1.0,
     settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 10.0,
     state: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
@@ -46,6 +50,7 @@ def run(
     """
     from floodway.agent.feeding import Feed
     from floodway.agent.runner import RunOptions, run_network
+    from floodway.cli.plan import parse_objective
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 
@@ -62,6 +67,8 @@ def run(
         target_seconds=target,
         controller=controller,
         planner=planner,
+        objective=parse_objective(objective),
+        headroom=headroom,
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(settle, seconds / 2),
         side_output=side_output,

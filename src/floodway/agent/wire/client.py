@@ -1,0 +1,116 @@
+"""Asking another agent: one request, one answer, within a time and a size; on the standard library alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from floodway.agent.wire.server import MAX_BYTES
+from floodway.agent.wire.signing import Security, signed_headers
+from floodway.errors import FloodwayError, InputError
+
+
+class PeerError(FloodwayError):
+    """A peer that did not answer (`reason` is `unreachable`) or refused (its reason, see `refusals.REASONS`)."""
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the peer gave no answer: it may come back."""
+        return self.reason == "unreachable"
+
+
+class Client:
+    """Talks to one peer. Every request is a connection of its own: peers come and go, and messages are rare."""
+
+    def __init__(
+        self,
+        url: str,
+        security: Security | None = None,
+        timeout_seconds: float = 2.0,
+        *,
+        max_bytes: int = MAX_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        security = security or Security()
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise InputError(f"{url!r} is not the address of an agent", hint="Write it as http://127.0.0.1:8700")
+        if security.tls is not None and parts.scheme != "https":
+            raise InputError(f"{url!r} is not encrypted, but certificates are given", hint="Write it with https://")
+        try:
+            self._port = parts.port
+        except ValueError as error:
+            raise InputError(f"{url!r} has no usable port", hint="Write it as http://127.0.0.1:8700") from error
+        self.url = url.rstrip("/")
+        self._host = parts.hostname
+        self._key = security.key
+        self._timeout = timeout_seconds
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._context: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            tls = security.tls
+            self._context = ssl.create_default_context() if tls is None else tls.context(server=False)
+
+    def get_json(self, path: str) -> Any:
+        """What the peer answers to GET, decoded."""
+        return self._decoded(self._ask("GET", path, b"", None))
+
+    def post_json(self, path: str, obj: object) -> Any:
+        """Send an object as JSON and decode the answer."""
+        body = json.dumps(obj, separators=(",", ":"), allow_nan=False).encode()
+        return self._decoded(self._ask("POST", path, body, "application/json"))
+
+    def post_bytes(self, path: str, body: bytes) -> bytes:
+        """Send bytes, return the answer's bytes."""
+        return self._ask("POST", path, body, "application/octet-stream")
+
+    def _ask(self, method: str, path: str, body: bytes, kind: str | None) -> bytes:
+        headers = {} if kind is None else {"content-type": kind}
+        if self._key is not None:
+            headers |= signed_headers(self._key, method, path, body, self._clock())
+        connection = self._connection()
+        try:
+            connection.request(method, path, body or None, headers)
+            response = connection.getresponse()
+            answer = response.read(self._max_bytes + 1)
+        except (OSError, http.client.HTTPException) as error:
+            hint = "It goes on with its last plan until the peer is back"
+            raise PeerError(
+                "unreachable", f"{self.url} does not answer: {error or type(error).__name__}", hint=hint
+            ) from error
+        finally:
+            connection.close()
+        if len(answer) > self._max_bytes:
+            raise PeerError("oversized", f"{self.url}{path} answered with more than {self._max_bytes} bytes")
+        if response.status >= 300:
+            raise PeerError(*_refusal(answer, response.status, f"{self.url}{path}"))
+        return answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._context is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+
+    def _decoded(self, answer: bytes) -> Any:
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise PeerError("malformed", f"{self.url} answered with something that is not JSON") from error
+
+
+def _refusal(answer: bytes, status: int, where: str) -> tuple[str, str]:
+    try:
+        told = json.loads(answer)
+        return str(told["refused"])[:40], f"{where} refused: {str(told['message'])[:300]}"
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return "failed", f"{where} answered with status {status}"

@@ -1,0 +1,127 @@
+"""The one gate that every request passes: size, signature, time, nonce; what fails is counted and goes no further."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import Counter
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from floodway.agent.wire.refusals import RefusedError
+from floodway.agent.wire.signing import Security, Verifier
+
+BODY_SECONDS = 10.0
+
+
+class Guard:
+    """ASGI middleware: what is behind it sees whole bodies within bounds, from senders that may send them."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        security: Security,
+        *,
+        max_bytes: int,
+        clock: Callable[[], float],
+        refused: Counter[str],
+    ) -> None:
+        self._app = app
+        self._security = security
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._refused = refused
+        self._verifier = None if security.key is None else Verifier(security.key, clock())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or answer with the reason."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                self._refused["unknown"] += 1
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            body = await self._checked(scope, receive)
+        except RefusedError as error:
+            self._refused[error.reason] += 1
+            await refusal(error)(scope, receive, send)
+            return
+        given = False
+
+        async def whole() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, whole, send)
+
+    async def _checked(self, scope: Scope, receive: Receive) -> bytes:
+        headers = Headers(scope=scope)
+        if not self._security.authenticated:
+            _check_local(headers)
+        body = await self._body(headers, receive)
+        if self._verifier is not None:
+            raw = scope.get("raw_path") or scope["path"].encode()
+            query = scope.get("query_string") or b""
+            target = (raw + b"?" + query if query else raw).decode("latin-1")
+            self._verifier.verify(scope["method"], target, headers, body, self._clock())
+        return body
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        told = headers.get("content-length", "0")
+        if told.isdecimal() and int(told[:20]) > self._max_bytes:
+            raise self._oversized()
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError("malformed", "the sender hung up before the end of its message")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self._max_bytes:
+                        raise self._oversized()
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError as error:
+            raise RefusedError("slow", f"the body did not arrive within {BODY_SECONDS:g} s") from error
+
+    def _oversized(self) -> RefusedError:
+        return RefusedError("oversized", f"the body is larger than {self._max_bytes} bytes")
+
+
+def refusal(error: RefusedError) -> JSONResponse:
+    """The answer to a refused message."""
+    return JSONResponse({"refused": error.reason, "message": str(error)}, error.status)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address reaches this machine only.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.7")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_local(headers: Headers) -> None:
+    """Without authentication the address is loopback, but a web page open on this machine may try to reach it.
+
+    A browser tells: its Origin is the page's site, and after a change of DNS the Host is still the site's name.
+    """
+    host = headers.get("host", "")
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    origin = headers.get("origin")
+    own = origin is None or origin.removeprefix("http://") == host
+    if not own or (host and not is_loopback(name.strip("[]"))):
+        raise RefusedError("foreign", "the request comes from a page of another site", hint="Use the loopback address")

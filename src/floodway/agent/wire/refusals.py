@@ -1,0 +1,41 @@
+"""Why a message was not taken. A refused message is counted by its reason and changes nothing."""
+
+from __future__ import annotations
+
+from floodway.errors import FloodwayError
+
+REASONS = {
+    "unsigned": 401,
+    "bad-signature": 401,
+    "stale": 401,
+    "replayed": 409,
+    "foreign": 403,
+    "oversized": 413,
+    "slow": 408,
+    "malformed": 400,
+    "version": 400,
+    "unknown": 404,
+    "busy": 503,
+    "failed": 500,
+}
+"""Every reason with its HTTP status.
+
+`unsigned`: no signature where one is needed. `stale`: its time is outside the window, or before this process started.
+`replayed`: its nonce was seen before. `foreign`: sent by a web page of another site to a loopback address. `slow`: the
+body took too long to arrive. `version`: of a format this side does not speak. `unknown`: a path, method, sender or
+receiver that does not exist here. `busy`: more signed messages than the memory of nonces holds.
+`failed`: an error on this side.
+"""
+
+
+class RefusedError(FloodwayError):
+    """A message that is not taken, with one of `REASONS`."""
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the answer."""
+        return REASONS[self.reason]

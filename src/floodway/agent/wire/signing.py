@@ -1,0 +1,177 @@
+"""Who may talk to an agent: a shared key that signs every request, or certificates on both sides.
+
+    signature = HMAC-SHA256(key, method ␤ path ␤ time ␤ nonce ␤ SHA-256(body))
+
+The receiver takes a message once (nonces are remembered), within a window of its own clock, and none that was signed
+before it started: so a message recorded earlier cannot be played to a process that has forgotten its nonces. Keys come
+from files or the environment and are hidden from every `repr`. A signature proves who asked, not who answered, and
+hides nothing: over networks that others can read or change, use mutual TLS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import ssl
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+
+from floodway.agent.wire.refusals import RefusedError
+from floodway.errors import InputError
+
+LEAST_KEY_BYTES = 16
+WINDOW_SECONDS = 30.0
+MOST_NONCES = 100_000
+TIME_HEADER = "floodway-time"
+NONCE_HEADER = "floodway-nonce"
+SIGNATURE_HEADER = "floodway-signature"
+_MOST_HEADER = 100
+_MAKE_KEY = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))' > key && chmod 600 key"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Certificate and private key of this side, and the authority that signs the other side's (all PEM)."""
+
+    cert: Path
+    private_key: Path
+    ca: Path
+
+    def context(self, *, server: bool) -> ssl.SSLContext:
+        """TLS 1.2 or later, both sides with certificates of the same authority."""
+        purpose = ssl.Purpose.CLIENT_AUTH if server else ssl.Purpose.SERVER_AUTH
+        try:
+            context = ssl.create_default_context(purpose, cafile=str(self.ca))
+            context.load_cert_chain(str(self.cert), str(self.private_key))
+        except (OSError, ssl.SSLError) as error:
+            hint = "Give PEM files: the certificate, its private key, and the authority's certificate"
+            raise InputError(f"cannot use {self.cert}, {self.private_key} and {self.ca}: {error}", hint=hint) from error
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How messages are authenticated: not at all (loopback only), by a key, by certificates, or by both."""
+
+    key: bytes | None = field(default=None, repr=False)
+    tls: TlsFiles | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and len(self.key) < LEAST_KEY_BYTES:
+            raise InputError(f"the key is shorter than {LEAST_KEY_BYTES} bytes", hint=_MAKE_KEY)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether a stranger's message would be refused."""
+        return self.key is not None or self.tls is not None
+
+
+def load_security(
+    key_file: Path | None,
+    cert: Path | None,
+    private_key: Path | None,
+    ca: Path | None,
+    environ: Mapping[str, str],
+) -> Security:
+    """Security from files, else from FLOODWAY_KEY, FLOODWAY_KEY_FILE, FLOODWAY_CERT, FLOODWAY_PRIVATE_KEY, FLOODWAY_CA.
+
+    >>> load_security(None, None, None, None, {"FLOODWAY_KEY": "0123456789abcdef"})
+    Security(tls=None)
+    """
+    key_file = key_file or _path(environ, "FLOODWAY_KEY_FILE")
+    given = (
+        cert or _path(environ, "FLOODWAY_CERT"),
+        private_key or _path(environ, "FLOODWAY_PRIVATE_KEY"),
+        ca or _path(environ, "FLOODWAY_CA"),
+    )
+    if any(given) and not all(given):
+        names = ("certificate", "private key", "authority")
+        missing = ", ".join(name for name, path in zip(names, given, strict=True) if path is None)
+        raise InputError(f"mutual TLS needs three files; missing: {missing}", hint="Give all three, or none")
+    tls = TlsFiles(*(path for path in given if path is not None)) if all(given) else None
+    if key_file is None:
+        text = environ.get("FLOODWAY_KEY", "").strip()
+        return Security(text.encode() or None, tls)
+    try:
+        return Security(key_file.read_bytes().strip(), tls)
+    except OSError as error:
+        raise InputError(f"key file {key_file} cannot be read: {error.strerror}", hint=_MAKE_KEY) from error
+
+
+def sign(key: bytes, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str:
+    """The signature of a request, in hexadecimal digits; `path` is with its query."""
+    text = "\n".join((method.upper(), path, time_text, nonce, hashlib.sha256(body).hexdigest()))
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def signed_headers(key: bytes, method: str, path: str, body: bytes, now_seconds: float) -> dict[str, str]:
+    """The three headers of a signed request with a fresh nonce."""
+    time_text, nonce = f"{now_seconds:.6f}", secrets.token_hex(16)
+    signature = sign(key, method, path, time_text, nonce, body)
+    return {TIME_HEADER: time_text, NONCE_HEADER: nonce, SIGNATURE_HEADER: signature}
+
+
+class Verifier:
+    """Checks signatures and remembers nonces for as long as their messages would still be fresh.
+
+    `started_seconds` is this process's start on the same clock as `now_seconds`; messages from before are stale.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        started_seconds: float,
+        *,
+        window_seconds: float = WINDOW_SECONDS,
+        most_nonces: int = MOST_NONCES,
+    ) -> None:
+        self._key = key
+        self._started = started_seconds
+        self._window = window_seconds
+        self._most = most_nonces
+        self._seen: OrderedDict[str, float] = OrderedDict()
+
+    def verify(self, method: str, path: str, headers: Mapping[str, str], body: bytes, now_seconds: float) -> None:
+        """Raise `RefusedError` unless the request is signed, fresh and new; only then is its nonce remembered."""
+        time_text, nonce, signature = (headers.get(h) for h in (TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER))
+        if time_text is None or nonce is None or signature is None:
+            raise RefusedError("unsigned", "the request is not signed", hint="Give the sender the same key file")
+        if max(len(time_text), len(nonce), len(signature)) > _MOST_HEADER or not nonce:
+            raise RefusedError("bad-signature", "the request's signature is not one")
+        expected = sign(self._key, method, path, time_text, nonce, body)
+        # As bytes: compare_digest refuses text that is not ASCII.
+        if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
+            raise RefusedError(
+                "bad-signature", "the request's signature does not fit", hint="Do both sides have one key?"
+            )
+        self._check_time(time_text, now_seconds)
+        self._remember(nonce, now_seconds)
+
+    def _check_time(self, time_text: str, now_seconds: float) -> None:
+        try:
+            sent = float(time_text)
+        except ValueError:
+            sent = float("nan")
+        if not isfinite(sent) or abs(now_seconds - sent) > self._window or sent < self._started:
+            raise RefusedError("stale", "the request is too old, or from the future", hint="Are both clocks right?")
+
+    def _remember(self, nonce: str, now_seconds: float) -> None:
+        if nonce in self._seen:
+            raise RefusedError("replayed", "the request was received before")
+        # A message may be stamped up to a window ahead, and stays fresh for another one.
+        oldest = now_seconds - 2 * self._window
+        while self._seen and next(iter(self._seen.values())) < oldest:
+            self._seen.popitem(last=False)
+        if len(self._seen) >= self._most:
+            raise RefusedError("busy", f"more than {self._most} signed requests in {2 * self._window:g} s")
+        self._seen[nonce] = now_seconds
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    return Path(environ[name]) if environ.get(name) else None

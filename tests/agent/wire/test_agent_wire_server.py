@@ -1,0 +1,188 @@
+"""Server and client over real sockets: what is let in, refused and counted; plain, signed and with certificates."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.refusals import RefusedError
+from floodway.agent.wire.server import HttpServer, ServerError
+from floodway.agent.wire.signing import Security, signed_headers
+from floodway.errors import InputError
+from tests.agent.wire.certificates import make_authority, make_files
+
+KEY = Security(b"0123456789abcdef0123456789abcdef")
+
+
+async def echo(request: Request) -> Response:
+    return Response(await request.body())
+
+
+async def hello(request: Request) -> Response:
+    return JSONResponse({"hello": request.query_params.get("who", "world")})
+
+
+async def refuse(request: Request) -> Response:
+    raise RefusedError("version", "of tomorrow")
+
+
+async def fail(request: Request) -> Response:
+    raise ZeroDivisionError
+
+
+ROUTES = [
+    Route("/echo", echo, methods=["POST"]),
+    Route("/hello", hello),
+    Route("/refuse", refuse),
+    Route("/fail", fail),
+]
+
+
+@pytest.fixture
+def signed() -> Iterator[HttpServer]:
+    with HttpServer(ROUTES, security=KEY, max_bytes=1000) as server:
+        yield server
+
+
+def asked(server: HttpServer, path: str, headers: dict[str, str], *, method: str = "GET", body: bytes = b"") -> int:
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=5)
+    try:
+        connection.request(method, path, body or None, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def answers_without_certificate(server: HttpServer, ca: Path) -> bool:
+    context = ssl.create_default_context(cafile=str(ca))
+    address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+    try:
+        with socket.create_connection(address) as raw, context.wrap_socket(raw, server_hostname=address[0]) as wrapped:
+            wrapped.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")
+            return bool(wrapped.recv(100))
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_there_and_back_without_security_on_loopback() -> None:
+    with HttpServer(ROUTES) as server:
+        client = Client(server.url)
+        assert server.url.startswith("http://127.0.0.1:")
+        assert client.get_json("/hello?who=you") == {"hello": "you"}
+        assert client.post_bytes("/echo", b"\0\1" * 100_000) == b"\0\1" * 100_000
+        assert client.post_json("/echo", {"a": [1.5, None]}) == {"a": [1.5, None]}
+        assert not server.refused
+    with pytest.raises(PeerError, match="does not answer") as error:
+        client.get_json("/hello")
+    assert error.value.unreachable
+
+
+def test_there_and_back_signed(signed: HttpServer) -> None:
+    client = Client(signed.url, KEY)
+    assert client.get_json("/hello?who=you") == {"hello": "you"}
+    assert client.post_json("/echo", [1]) == [1]
+    assert not signed.refused
+
+
+def test_what_is_not_signed_well_is_refused_and_counted(signed: HttpServer) -> None:
+    now = time.time()
+    good = signed_headers(KEY.key or b"", "GET", "/hello", b"", now)
+    assert asked(signed, "/hello", {}) == 401
+    assert asked(signed, "/hello?who=you", good) == 401
+    assert asked(signed, "/hello", signed_headers(KEY.key or b"", "GET", "/hello", b"", now - 3600)) == 401
+    assert asked(signed, "/hello", good) == 200
+    assert asked(signed, "/hello", good) == 409
+    assert signed.refused == {"unsigned": 1, "bad-signature": 1, "stale": 1, "replayed": 1}
+
+
+def test_sizes_paths_methods_and_the_handlers_own_refusals_are_counted(signed: HttpServer) -> None:
+    client = Client(signed.url, KEY)
+    reasons = []
+    for path in ("/nowhere", "/echo", "/refuse", "/fail"):
+        with pytest.raises(PeerError) as error:
+            client.get_json(path)
+        reasons.append(error.value.reason)
+    with pytest.raises(PeerError, match="larger than 1000 bytes"):
+        client.post_bytes("/echo", bytes(1001))
+    assert reasons == ["unknown", "unknown", "version", "failed"]
+    assert signed.refused == {"unknown": 2, "version": 1, "failed": 1, "oversized": 1}
+    assert len(client.post_bytes("/echo", bytes(1000))) == 1000
+
+
+def test_a_body_that_hides_its_length_is_bounded_too(signed: HttpServer) -> None:
+    connection = HTTPConnection(signed.url.removeprefix("http://"), timeout=5)
+    connection.request("POST", "/echo", iter([bytes(600), bytes(600)]), encode_chunked=True)
+    assert connection.getresponse().status == 413
+    connection.close()
+    assert signed.refused == {"oversized": 1}
+
+
+def test_an_answer_is_bounded() -> None:
+    with HttpServer(ROUTES) as server, pytest.raises(PeerError, match="more than 10 bytes"):
+        Client(server.url, max_bytes=10).post_bytes("/echo", bytes(20))
+
+
+def test_web_pages_of_other_sites_do_not_reach_a_loopback_server() -> None:
+    with HttpServer(ROUTES) as server:
+        host = server.url.removeprefix("http://")
+        assert asked(server, "/hello", {"origin": "https://evil.example"}) == 403
+        assert asked(server, "/hello", {"host": "evil.example"}) == 403
+        assert asked(server, "/hello", {"origin": server.url, "host": host}) == 200
+        assert asked(server, "/hello", {"host": f"localhost:{host.rsplit(':')[-1]}"}) == 200
+        assert server.refused == {"foreign": 2}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
+def test_other_addresses_need_authentication(host: str) -> None:
+    with pytest.raises(InputError, match="nothing authenticates"):
+        HttpServer(ROUTES, host=host)
+    assert HttpServer(ROUTES, host=host, security=KEY).refused == {}
+
+
+def test_a_taken_port_is_named() -> None:
+    with HttpServer(ROUTES) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        with pytest.raises(ServerError, match=f"127.0.0.1:{port}"):
+            HttpServer(ROUTES, port=port).start()
+    server.stop()
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://x", "http://", "http://x/path", "http://x:99999"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(InputError):
+        Client(url)
+
+
+def test_something_else_than_http_is_a_peer_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(PeerError, match="does not answer"):
+            Client(f"http://127.0.0.1:{port}", timeout_seconds=0.2).get_json("/hello")
+
+
+def test_mutual_tls_lets_in_who_has_a_certificate_of_the_authority(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    server_files, client_files = make_files(tmp_path, "a", authority), make_files(tmp_path, "b", authority)
+    stranger = make_files(tmp_path, "stranger", make_authority(tmp_path, "other"))
+    with HttpServer(ROUTES, security=Security(tls=server_files)) as server:
+        assert server.url.startswith("https://")
+        assert Client(server.url, Security(tls=client_files)).get_json("/hello") == {"hello": "world"}
+        # A stranger who even trusts our authority has no certificate of it.
+        for files in (stranger, replace(stranger, ca=authority[0])):
+            with pytest.raises(PeerError) as error:
+                Client(server.url, Security(tls=files)).get_json("/hello")
+            assert error.value.unreachable
+        assert not answers_without_certificate(server, authority[0])
+        with pytest.raises(InputError, match="https"):
+            Client(server.url.replace("https", "http"), Security(tls=client_files))

@@ -103,6 +103,10 @@ class SteeringLoop:
         self._warm: set[str] = set()
         self._running: list[RunningFragment] = []
 
+    def missing_inputs(self) -> list[str]:
+        """Inputs whose log is not there yet."""
+        return sorted({name for query in self.queries for name in query.missing_sources()})
+
     def start(self, now: float) -> None:
         """Create the sinks' logs, write a first decision and start the queries."""
         create_sink_logs(self.queries, self.network, self.layout)

@@ -118,7 +118,7 @@ def _against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine])
             total = sum(said.values())
             yield f"{sink}: the ledger says {total} tuples were delivered, but there is no log {log}"
         return
-    found, merged = _tuples_by_batch(log, query)
+    found, merged = tuples_by_batch(log, query)
     last = max(said, default=-1)
     for batch in sorted((said.keys() | found.keys()) - merged.keys()):
         # The last batch may have reached the sink and not the ledger: it will be repeated, and found there.
@@ -132,7 +132,7 @@ def _against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine])
         yield f"{sink}, compacted batches: the ledger says {expected} tuples were delivered, the log holds {together}"
 
 
-def _tuples_by_batch(log: Path, query: str) -> tuple[Counter[int], Counter[int]]:
+def tuples_by_batch(log: Path, query: str) -> tuple[Counter[int], Counter[int]]:
     """Tuples of each batch by the tags of its segments; second, the batches that compaction merged with others.
 
     A merged segment tells which batches it holds, not how many tuples of each: its count stands with its first batch.

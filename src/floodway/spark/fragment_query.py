@@ -126,10 +126,20 @@ class FragmentQuery:
         )
         return RunningFragment(query)
 
+    def missing_sources(self) -> list[str]:
+        """The sources whose log is not there yet (a Kafka topic is taken to be)."""
+        addresses = {
+            spec.name: self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources
+        }
+        return [
+            name
+            for name, address in addresses.items()
+            if not address.startswith("kafka://") and not (Path(address) / META).exists()
+        ]
+
     def sources_exist(self) -> bool:
-        """Whether every log this fragment reads is there (a Kafka topic is taken to be)."""
-        addresses = (self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources)
-        return all(address.startswith("kafka://") or (Path(address) / META).exists() for address in addresses)
+        """Whether every log this fragment reads is there."""
+        return not self.missing_sources()
 
     def dead_letter_logs(self) -> list[Path]:
         """Logs for malformed records, for the sources that can have some; known after `sink_frames`."""

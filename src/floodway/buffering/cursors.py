@@ -10,8 +10,9 @@ One queue per (stream, deadline class). A decision is made in this order for eve
 
 Always: waiting + arrived = expired + front_dropped + thinned + new_dropped + take + left.
 
-Generation times within a queue are taken as evenly spaced between its oldest and its newest tuple, so that a decision
-costs the same however many tuples wait. `QueueDecision.apply` carries it out on a `Cursor`.
+Generation times within a queue are taken as evenly spaced between samples of them (its oldest and its newest tuple,
+or more), so that a decision costs the same however many tuples wait. `QueueDecision.passage` carries it out on a
+`Cursor`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import Any
 from floodway.buffering.adaptors import Adaptor, Overflow, QueueSample, Shedding, adaptor, split_excess
 from floodway.buffering.merge import Line, take_in_order
 from floodway.buffering.queues import PPM, QueueClass, check_limit
-from floodway.buffering.ranges import Cursor, Range
+from floodway.buffering.ranges import Cursor, Passage, Range
 from floodway.buffering.schedulers import Scheduler, scheduler
+from floodway.buffering.stretches import Stretch, count_before, sampled, without_first
 from floodway.errors import InputError
 
 BISECTIONS = 50
@@ -37,7 +39,9 @@ class QueueView:
 
     `waiting` tuples were judged before and wait; `arrived` ones are new. `served` left in the last batch. Times are
     those of the oldest waiting and the newest arrived tuple, None where unknown (then they count as generated now);
-    FIFO goes by arrival times where given. `adaptor_state` is what the last decision handed back.
+    FIFO goes by arrival times where given. `waiting_times` and `arrived_times`, where given, are generation times at
+    evenly spread places of the waiting and of the new tuples, first and last included; they go before the oldest and
+    the newest and stand for arrival times as well. `adaptor_state` is what the last decision handed back.
     """
 
     name: str
@@ -51,6 +55,8 @@ class QueueView:
     newest_generated: float | None = None
     oldest_arrived: float | None = None
     newest_arrived: float | None = None
+    waiting_times: tuple[float, ...] = ()
+    arrived_times: tuple[float, ...] = ()
     adaptor_state: Any = None
 
     def __post_init__(self) -> None:
@@ -62,7 +68,8 @@ class QueueView:
                 f"queue {self.name!r}: a cost of {self.cost_seconds} s a tuple",
                 hint="Give a finite cost of at least 0 seconds; 0 where it is not measured yet",
             )
-        for value in (self.oldest_generated, self.newest_generated, self.oldest_arrived, self.newest_arrived):
+        ends = (self.oldest_generated, self.newest_generated, self.oldest_arrived, self.newest_arrived)
+        for value in (*ends, *self.waiting_times, *self.arrived_times):
             if value is not None and not math.isfinite(value):
                 raise InputError(
                     f"queue {self.name!r}: a tuple time of {value}",
@@ -114,6 +121,20 @@ class QueueDecision:
         _, cursor = cursor.advance(min(self.jump, cursor.waiting))
         return cursor.advance(min(self.take, cursor.waiting))
 
+    def passage(self, cursor: Cursor, tail: int) -> Passage:
+        """The same as absolute positions, which do no harm when they are applied twice.
+
+        >>> decision = QueueDecision("q", 10, 0, 0, 0, take=20, left=70, keep_ppm=PPM, thin_ppm=PPM)
+        >>> decision.passage(Cursor(0).extend(100), 100)
+        Passage(cleaned=10, read_from=10, end=30, cursor=Cursor(head=0, ranges=(Range(start=0, ...),)))
+        """
+        judged = cursor.thin(self.thin_ppm).extend(tail, keep_ppm=self.keep_ppm)
+        # A count of 0 moves nothing: `advance(0)` would pass ranges that keep nothing, which the batch may as well.
+        cleaned = judged.advance(min(self.expired, judged.waiting))[1] if self.expired else judged
+        fronted = cleaned.advance(min(self.front_dropped, cleaned.waiting))[1] if self.front_dropped else cleaned
+        _, rest = fronted.advance(min(self.take, fronted.waiting))
+        return Passage(cleaned.head, fronted.head, rest.head, judged)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
@@ -151,14 +172,22 @@ def schedule_batch(
     lines = [_Waiting.of(view, now, policy) for view in queues]
     horizon = _horizon(lines, budget_seconds, now, policy) if policy.cleans else math.nan
     expired = [line.expired(now, horizon) if policy.cleans else 0 for line in lines]
-    order = [line.line(skip, policy.scheduler) for line, skip in zip(lines, expired, strict=True)]
-    takes = take_in_order(order, budget_seconds)
-    if budget_seconds > 0 and not any(takes) and any(line.count for line in order):
+    order: list[Line] = []
+    owner: list[int] = []
+    for place, (line, skip) in enumerate(zip(lines, expired, strict=True)):
+        ranked = line.ranked(skip, policy.scheduler)
+        order += ranked
+        owner += [place] * len(ranked)
+    taken = take_in_order(order, budget_seconds)
+    if budget_seconds > 0 and not any(taken) and any(line.count for line in order):
         first = min(
             (place for place, line in enumerate(order) if line.count),
             key=lambda place: (order[place].level, order[place].first, order[place].tie, place),
         )
-        takes[first] = 1
+        taken[first] = 1
+    takes = [0] * len(lines)
+    for place, count in zip(owner, taken, strict=True):
+        takes[place] += count
     decisions = tuple(line.settle(skip, take) for line, skip, take in zip(lines, expired, takes, strict=True))
     work = sum(take * line.view.cost_seconds for take, line in zip(takes, lines, strict=True))
     return BatchDecision(decisions, policy.overhead_seconds + work)
@@ -166,57 +195,51 @@ def schedule_batch(
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A queue after the adaptor's early drop: `count` tuples, evenly spaced in time."""
+    """A queue after the adaptor's early drop: `count` tuples in stretches, evenly spaced in time within each."""
 
     view: QueueView
     shedding: Shedding
     state: Any
     new: int
-    oldest: float
-    newest: float
-    oldest_arrived: float
-    newest_arrived: float
+    generated: tuple[Stretch, ...]
+    arrived: tuple[Stretch, ...]
 
     @classmethod
     def of(cls, view: QueueView, now: float, policy: BatchPolicy) -> _Waiting:
         state = policy.adaptor.initial() if view.adaptor_state is None else view.adaptor_state
         sample = QueueSample(view.waiting, view.limit, view.arrived, view.served)
         state, shedding = policy.adaptor.update(state, sample)
-        oldest, newest = _span(view.oldest_generated, view.newest_generated, now)
-        came = _span(view.oldest_arrived, view.newest_arrived, now)
-        if view.oldest_arrived is None and view.newest_arrived is None:
-            came = (oldest, newest)
-        return cls(view, shedding, state, math.floor(view.arrived * shedding.keep), oldest, newest, *came)
+        new = math.floor(view.arrived * shedding.keep)
+        if view.waiting_times or view.arrived_times:
+            old = sampled(view.waiting, view.waiting_times or (now,))
+            generated = came = (*old, *sampled(new, view.arrived_times or (now,)))
+        else:
+            count = view.waiting + new
+            generated = sampled(count, _span(view.oldest_generated, view.newest_generated, now))
+            came = generated
+            if view.oldest_arrived is not None or view.newest_arrived is not None:
+                came = sampled(count, _span(view.oldest_arrived, view.newest_arrived, now))
+        return cls(view, shedding, state, new, generated, came)
 
     @property
     def count(self) -> int:
         return self.view.waiting + self.new
-
-    @property
-    def gap(self) -> float:
-        return (self.newest - self.oldest) / (self.count - 1) if self.count > 1 else 0.0
 
     def expired(self, now: float, horizon: float) -> int:
         """Head tuples with age + horizon > T_d; a tuple from the future has age 0."""
         deadline = self.view.queue.deadline_seconds
         if horizon > deadline:
             return self.count
-        cutoff = now + horizon - deadline
-        if self.oldest >= cutoff:
-            return 0
-        if self.newest < cutoff or self.gap <= 0.0:
-            return self.count
-        return min(self.count, math.ceil((cutoff - self.oldest) / self.gap))
+        return count_before(self.generated, now + horizon - deadline)
 
-    def line(self, skip: int, scheduler: Scheduler) -> Line:
+    def ranked(self, skip: int, scheduler: Scheduler) -> list[Line]:
         """What remains behind `skip` purged heads, as the scheduler orders it."""
         rank = scheduler.rank(self.view.queue, cost_seconds=self.view.cost_seconds)
-        first, last = self.oldest, self.newest
-        if scheduler.clock == "arrived":
-            first, last = self.oldest_arrived, self.newest_arrived
-        gap = (last - first) / (self.count - 1) if self.count > 1 else 0.0
-        key = first + skip * gap + rank.offset_seconds
-        return Line(rank.level, key, gap, self.count - skip, self.view.cost_seconds, rank.tie)
+        stretches = self.arrived if scheduler.clock == "arrived" else self.generated
+        return [
+            Line(rank.level, part.first + rank.offset_seconds, part.gap, part.count, self.view.cost_seconds, rank.tie)
+            for part in without_first(stretches, skip)
+        ]
 
     def settle(self, expired: int, take: int) -> QueueDecision:
         """Cut what is left to the limit, and write all of it down."""

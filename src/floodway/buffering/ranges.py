@@ -66,6 +66,18 @@ class Cursor:
         """Tuples that wait, after drops."""
         return sum(part.kept for part in self.ranges)
 
+    def position(self, place: int) -> int:
+        """Where the tuple stands that is number `place` (from 0) of those that wait, dropped ones not counted.
+
+        >>> Cursor(0).extend(1000, keep_ppm=500_000).position(100)
+        200
+        """
+        for part in self.ranges:
+            if place < part.kept:
+                return part.start + place * PPM // part.keep_ppm
+            place -= part.kept
+        return self.tail
+
     def extend(self, tail: int, *, keep_ppm: int = PPM) -> Cursor:
         """Take in what was appended up to `tail`, at this keep rate. A tail that went back is refused."""
         if tail < self.tail:
@@ -118,6 +130,19 @@ class Cursor:
             ranges.append(Range(start, end, keep_ppm))
             start = end
         return cls(head, tuple(ranges))
+
+
+class Passage(NamedTuple):
+    """A queue's next batch in absolute positions of its log.
+
+    From the head of `cursor` up to `cleaned` tuples are late, from there up to `read_from` dropped at the front, from
+    there up to `end` they enter the batch; behind `end` they wait. `cursor` holds the keep rates of all of them.
+    """
+
+    cleaned: int
+    read_from: int
+    end: int
+    cursor: Cursor
 
 
 def _merge(ranges: tuple[Range, ...]) -> tuple[Range, ...]:

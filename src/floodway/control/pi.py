@@ -6,8 +6,9 @@
 
 m is the share of results later than their deadline, m* the permitted share (0.01 in the paper). The paper names a PI
 controller that turns the output's quality of service into C(k) (section 3) and gives neither law nor gains: the
-velocity form, the error scaled to [-1, 1] on both sides and the gains are ours. The velocity form cannot wind up;
-like n in the latency controller, C is held when less waits than it permits, floored, and capped at what waits.
+velocity form, the error scaled to [-1, 1] on both sides and the gains are ours. The velocity form cannot wind up.
+C is floored and capped at what waits. When less waits than C permits, C is held while the permitted share is kept,
+and only ever lowered while it is not: deadlines missed at little load call for less, not for patience.
 
 Zhou et al., Buffer-preposed QoS Adaptation Framework, section 3.
 """
@@ -88,12 +89,14 @@ class PiController(Controller[PiState]):
             if error >= 0.0 or waiting < config.floor:
                 return state, self._decide(state, waiting, "admit all: no deadline missed yet")
             state = PiState(waiting, state.nominal or waiting, None)
-        elif waiting < state.admit:
+        elif waiting < state.admit and error >= 0.0:
             return state, self._decide(state, waiting, "hold: not overloaded")
         before = error if state.last_error is None else state.last_error
         factor = 1.0 + config.k_p * (error - before) + config.k_i * error
         work = (state.admit or waiting) * clamp(factor, SMALLEST_FACTOR, LARGEST_FACTOR)
-        state = PiState(bounded(work, config.floor, waiting), state.nominal, error)
+        # Capped at what waits, but a quiet moment with late results must not shrink C to the little that waits then.
+        most = max(waiting, state.admit or 0.0)
+        state = PiState(bounded(work, config.floor, most), state.nominal, error)
         reason = f"miss ratio {miss:.4f}, permitted {config.permitted_miss_ratio:g}"
         return state, self._decide(state, waiting, reason)
 

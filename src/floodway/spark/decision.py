@@ -8,6 +8,9 @@ Effective keep of a stream with N tuples in the micro-batch:
     budget given:   1 if N <= budget, else budget / N      (the budget takes precedence over keep_ppm)
     otherwise:      keep_ppm / 1,000,000
 
+A stream with a *buffer* is cut by its queues instead: the steering has chosen positions for each partition, and the
+source takes them over as they are, or not at all when they were chosen for another state of the queue than it has.
+
 Keeps are parts per million, because a Spark offset holds integers, strings and booleans only.
 
 >>> decision = Decision(plan="r7", streams={"s1": StreamDecision(keep_ppm=250_000)})
@@ -27,9 +30,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from floodway.buffering.ranges import Cursor
 from floodway.errors import FloodwayError
 
 PPM = 1_000_000
+SILENCE_US = 10_000_000
+"""After so many microseconds without a new decision a buffer lets everything pass."""
 Mode = Literal["enforce", "observe", "off"]
 Drop = Literal["hash", "range"]
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
@@ -42,11 +48,47 @@ class DecisionError(FloodwayError):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueStep:
+    """The next batch of one queue (a partition of a stream), in absolute positions: applied twice it does no harm.
+
+    `cursor` holds the position the step starts from (the end of the batch before), then end and keep in ppm of every
+    range up to the tail. Up to `cleaned` tuples are late, from there to `read_from` dropped at the front, from there
+    to `end` they enter the batch.
+
+    >>> QueueStep(cleaned=10, read_from=10, end=30, cursor=(0, 100, PPM)).base
+    0
+    """
+
+    cleaned: int
+    read_from: int
+    end: int
+    cursor: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.base <= self.cleaned <= self.read_from <= self.end <= Cursor.from_offset(self.cursor).tail:
+            raise ValueError(f"positions of a queue go back: {self}")
+
+    @property
+    def base(self) -> int:
+        """Where the step starts: it is for a queue whose head is there, and for no other."""
+        return self.cursor[0]
+
+    @property
+    def tail(self) -> int:
+        """The position after the last tuple that was judged."""
+        return self.cursor[-2] if len(self.cursor) > 1 else self.base
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDecision:
-    """The input drop of one stream: a keep in ppm, or a budget of tuples a micro-batch that takes precedence."""
+    """The input drop of one stream: a keep in ppm, or a budget of tuples a micro-batch that takes precedence.
+
+    `buffer`, where given, holds the next step of every partition's queue.
+    """
 
     keep_ppm: KeepPpm = PPM
     budget: Annotated[int, Field(ge=0)] | None = None
+    buffer: Mapping[int, QueueStep] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +114,17 @@ class Decision:
         if decided.budget is None:
             return decided.keep_ppm
         return PPM if waiting <= decided.budget else decided.budget * PPM // waiting
+
+    def steps(self, stream: str, now_us: int) -> Mapping[int, QueueStep] | None:
+        """The steps of a stream's queues; None where it has no buffer, or none that counts.
+
+        Drops belong to mode enforce. And a steering that has been silent for long leaves no queue stuck: without
+        it everything passes.
+        """
+        silent = self.issued_us > 0 and now_us - self.issued_us > SILENCE_US
+        if self.mode != "enforce" or silent:
+            return None
+        return self.streams.get(stream, StreamDecision()).buffer
 
     def arc_ppm(self, arc: str) -> int:
         """The keep decided for an arc inside the node; unknown arcs are kept whole."""

@@ -70,13 +70,17 @@ def admit(
     """The kept tuples of the ranges with the source's columns, in the shape of `schema`."""
     for partition, start, end in ranges:
         runs = _runs(partition, start, end, admission)
+        adaptor_ppm = admission.adaptor_ppm(partition, start)
         for sequence, batch in joined(backend.read(partition, runs)):
             ids = tuple_ids(partition, sequence)
             if admission.drop == "hash" and admission.keep_ppm < PPM:
                 mask = kept_mask(ids, salt=admission.salt, keep_ppm=admission.keep_ppm)
                 ids, batch = ids[mask], batch.filter(pa.array(mask))
+            if adaptor_ppm < PPM:
+                mask = kept_mask(ids, salt=admission.adaptor_salt, keep_ppm=adaptor_ppm)
+                ids, batch = ids[mask], batch.filter(pa.array(mask))
             if batch.num_rows:
-                yield _finished(ids, batch, admission.keep_ppm, arcs, schema)
+                yield _finished(ids, batch, admission.keep_ppm * adaptor_ppm / PPM, arcs, schema)
 
 
 def _runs(partition: int, start: int, end: int, admission: Admission) -> list[tuple[int, int]]:
@@ -110,7 +114,7 @@ def _join(held: list[Piece]) -> Piece:
 def _finished(
     ids: npt.NDArray[np.int64],
     batch: pa.RecordBatch,
-    keep_ppm: int,
+    keep_ppm: float,
     arcs: Mapping[str, int],
     schema: pa.Schema,
 ) -> pa.RecordBatch:

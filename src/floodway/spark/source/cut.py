@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from floodway.spark.decision import Decision
+from floodway.spark.decision import Decision, QueueStep
 from floodway.spark.log import PositionError, Span
 from floodway.spark.source.offsets import BatchOffset
 
@@ -36,10 +36,13 @@ def cut_batch(
     limit: int | None,
     skip_lost: bool,
     where: str,
+    now_us: int = 0,
 ) -> BatchOffset | None:
     """The next batch after `previous`, or None when nothing new can be read.
 
     A changed decision alone makes no batch. Tuples that are gone raise PositionError, or are counted as lost.
+    A stream with a buffer is cut by the steps decided for its queues; `limit` is then the scheduler's business.
+    `now_us` is the time, to tell a steering that has fallen silent.
     """
     starts = {partition: previous.end.get(partition, 0) for partition in spans}
     lost = {partition: span.first - starts[partition] for partition, span in spans.items()}
@@ -53,7 +56,11 @@ def cut_batch(
             first=spans[partition].first,
             lost=lost[partition],
         )
+    steps = decision.steps(previous.stream, now_us)
     ends = capped(spans, limit)
+    queues: dict[int, tuple[int, ...]] = {}
+    if steps is not None:
+        ends, queues = cut_queues(previous, spans, steps)
     if all(ends[partition] == start for partition, start in starts.items()):
         return None
     offered = sum(ends[partition] - span.first for partition, span in spans.items())
@@ -69,4 +76,29 @@ def cut_batch(
         plan=decision.plan,
         drop=decision.drop,
         arcs={arc: decision.arc_ppm(arc) for arc in arcs},
+        queues=queues,
     )
+
+
+def cut_queues(
+    previous: BatchOffset, spans: Mapping[int, Span], steps: Mapping[int, QueueStep]
+) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+    """Where each partition's queue ends its batch, and its ranges as journaled.
+
+    A step that was decided for another head than this queue has (the batch before was cut since), or that knows more
+    than the log holds, is left alone: the queue waits for the next one. So no step is ever applied twice.
+    """
+    ends: dict[int, int] = {}
+    queues: dict[int, tuple[int, ...]] = {}
+    for partition, span in spans.items():
+        head = previous.end.get(partition, 0)
+        step = steps.get(partition)
+        if span.first > head:  # lost: the batch passes the hole, what follows is judged anew
+            ends[partition], queues[partition] = span.first, (span.first, span.first)
+        elif step is None or step.base != head or step.tail > span.end:
+            waiting = previous.cursor(partition).to_offset()
+            ends[partition], queues[partition] = head, (head, head, *waiting[1:])
+        else:
+            ends[partition] = step.end
+            queues[partition] = (step.cleaned, step.read_from, *step.cursor[1:])
+    return ends, queues

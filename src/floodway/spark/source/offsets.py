@@ -6,7 +6,11 @@ offset alone. Integers, strings and booleans only.
 
     {"v": 1, "stream": "s1", "from": {"0": 1000}, "lost": {}, "pos": {"0": 5000}, "waiting": 4000,
      "keep_ppm": 250000, "salt": 17, "mode": "enforce", "plan": "r7", "drop": "hash", "arcs": {"a1->b1":
-     500000}}
+     500000}, "queues": {}}
+
+With a buffer, `queues` holds for each partition where its batch leaves off cleaning and where it begins to read, then
+end and keep in ppm of every range from the batch's start to the last tuple judged: `{"0": [1200, 1200, 5000, 1000000,
+6000, 800000]}`. Tuples up to `pos` are settled by this batch, those behind it wait with the keep they were given.
 """
 
 from __future__ import annotations
@@ -19,25 +23,59 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from floodway.buffering.ranges import Cursor
 from floodway.errors import InputError
 from floodway.spark.decision import PPM, Drop, KeepPpm, Mode
-from floodway.spark.source.drops import count_kept_hash, count_kept_range
+from floodway.spark.source.accounts import Account, Part, Zone, count_both
+from floodway.spark.source.drops import count_kept_hash, count_kept_range, kept_runs
 
 VERSION = 1
 Range = tuple[int, int, int]
+ADAPTOR_SALT = 0x5EED_B0FF
+"""Set beside the shedder's salt, so that what the adaptor drops says nothing about what the shedder drops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Which tuples of a range stay: keep in ppm (already 1,000,000 unless the mode is enforce), salt and
-    kind of drop."""
+    kind of drop.
+
+    `judged` are the ranges of a buffer's queues with the keep that its adaptor gave them; ranges that are
+    read lie each in one of them. Both drops are pure functions of the tuple, with salts of their own.
+    """
 
     keep_ppm: int = PPM
     salt: int = 0
     drop: Drop = "hash"
+    judged: tuple[Part, ...] = ()
+
+    @property
+    def adaptor_salt(self) -> int:
+        """The salt of the adaptor's drops."""
+        return self.salt ^ ADAPTOR_SALT
+
+    def adaptor_ppm(self, partition: int, start: int) -> int:
+        """The adaptor's keep of the range that begins at `start`."""
+        for part in self.judged:
+            if part.partition == partition and part.start <= start < part.end:
+                return part.keep_ppm
+        return PPM
 
     def count(self, partition: int, start: int, end: int) -> int:
         """How many tuples of [start, end) stay, without reading any."""
+        adaptor_ppm = self.adaptor_ppm(partition, start)
+        if adaptor_ppm >= PPM:
+            return self.count_shedder(partition, start, end)
+        if self.drop == "hash" and self.keep_ppm < PPM:
+            return count_both(partition, start, end, (self.salt, self.keep_ppm), (self.adaptor_salt, adaptor_ppm))
+        runs = kept_runs(partition, start, end, salt=self.salt, keep_ppm=self.keep_ppm)
+        return sum(
+            count_kept_hash(partition, first, last, salt=self.adaptor_salt, keep_ppm=adaptor_ppm)
+            for first, last in runs
+        )
+
+    def count_shedder(self, partition: int, start: int, end: int) -> int:
+        """How many the shedder alone would let stay."""
         count = count_kept_range if self.drop == "range" else count_kept_hash
         return count(partition, start, end, salt=self.salt, keep_ppm=self.keep_ppm)
 
@@ -63,31 +101,75 @@ class BatchOffset:
     plan: str = ""
     drop: Drop = "hash"
     arcs: Mapping[str, KeepPpm] = field(default_factory=dict)
+    queues: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def admission(self) -> Admission:
         """The rule in force: drops happen in mode enforce only."""
-        return Admission(self.keep_ppm if self.mode == "enforce" else PPM, self.salt, self.drop)
+        judged = tuple(self.parts()) if self.queues else ()
+        return Admission(self.keep_ppm if self.mode == "enforce" else PPM, self.salt, self.drop, judged)
 
     def arc_keep(self, arc: str) -> int:
         """The keep in force on an arc inside the node, ppm."""
         return self.arcs.get(arc, PPM) if self.mode == "enforce" else PPM
 
     def ranges(self) -> list[Range]:
-        """(partition, start, end) of what the batch offers, empty ranges left out."""
-        found = []
+        """(partition, start, end) of what the batch reads, empty ranges left out; all it offers without a buffer."""
+        return [(part.partition, part.start, part.end) for part in self.parts() if part.zone == "read"]
+
+    def parts(self) -> list[Part]:
+        """All that the batch settles, cut where its fate or its keep changes."""
+        found: list[Part] = []
         for partition, end in sorted(self.end.items()):
             start = self.start.get(partition, 0) + self.lost.get(partition, 0)
-            if end > start:
-                found.append((partition, start, end))
-        return found
+            if partition not in self.queues:
+                found.append(Part(partition, start, end, PPM))
+                continue
+            cleaned, read_from, *numbers = self.queues[partition]
+            zones: tuple[tuple[Zone, int, int], ...] = (
+                ("cleaned", start, cleaned),
+                ("front", cleaned, read_from),
+                ("read", read_from, end),
+            )
+            for kept in Cursor.from_offset([start, *numbers]).ranges:
+                for zone, first, last in zones:
+                    found.append(Part(partition, max(first, kept.start), min(last, kept.end), kept.keep_ppm, zone))
+        return [part for part in found if part.end > part.start]
+
+    def cursor(self, partition: int) -> Cursor:
+        """The queue of a partition after this batch: what was judged before and waits."""
+        head = self.end.get(partition, 0)
+        if partition not in self.queues:
+            return Cursor(head)
+        before = self.start.get(partition, 0) + self.lost.get(partition, 0)
+        judged = Cursor.from_offset([before, *self.queues[partition][2:]])
+        waiting = tuple(kept._replace(start=max(kept.start, head)) for kept in judged.ranges if kept.end > head)
+        return Cursor(head, waiting)
+
+    def account(self, partition: int | None = None) -> Account:
+        """What was offered and why what went; of one partition or of all. Exact, and nothing is read."""
+        rule = self.admission
+        total = Account()
+        for part in self.parts():
+            if partition is not None and part.partition != partition:
+                continue
+            place = (part.partition, part.start, part.end)
+            past_shedder = rule.count_shedder(*place)
+            past_adaptor = 0 if part.zone == "front" else rule.count(*place)
+            total += Account(
+                offered=part.end - part.start,
+                shedder=part.end - part.start - past_shedder,
+                adaptor=past_shedder - past_adaptor,
+                cleaner=past_adaptor if part.zone == "cleaned" else 0,
+            )
+        return total
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark journals."""
         body = asdict(self)
         places = {
             name: {str(partition): position for partition, position in body.pop(key).items()}
-            for key, name in (("start", "from"), ("lost", "lost"), ("end", "pos"))
+            for key, name in (("start", "from"), ("lost", "lost"), ("end", "pos"), ("queues", "queues"))
         }
         return {"v": VERSION, "stream": body.pop("stream"), **places, **body}
 
@@ -127,6 +209,7 @@ def count_kept(
     counts = dict.fromkeys(end.end, (0, 0))
     if parse_offset(start_offset) == end:
         return counts
-    for partition, first, last in end.ranges():
-        counts[partition] = (last - first, end.admission.count(partition, first, last))
+    for partition in counts:
+        found = end.account(partition)
+        counts[partition] = (found.offered, found.kept)
     return counts

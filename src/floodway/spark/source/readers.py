@@ -8,6 +8,7 @@ tuples.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -138,6 +139,7 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
             limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             skip_lost=self.options.skip_lost,
             where=str(self.options.path or self.options.topic),
+            now_us=time.time_ns() // 1000,
         )
         return start if batch is None else batch.to_json()
 

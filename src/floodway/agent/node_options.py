@@ -25,8 +25,9 @@ SMALL_JAVA = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -XX:+UseSerial
 class NodeOptions:
     """One node's process. `seconds` None runs until it is told to stop; `urls` are the addresses of all agents.
 
-    `master` None takes a local Spark with as many threads as the node has CPUs. `settings` are Spark's own, over
-    those of the network file.
+    With `parent` the node ends when that process is no longer its parent: a supervisor that was killed leaves none
+    behind. `master` None takes a local Spark with as many threads as the node has CPUs; `settings` are Spark's own,
+    over those of the network file.
     """
 
     node: str
@@ -43,6 +44,7 @@ class NodeOptions:
     side_output: int = 0
     master: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    parent: int | None = None
 
 
 def parse_control(text: str) -> Control:

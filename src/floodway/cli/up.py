@@ -1,0 +1,134 @@
+"""`floodway up`: all nodes of a network on this machine, each a process of its own, under one supervisor."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from floodway.cli.output import parse_pairs, print_json
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.agent.node_report import NodesReport
+
+
+def up(
+    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    seconds: Annotated[float, typer.Option(help="How long to run once all nodes are ready.")] = 60.0,
+    state: Annotated[Path | None, typer.Option(help="Folder that the nodes share; kept to continue later.")] = None,
+    control: Annotated[str, typer.Option(help="alone, dfit or coordinator: who plans.")] = "dfit",
+    mode: Annotated[str, typer.Option(help="enforce, observe (drop nothing) or off.")] = "enforce",
+    rates: Annotated[
+        str, typer.Option(help="Feed streams at these tuples/s, e.g. s1=100,s2=50; default max_rate.")
+    ] = "",
+    target: Annotated[float | None, typer.Option(help="Latency target in seconds, end to end.")] = None,
+    controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
+    settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
+    key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
+    conf: Annotated[list[str] | None, typer.Option(help="A Spark setting key=value for every node.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run every node of a network as a process of its own, restart what dies, and report over all ledgers.
+
+    Example: floodway up net.yaml --seconds 60 --target 6 --control dfit --state runs/net
+    """
+    from floodway.agent.feeding import Feed
+    from floodway.agent.node_options import parse_control
+    from floodway.agent.up import UpOptions, bring_up
+    from floodway.cli.node import parse_conf
+    from floodway.cli.run import parse_mode
+    from floodway.network.checks import check_rates
+    from floodway.network.file import load_network
+
+    net = load_network(network)
+    fed = parse_pairs(rates, option="--rates")
+    check_rates(net, fed, all_streams=False)
+    if not seconds > 0:
+        raise InputError(f"--seconds {seconds} is not above 0", hint="Give a time such as 60")
+    root = (state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-"))).absolute()
+    options = UpOptions(
+        network_file=network,
+        root=root,
+        seconds=seconds,
+        control=parse_control(control),
+        mode=parse_mode(mode),
+        target_seconds=target,
+        controller=controller,
+        feeds={name: Feed(rate=rate) for name, rate in fed.items()},
+        settle_seconds=min(settle, seconds / 2),
+        key_file=key_file,
+        node_arguments=tuple(f"--conf={key}={value}" for key, value in parse_conf(conf or []).items()),
+        progress=_progress(quiet=as_json or not sys.stderr.isatty()),
+    )
+    result = bring_up(net, options)
+    body = {"network": net.name, "state": str(root), **result.to_dict()}
+    if report is not None:
+        report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(body)
+    else:
+        _print(result, root)
+    if result.differences:
+        raise typer.Exit(1)
+
+
+def _progress(*, quiet: bool) -> Callable[[Mapping[str, Mapping[str, Any]]], None]:
+    def show(statuses: Mapping[str, Mapping[str, Any]]) -> None:
+        parts = [_brief(name, status) for name, status in statuses.items()]
+        typer.echo(f"\r{'   '.join(parts):<100}", err=True, nl=False)
+
+    return (lambda statuses: None) if quiet else show
+
+
+def _brief(name: str, status: Mapping[str, Any]) -> str:
+    phase = status.get("phase", "down")
+    if phase != "running":
+        waits = ", ".join(status.get("waiting_for") or [])
+        return f"{name}: {phase}{f' for {waits}' if waits else ''}"
+    latency = status.get("latency_seconds")
+    shown = "–" if latency is None else f"{latency:.2f} s"
+    return f"{name}: {shown}, loss {status['loss']:.0%}, capacity {status['scale']:.2f}"
+
+
+def _print(result: NodesReport, root: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("node", "place", "offered", "kept", "dropped by reason", title="What arrived and what was lost")
+    for name, node in result.nodes.items():
+        for at, offered in node.accounts["offered"].items():
+            reasons = node.accounts["dropped"].get(at, {})
+            dropped = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+            table.add_row(name, at, f"{offered:,}", f"{node.accounts['kept'][at]:,}", dropped or "–")
+    console = Console()
+    console.print()
+    console.print(table)
+    latency = result.latency
+    if latency.mean is not None:
+        console.print(
+            f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
+            f"p99 {latency.p99:.2f}; target {latency.target:g} s"
+        )
+    capacity = ", ".join(f"{name} {node.capacity:.2f}" for name, node in result.nodes.items())
+    console.print(
+        f"score: {result.score:.4g} weighted tuples/s; optimum {result.optimum:.4g} for the CPU that the nodes had "
+        f"({capacity} of nominal)"
+    )
+    for link in result.links:
+        console.print(
+            f"link {link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to "
+            f"{link.reader}, {link.waiting:,} waiting"
+        )
+    restarted = ", ".join(f"{name} {count}" for name, count in result.restarts.items() if count)
+    if restarted:
+        console.print(f"restarts: {restarted}")
+    console.print(f"ledgers: {'reconciled' if not result.differences else 'DO NOT RECONCILE'}; files in {root}")
+    for difference in result.differences:
+        console.print(f"  {difference}")

@@ -28,8 +28,10 @@ class Guard:
         max_bytes: int,
         clock: Callable[[], float],
         refused: Counter[str],
+        open_paths: tuple[str, ...] = (),
     ) -> None:
         self._app = app
+        self._open = open_paths
         self._security = security
         self._max_bytes = max_bytes
         self._clock = clock
@@ -65,12 +67,19 @@ class Guard:
         if not self._security.authenticated:
             _check_local(headers)
         body = await self._body(headers, receive)
-        if self._verifier is not None:
+        if self._verifier is not None and not self._is_open(scope):
             raw = scope.get("raw_path") or scope["path"].encode()
             query = scope.get("query_string") or b""
             target = (raw + b"?" + query if query else raw).decode("latin-1")
             self._verifier.verify(scope["method"], target, headers, body, self._clock())
         return body
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Whether this is a page's own file, which holds no secret and which a browser cannot sign for."""
+        path = scope["path"]
+        return scope["method"] == "GET" and any(
+            path == known or (known != "/" and known.endswith("/") and path.startswith(known)) for known in self._open
+        )
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         told = headers.get("content-length", "0")

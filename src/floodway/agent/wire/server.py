@@ -42,6 +42,7 @@ def guarded(
     max_bytes: int = MAX_BYTES,
     clock: Callable[[], float] = time.time,
     refused: Counter[str],
+    open_paths: tuple[str, ...] = (),
 ) -> Guard:
     """The routes as an ASGI application behind the guard; unknown paths and methods are refused and counted too."""
 
@@ -55,11 +56,14 @@ def guarded(
 
     handlers = {HTTPException: answer, RefusedError: answer, Exception: answer}
     app = Starlette(routes=list(routes), exception_handlers=handlers)
-    return Guard(app, security, max_bytes=max_bytes, clock=clock, refused=refused)
+    return Guard(app, security, max_bytes=max_bytes, clock=clock, refused=refused, open_paths=open_paths)
 
 
 class HttpServer:
-    """Serves routes from `start` to `stop`; port 0 takes a free one, which `url` tells."""
+    """Serves routes from `start` to `stop`; port 0 takes a free one, which `url` tells.
+
+    `open_paths` may be read without a signature (`/static/` stands for all below it): a page's files, never its data.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class HttpServer:
         security: Security | None = None,
         max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.time,
+        open_paths: tuple[str, ...] = (),
     ) -> None:
         security = security or Security()
         if not is_loopback(host) and not security.authenticated:
@@ -81,7 +86,9 @@ class HttpServer:
         self.host = host
         self._port = port
         self._security = security
-        self._app = guarded(routes, security, max_bytes=max_bytes, clock=clock, refused=self.refused)
+        self._app = guarded(
+            routes, security, max_bytes=max_bytes, clock=clock, refused=self.refused, open_paths=open_paths
+        )
         self._context = None if security.tls is None else security.tls.context(server=True)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from floodway.agent.batches import BatchFigures, append_figures
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
 from floodway.agent.report import Latency, RunReport
-from floodway.agent.steering import Steering
+from floodway.agent.run_files import BATCHES, save_network, save_report
+from floodway.agent.steering import FragmentBatch, Steering, source_work
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
@@ -21,6 +23,7 @@ from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
 from floodway.spark.decision import Mode
+from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import LedgerLine, Reason
 from floodway.spark.session import Session, spark_session
@@ -74,13 +77,16 @@ class _Run:
         self.options = options
         self.layout = Layout(options.root)
         self.target = target_of(network, options.target_seconds)
+        self.parts = fragments_of(network, options.nodes)
+        save_network(options.root, network)
         self.loop = SteeringLoop(
             spark,
             _steering(network, options),
-            fragments_of(network, options.nodes),
+            self.parts,
             self.layout,
             LoopOptions(mode=options.mode, side_output=options.side_output),
             on_costs=self._replan,
+            on_batch=self._note,
         )
         self.record = self.loop.record
 
@@ -94,7 +100,9 @@ class _Run:
                 self._drain()
             finally:
                 self.loop.stop()
-        return self._report()
+        report = self._report()
+        save_report(self.options.root, report.to_dict())
+        return report
 
     def _measure(self) -> None:
         self.record.begin(time.time(), self.loop.arrived)
@@ -121,6 +129,13 @@ class _Run:
     def _replan(self, corrected: Network) -> None:
         if self.options.replan:
             self.loop.steering.plan_with(_planner(corrected, self.options))
+
+    def _note(self, batch: FragmentBatch, report: BatchReport) -> None:
+        """Leave the batch's figures for the page and the report."""
+        work = source_work(self.network, self.parts[batch.fragment], batch.arc_keeps)
+        kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
+        figures = BatchFigures.of(report, self.network.outputs, kept, self.loop.steering.scale)
+        append_figures(self.options.root / BATCHES, figures)
 
     def _report(self) -> RunReport:
         rates, throughput = self.record.rates(), self.record.throughput()

@@ -17,6 +17,7 @@ REASONS = {
     "unknown": 404,
     "busy": 503,
     "failed": 500,
+    "contract": 422,
 }
 """Every reason with its HTTP status.
 
@@ -24,6 +25,7 @@ REASONS = {
 `replayed`: its nonce was seen before. `foreign`: sent by a web page of another site to a loopback address. `slow`: the
 body took too long to arrive. `version`: of a format this side does not speak. `unknown`: a path, method, sender or
 receiver that does not exist here. `busy`: more signed messages than the memory of nonces holds.
+`contract`: between participants of a federation, what breaks the contract or fits no offer.
 `failed`: an error on this side.
 """
 

@@ -8,6 +8,7 @@ import pytest
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
+from floodway.planning.regions import SEARCHES
 from tests.oracles.path_lp import brute_force_optimum
 from tests.oracles.plan_checks import example
 
@@ -119,3 +120,19 @@ def test_identical_streams_do_not_multiply_regions() -> None:
     for rates in np.random.default_rng(0).uniform(0, 40, (400, 2)):
         planner.flows(rates)
     assert planner.size <= 6
+
+
+def test_compiled_and_plain_search_find_the_same() -> None:
+    network = example("figure9-64-32")
+    rates = np.random.default_rng(11).uniform(0, 60, (2 * SEARCHES, 2))
+    rates[::50, 0] = 0.0  # dry streams too
+    often = ExactPlanner(Program(network))
+    for point in rates:
+        often.lookup(point)
+    assert often._map._locate is not None
+    for point in rates[:200]:
+        seldom = ExactPlanner(Program(network))
+        solved, found = seldom.lookup(point), seldom.lookup(point)
+        assert seldom._map._locate is None and seldom.hits == 1
+        assert found.tolist() == pytest.approx(solved.tolist(), abs=1e-9)
+        assert often.lookup(point).tolist() == pytest.approx(found.tolist(), abs=1e-9)

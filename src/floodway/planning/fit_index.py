@@ -41,9 +41,6 @@ class _Half:
         rates = rates_of([points[i] for i in inputs], codes)
         return cls(inputs, np.ascontiguousarray(rates.T), value[inputs])
 
-    def earned(self, observed: Vector) -> Vector:
-        return np.asarray(self.value.dot(np.minimum(self.rates, observed[self.inputs, None])))
-
 
 class RowIndex:
     """Index over a table of feasible codes. `best(observed)` returns the rates of the best row."""
@@ -66,8 +63,7 @@ class RowIndex:
         self._left = _Half.of(points, left, left_codes[kept], value)
         self._right = _Half.of(points, right, right_codes, value)
         self._set_of = set_of[kept]
-        self._members, self._starts = members, starts
-        self._ends = np.append(starts[1:], len(members))
+        self._members, self._starts = members, np.append(starts, len(members))
 
     @property
     def work(self) -> int:
@@ -80,12 +76,12 @@ class RowIndex:
         """Rates of the row that earns most as min(F, r)."""
         if self._scan is not None:
             return np.asarray(self._scan[scan(self._scan, self._value, observed)])
-        right = self._right.earned(observed)[self._members]
-        total = self._left.earned(observed) + np.maximum.reduceat(right, self._starts)[self._set_of]
-        one = int(total.argmax())
-        group = self._set_of[one]
-        start = self._starts[group]
-        two = self._members[start + right[start : self._ends[group]].argmax()]
+        # Loaded by the first look-up: a table that is built to be sent or saved needs no compiler in memory.
+        from floodway.planning.fit_kernel import earned, join
+
+        left = earned(self._left.rates, self._left.value, observed[self._left.inputs])
+        right = earned(self._right.rates, self._right.value, observed[self._right.inputs])
+        one, two = join(left, right, self._set_of, self._members, self._starts)
         row = np.empty(len(self._value))
         row[self._left.inputs] = self._left.rates[:, one]
         row[self._right.inputs] = self._right.rates[:, two]

@@ -76,7 +76,7 @@ def payment(move: Move, *, start: float, end: float) -> Entry:
     if end < start:
         raise ContractError(f"payment for {move.id} ends before it starts", hint="Give start <= end")
     amount = move.price * move.units * (end - start)
-    return Entry(f"{move.id}/load/{start:g}", move.giver, move.taker, amount, Reason.LOAD, end)
+    return Entry(f"{move.id}/load/{start:.3f}", move.giver, move.taker, amount, Reason.LOAD, end)
 
 
 def penalty(contract: Contract, move: Move, *, delay_seconds: float, start: float, end: float) -> Entry | None:
@@ -87,4 +87,4 @@ def penalty(contract: Contract, move: Move, *, delay_seconds: float, start: floa
     owed = 0.0 if service is None else service.penalty_for(delay_seconds, move.units, end - start)
     if owed == 0.0:
         return None
-    return Entry(f"{move.id}/penalty/{start:g}", move.taker, move.giver, owed, Reason.PENALTY, end)
+    return Entry(f"{move.id}/penalty/{start:.3f}", move.taker, move.giver, owed, Reason.PENALTY, end)

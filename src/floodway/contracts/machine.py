@@ -50,6 +50,7 @@ from floodway.contracts.messages import (
     MoveFailed,
     Offer,
     Reject,
+    Remeasured,
     Room,
     Started,
     Tick,
@@ -90,6 +91,8 @@ def step(state: Participant, event: Event, now: float) -> Step:
             return _and_tell(_ended(state, event))
         case LoadMeasured():
             return _measured(state, event)
+        case Remeasured():
+            return _remeasured(state, event)
         case _:
             assert_never(event)
 
@@ -124,6 +127,20 @@ def _measured(state: Participant, event: LoadMeasured) -> Step:
     before = state.cost()
     planned = total(holding.task for holding in state.holdings.values())
     state = replace(state, background=event.load - planned)
+    if state.cost() > before:
+        return state.wake(), ()
+    return _and_tell((state, ()))
+
+
+def _remeasured(state: Participant, event: Remeasured) -> Step:
+    """Load and units of tasks as measured; what was agreed for those taken under a contract stays."""
+    before = state.cost()
+    new = {
+        task.name: replace(held, task=replace(held.task, load=task.load, units=task.units))
+        for task in event.tasks
+        if (held := state.holdings.get(task.name)) is not None
+    }
+    state = replace(state, holdings={**state.holdings, **new})
     if state.cost() > before:
         return state.wake(), ()
     return _and_tell((state, ()))

@@ -132,6 +132,13 @@ class LoadMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class Remeasured:
+    """Event: what tasks that run here turned out to need; tasks that are elsewhere by now are passed over."""
+
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """Event at the giver: the move is complete."""
 
@@ -152,4 +159,4 @@ class Arrived:
     move: Move
 
 
-Event = Tick | Started | Ended | LoadMeasured | Moved | MoveFailed | Arrived | Message
+Event = Tick | Started | Ended | LoadMeasured | Remeasured | Moved | MoveFailed | Arrived | Message

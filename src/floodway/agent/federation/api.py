@@ -1,0 +1,183 @@
+"""The offer API: what partners send each other over HTTP, checked for form here and for content by the participant.
+
+    POST /v1/message   an offer, accept, counter, reject, cancel or note of room
+    POST /v1/move      the giver asks the taker to take over what it accepted
+    POST /v1/bill      the taker's entries for the giver to book
+    GET  /v1/status    load, fragments, moves and what was refused
+
+A definition names fragments and, for comparison, their catalogue entries and parameters; it never holds code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from floodway.agent.federation.errors import LeaseLostError, MoveError
+from floodway.agent.federation.journal import BookedEntry
+from floodway.agent.wire.refusals import RefusedError
+from floodway.contracts.errors import ContractError
+from floodway.contracts.federation_file import FragmentSpec
+from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Reject, Room
+from floodway.spark.catalogue import CatalogueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSION = 1
+Form = TypeVar("Form", bound=BaseModel)
+KINDS: dict[str, type[Any]] = {
+    "offer": Offer,
+    "accept": Accept,
+    "counter": Counter,
+    "reject": Reject,
+    "cancel": Cancel,
+    "room": Room,
+}
+_FORMS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(form) for kind, form in KINDS.items()}
+
+
+class MessageForm(BaseModel, extra="forbid"):
+    """An envelope round one message of the negotiation."""
+
+    version: Literal[1] = 1
+    kind: Annotated[str, Field(max_length=20)]
+    body: dict[str, Any]
+
+
+class MoveForm(BaseModel, extra="forbid"):
+    """A move with the giver's epochs and the definitions of what moves, by fragment."""
+
+    version: Literal[1] = 1
+    move: Move
+    epochs: dict[str, int]
+    definitions: dict[str, FragmentSpec]
+
+
+class BillForm(BaseModel, extra="forbid"):
+    """Entries that a taker wants its giver to book."""
+
+    version: Literal[1] = 1
+    sender: Annotated[str, Field(max_length=64)]
+    entries: Annotated[list[BookedEntry], Field(max_length=1000)]
+
+
+class Member(Protocol):
+    """What the API needs of a participant."""
+
+    def receive(self, message: Message) -> None:
+        """Take one message of the negotiation."""
+        ...
+
+    def take(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, float]:
+        """Take over what was accepted; seconds by phase."""
+        ...
+
+    def billed(self, sender: str, entries: list[BookedEntry]) -> list[str]:
+        """Book a partner's entries; the ids of those that are booked now."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """A picture of this participant for people and tests."""
+        ...
+
+
+def envelope(message: Message) -> dict[str, Any]:
+    """A message as JSON.
+
+    >>> envelope(Room("A", "B"))
+    {'version': 1, 'kind': 'room', 'body': {'giver': 'A', 'taker': 'B'}}
+    """
+    kind = next(kind for kind, form in KINDS.items() if isinstance(message, form))
+    return {"version": VERSION, "kind": kind, "body": _FORMS[kind].dump_python(message, mode="json")}
+
+
+def move_body(move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, Any]:
+    """A request to take over as JSON."""
+    return MoveForm(move=move, epochs=dict(epochs), definitions=dict(definitions)).model_dump(mode="json")
+
+
+def bill_body(sender: str, entries: list[BookedEntry]) -> dict[str, Any]:
+    """A bill as JSON."""
+    return BillForm(sender=sender, entries=entries).model_dump(mode="json")
+
+
+def parse_message(body: object) -> Message:
+    """Read an envelope; anything else is refused."""
+    form = _parsed(MessageForm, body)
+    if form.kind not in _FORMS:
+        raise RefusedError("malformed", f"there is no message {form.kind!r}", hint=f"Kinds are {', '.join(KINDS)}")
+    try:
+        message: Message = _FORMS[form.kind].validate_python(form.body)
+    except ContractError as error:  # a task that no task can be
+        raise RefusedError("contract", error.message) from None
+    except ValidationError as error:
+        raise _malformed(error) from None
+    return message
+
+
+def routes(member: Member) -> list[Route]:
+    """The API of one participant, to be served behind the guard of `agent/wire`."""
+
+    async def message(request: Request) -> JSONResponse:
+        found = parse_message(await _json(request))
+        await _called(lambda: member.receive(found))
+        return JSONResponse({"ok": True})
+
+    async def move(request: Request) -> JSONResponse:
+        form = _parsed(MoveForm, await _json(request))
+        seconds = await _called(lambda: member.take(form.move, form.epochs, form.definitions))
+        return JSONResponse({"ok": True, "seconds": seconds})
+
+    async def bill(request: Request) -> JSONResponse:
+        form = _parsed(BillForm, await _json(request))
+        return JSONResponse({"ok": True, "booked": await _called(lambda: member.billed(form.sender, form.entries))})
+
+    async def status(request: Request) -> JSONResponse:
+        return JSONResponse(await _called(member.status))
+
+    return [
+        Route("/v1/message", message, methods=["POST"]),
+        Route("/v1/move", move, methods=["POST"]),
+        Route("/v1/bill", bill, methods=["POST"]),
+        Route("/v1/status", status, methods=["GET"]),
+    ]
+
+
+async def _called(work: Callable[[], Any]) -> Any:
+    """Do it on a thread, as it may wait for Spark; what breaks a contract is refused, and counted as that."""
+    try:
+        return await run_in_threadpool(work)
+    except (ContractError, MoveError, LeaseLostError, CatalogueError) as error:
+        raise RefusedError("contract", error.message, hint=error.hint) from None
+
+
+async def _json(request: Request) -> object:
+    try:
+        found: object = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise RefusedError("malformed", "the body is not JSON") from None
+    return found
+
+
+def _parsed(form: type[Form], body: object) -> Form:
+    try:
+        return form.model_validate(body)
+    except ContractError as error:
+        raise RefusedError("contract", error.message) from None
+    except ValidationError as error:
+        raise _malformed(error) from None
+
+
+def _malformed(error: ValidationError) -> RefusedError:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "body"
+    reason = "version" if first["loc"] == ("version",) else "malformed"
+    return RefusedError(reason, f"{where}: {first['msg'].lower()}"[:300])

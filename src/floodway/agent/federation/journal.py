@@ -1,0 +1,284 @@
+"""The journal of one participant: offers, moves, payments, penalties and leases in SQLite, durable when a call returns.
+
+Every row has an id of the federation's (the offer's, which is the move's; the entry's; fragment and epoch), and writing
+a row that is there already changes nothing: so whoever recovers may simply do everything again. Write-ahead logging
+with `synchronous = FULL`: a commit survives kill -9 and a power cut. States of a move:
+
+    giver   intended → stopped → asked → done | failed
+    taker   taking → done | failed
+
+Ownership is not decided here but on the shared storage (`leases.py`); the journal says what this side had begun.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from floodway.agent.federation.errors import StorageError
+from floodway.contracts.ledger import Entry, Reason
+from floodway.contracts.messages import Offer
+
+FILE = "federation.sqlite"
+VERSION = 1
+Role = Literal["giver", "taker"]
+State = Literal["intended", "stopped", "asked", "taking", "done", "failed"]
+OPEN: tuple[State, ...] = ("intended", "stopped", "asked", "taking")
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (version INTEGER NOT NULL, participant TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS offers (
+    id TEXT PRIMARY KEY, role TEXT NOT NULL, partner TEXT NOT NULL, price REAL NOT NULL, tasks TEXT NOT NULL,
+    answer TEXT, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS moves (
+    id TEXT PRIMARY KEY, role TEXT NOT NULL, giver TEXT NOT NULL, taker TEXT NOT NULL, price REAL NOT NULL,
+    units TEXT NOT NULL, epochs TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL, ended REAL, served REAL,
+    seconds TEXT NOT NULL DEFAULT '{}', note TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS entries (
+    id TEXT PRIMARY KEY, move TEXT NOT NULL, payer TEXT NOT NULL, payee TEXT NOT NULL, amount REAL NOT NULL,
+    reason TEXT NOT NULL, at REAL NOT NULL, start REAL NOT NULL, delay REAL, agreed INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS leases (
+    fragment TEXT NOT NULL, epoch INTEGER NOT NULL, owner TEXT NOT NULL, at REAL NOT NULL, ended REAL,
+    how TEXT NOT NULL, PRIMARY KEY (fragment, epoch));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRow:
+    """One move as this side saw it; `units` and `epochs` by fragment, `seconds` by phase (stop, hand_over, start)."""
+
+    id: str
+    role: Role
+    giver: str
+    taker: str
+    price: float
+    units: Mapping[str, float]
+    epochs: Mapping[str, int]
+    state: State
+    at: float
+    ended: float | None = None
+    served: float | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def partner(self) -> str:
+        """The other side."""
+        return self.taker if self.role == "giver" else self.giver
+
+
+@dataclass(frozen=True, slots=True)
+class BookedEntry:
+    """A payment with the time it is for (`start` to `entry.at`), the delay reported, and whether both sides have it."""
+
+    entry: Entry
+    move: str
+    start: float
+    delay_seconds: float | None = None
+    agreed: bool = False
+
+
+class Journal:
+    """One file a participant; safe from several threads."""
+
+    def __init__(self, path: Path, participant: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._lock = threading.RLock()
+        try:
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(_TABLES)
+            known = self._db.execute("SELECT version, participant FROM about").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise StorageError(f"{path} is no journal: {error}", hint="Restore it, or use another --state") from None
+        if known is None:
+            self._db.execute("INSERT INTO about VALUES (?, ?)", (VERSION, participant))
+        elif known != (VERSION, participant):
+            raise StorageError(
+                f"{path} is version {known[0]} of participant {known[1]!r}, not {VERSION} of {participant!r}",
+                hint="Give each participant a --state of its own",
+            )
+
+    def close(self) -> None:
+        """Release the file."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of what is written inside, or nothing."""
+        with self._lock:
+            if self._db.in_transaction:  # part of one that is open already
+                yield
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def offer(self, offer: Offer, role: Role, at: float) -> None:
+        """An offer made or received."""
+        partner = offer.taker if role == "giver" else offer.giver
+        tasks = json.dumps([task.name for task in offer.tasks])
+        values = (offer.id, role, partner, offer.price, tasks, at)
+        self._write(
+            "INSERT OR IGNORE INTO offers (id, role, partner, price, tasks, at) VALUES (?, ?, ?, ?, ?, ?)", values
+        )
+
+    def answered(self, offer: str, answer: str) -> None:
+        """How an offer was answered: accept, counter, reject or cancel."""
+        self._write("UPDATE offers SET answer = ? WHERE id = ?", (answer, offer))
+
+    def next_serial(self) -> int:
+        """The first number that no offer of this participant has used."""
+        rows = self._read("SELECT id FROM offers WHERE role = 'giver' UNION SELECT id FROM moves WHERE role = 'giver'")
+        return max((int(row[0].rpartition("/")[2]) for row in rows), default=-1) + 1
+
+    def begin(self, row: MoveRow) -> None:
+        """A move has begun; the same id again changes nothing."""
+        body = asdict(row) | {name: json.dumps(getattr(row, name)) for name in ("units", "epochs", "seconds")}
+        marks = ", ".join(f":{name}" for name in body)
+        self._write(f"INSERT OR IGNORE INTO moves ({', '.join(body)}) VALUES ({marks})", body)
+
+    def reach(
+        self,
+        move: str,
+        state: State,
+        *,
+        seconds: Mapping[str, float] | None = None,
+        note: str = "",
+        at: float | None = None,
+    ) -> None:
+        """A move has come this far; a state once `done` or `failed` stays. `at` is when it became the taker's."""
+        with self.transaction():
+            row = self.move(move)
+            if row is None or row.state not in OPEN:
+                return
+            merged = json.dumps({**row.seconds, **(seconds or {})})
+            self._db.execute(
+                "UPDATE moves SET state = ?, seconds = ?, note = ?, at = ? WHERE id = ?",
+                (state, merged, note or row.note, row.at if at is None else at, move),
+            )
+
+    def served(self, move: str, until: float) -> None:
+        """The taker has run the move's fragments at least until then."""
+        self._write("UPDATE moves SET served = max(coalesce(served, 0), ?) WHERE id = ?", (until, move))
+
+    def ended(self, move: str, at: float, note: str) -> None:
+        """The fragments of a done move have left the taker: nothing is owed from then on."""
+        self._write("UPDATE moves SET ended = coalesce(ended, ?), note = ? WHERE id = ?", (at, note, move))
+
+    def move(self, move: str) -> MoveRow | None:
+        """One move."""
+        return next(iter(self._moves("WHERE id = ?", (move,))), None)
+
+    def moves(self, *, state: State | None = None) -> list[MoveRow]:
+        """All moves, oldest first."""
+        where, values = ("", ()) if state is None else ("WHERE state = ?", (state,))
+        return self._moves(where, values)
+
+    def open_moves(self) -> list[MoveRow]:
+        """Moves begun and not finished: what a restart has to resolve."""
+        return [row for row in self._moves("", ()) if row.state in OPEN]
+
+    def book(self, booked: BookedEntry) -> None:
+        """Enter a payment; the same again changes nothing, another one of that id is refused."""
+        entry = booked.entry
+        with self.transaction():
+            known = self.entry(entry.id)
+            if known is None:
+                values = (
+                    *(entry.id, booked.move, entry.payer, entry.payee, entry.amount, str(entry.reason), entry.at),
+                    *(booked.start, booked.delay_seconds, int(booked.agreed)),
+                )
+                self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            elif known.entry != entry:
+                raise StorageError(f"entry {entry.id} is booked already with other content", hint="Use a new id")
+
+    def agree(self, ids: Iterable[str]) -> None:
+        """The partner has these entries too."""
+        with self.transaction():
+            self._db.executemany("UPDATE entries SET agreed = 1 WHERE id = ?", [(one,) for one in ids])
+
+    def entry(self, identity: str) -> BookedEntry | None:
+        """One entry."""
+        return next(iter(self._entries("WHERE id = ?", (identity,))), None)
+
+    def entries(self, *, agreed: bool | None = None, move: str | None = None) -> list[BookedEntry]:
+        """Entries in the order of time."""
+        if move is not None:
+            return self._entries("WHERE move = ?", (move,))
+        return self._entries("", ()) if agreed is None else self._entries("WHERE agreed = ?", (int(agreed),))
+
+    def leased(self, fragment: str, epoch: int, owner: str, at: float, how: str) -> None:
+        """A lease that this participant took, or saw taken: `how` is own, moved, reclaimed or lost."""
+        values = (fragment, epoch, owner, at, how)
+        self._write("INSERT OR IGNORE INTO leases (fragment, epoch, owner, at, how) VALUES (?, ?, ?, ?, ?)", values)
+
+    def lease_ended(self, fragment: str, epoch: int, at: float) -> None:
+        """A lease is over."""
+        self._write(
+            "UPDATE leases SET ended = coalesce(ended, ?) WHERE fragment = ? AND epoch = ?", (at, fragment, epoch)
+        )
+
+    def leases(self) -> list[dict[str, Any]]:
+        """Every lease known, oldest first."""
+        names = ("fragment", "epoch", "owner", "at", "ended", "how")
+        return [
+            dict(zip(names, row, strict=True))
+            for row in self._read(f"SELECT {', '.join(names)} FROM leases ORDER BY at")
+        ]
+
+    def offers(self) -> list[dict[str, Any]]:
+        """Every offer, oldest first."""
+        names = ("id", "role", "partner", "price", "tasks", "answer", "at")
+        rows = self._read(f"SELECT {', '.join(names)} FROM offers ORDER BY at")
+        return [dict(zip(names, row, strict=True)) | {"tasks": json.loads(row[4])} for row in rows]
+
+    def _moves(self, where: str, values: tuple[str, ...]) -> list[MoveRow]:
+        names = list(MoveRow.__dataclass_fields__)
+        rows = self._read(f"SELECT {', '.join(names)} FROM moves {where} ORDER BY at, id", values)
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [
+            MoveRow(**(row | {name: json.loads(row[name]) for name in ("units", "epochs", "seconds")})) for row in found
+        ]
+
+    def _entries(self, where: str, values: tuple[Any, ...]) -> list[BookedEntry]:
+        columns = "id, payer, payee, amount, reason, at, move, start, delay, agreed"
+        rows = self._read(f"SELECT {columns} FROM entries {where} ORDER BY at, id", values)
+        return [
+            BookedEntry(Entry(identity, payer, payee, amount, Reason(reason), at), move, start, delay, bool(agreed))
+            for identity, payer, payee, amount, reason, at, move, start, delay, agreed in rows
+        ]
+
+    def _write(self, text: str, values: tuple[Any, ...] | dict[str, Any]) -> None:
+        with self.transaction():
+            self._db.execute(text, values)
+
+    def _read(self, text: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        with self._lock:
+            return self._db.execute(text, values).fetchall()
+
+
+def read_journal(state: Path) -> Journal:
+    """Open the journal in a participant's folder, for `floodway ledger`; refuses a folder without one."""
+    path = state / FILE
+    if not path.is_file():
+        raise StorageError(f"no journal in {state}", hint="Give the --state of a `floodway participant`")
+    with sqlite3.connect(path) as database:
+        try:
+            row = database.execute("SELECT participant FROM about").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise StorageError(f"{path} is no journal: {error}", hint="Restore it from a copy") from None
+    database.close()
+    return Journal(path, row[0])

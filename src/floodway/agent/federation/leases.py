@@ -1,0 +1,225 @@
+"""Who runs a fragment: one lease a fragment and epoch, on the storage that all participants share.
+
+    SHARED/fragments/NAME/lease-00000003.json   epoch 3: owner, since, until; the highest epoch is in force
+    SHARED/fragments/NAME/checkpoint/           Spark's checkpoint, handed over with the lease
+    SHARED/moves/A.4.json                       how move A/4 was decided: taken, or withdrawn
+
+An epoch's file is created by a hard link, which fails if the file is there: of two who claim the same epoch one wins,
+whatever else is down. The owner pushes `until` ahead while it lives. Once a lease has run out its origin may claim the
+next epoch; an owner that comes back sees a higher epoch than its own and stops. A move is decided by one file created
+in the same way, so giver and taker, each alone after a crash, find the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from floodway.agent.federation.errors import LeaseLostError, StorageError
+
+Form = TypeVar("Form")
+_LEASE = re.compile(r"lease-([0-9]{8})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`owner` runs `fragment` until `until` (seconds since 1970), under `move` if it was moved there."""
+
+    fragment: str
+    epoch: int
+    owner: str
+    since: float
+    until: float
+    move: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDecision:
+    """How a move ended: taken by the taker, or withdrawn by the giver; `epochs` are the giver's, by fragment."""
+
+    id: str
+    giver: str
+    taker: str
+    taken: bool
+    at: float
+    price: float
+    epochs: Mapping[str, int]
+    units: Mapping[str, float]
+
+
+_LEASES = TypeAdapter(Lease)
+_DECISIONS = TypeAdapter(MoveDecision)
+
+
+class LeaseStore:
+    """Leases and move decisions below one shared folder. Times are arguments: the store has no clock.
+
+    >>> import tempfile
+    >>> store = LeaseStore(Path(tempfile.mkdtemp()), seconds=10.0)
+    >>> first = store.claim("f", "A", after=0, now=0.0)
+    >>> second = store.claim("f", "B", after=first.epoch, now=30.0)
+    >>> store.check(first, now=31.0)
+    Traceback (most recent call last):
+    ...
+    floodway.agent.federation.errors.LeaseLostError: A lost fragment f to B (epoch 2). Stop running it
+    """
+
+    def __init__(self, root: Path, *, seconds: float = 10.0) -> None:
+        self.root = root
+        self.seconds = seconds
+
+    def checkpoint(self, fragment: str) -> Path:
+        """The folder that moves with the lease."""
+        return self._folder(fragment) / "checkpoint"
+
+    def current(self, fragment: str) -> Lease | None:
+        """The lease in force, run out or not; None if nobody ever claimed the fragment."""
+        epoch = self._highest(fragment)
+        if epoch == 0:
+            return None
+        return _read(self._path(fragment, epoch), _LEASES)
+
+    def claim(
+        self, fragment: str, owner: str, *, after: int, now: float, move: str | None = None, until: float | None = None
+    ) -> Lease:
+        """Take epoch `after` + 1; refused if somebody has it, or a higher one."""
+        lease = Lease(fragment, after + 1, owner, now, now + self.seconds if until is None else until, move)
+        highest = self._highest(fragment)
+        if highest != after or not _create(self._path(fragment, lease.epoch), asdict(lease)):
+            found = self.current(fragment)
+            holder = f"{found.owner} holds epoch {found.epoch}" if found else "nobody holds it"
+            raise LeaseLostError(
+                f"{owner} cannot claim epoch {lease.epoch} of {fragment}: {holder}", hint="Leave it to the holder"
+            )
+        return lease
+
+    def renew(self, lease: Lease, *, now: float) -> Lease:
+        """The same lease for another while; a renewal that crosses a claim changes nothing, as epochs decide."""
+        self.check(lease, now=now)
+        fresh = replace(lease, until=now + self.seconds)
+        _replace(self._path(lease.fragment, lease.epoch), asdict(fresh))
+        return fresh
+
+    def release(self, lease: Lease, *, now: float) -> None:
+        """Let a lease run out at once: its origin need not wait. One that is lost already is left alone."""
+        if self._highest(lease.fragment) == lease.epoch:
+            _replace(self._path(lease.fragment, lease.epoch), asdict(replace(lease, until=now)))
+
+    def check(self, lease: Lease, *, now: float) -> None:
+        """Refuse to go on if a higher epoch is in force. `now` serves to say how long ago the lease ran out."""
+        if self._highest(lease.fragment) == lease.epoch:
+            return
+        found = self.current(lease.fragment)
+        holder = f"{found.owner} (epoch {found.epoch})" if found else "nobody"
+        late = now - lease.until
+        when = f"; it ran out {late:.1f} s ago" if late > 0 else ""
+        raise LeaseLostError(f"{lease.owner} lost fragment {lease.fragment} to {holder}{when}", hint="Stop running it")
+
+    def held_by(self, owner: str) -> dict[str, Lease]:
+        """All fragments whose lease in force names this participant."""
+        leases = (self.current(name) for name in self.fragments())
+        return {lease.fragment: lease for lease in leases if lease is not None and lease.owner == owner}
+
+    def fragments(self) -> list[str]:
+        """Every fragment that was ever claimed."""
+        folder = self.root / "fragments"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def decide(self, wanted: MoveDecision) -> MoveDecision:
+        """Decide a move unless it is decided already; what counts is what comes back."""
+        path = self._move_path(wanted.id)
+        return wanted if _create(path, asdict(wanted)) else _read(path, _DECISIONS)
+
+    def decision(self, move: str) -> MoveDecision | None:
+        """How a move was decided; None while it is open."""
+        path = self._move_path(move)
+        return _read(path, _DECISIONS) if path.exists() else None
+
+    def follow(self, decision: MoveDecision) -> dict[str, Lease]:
+        """Claim the leases that a taken move brings, as far as nobody has; either side may do it, any number of times.
+
+        Returns the leases in force that belong to the move.
+        """
+        if not decision.taken:
+            return {}
+        for fragment, epoch in decision.epochs.items():
+            if self._highest(fragment) == epoch:
+                until = decision.at + self.seconds
+                lease = Lease(fragment, epoch + 1, decision.taker, decision.at, until, decision.id)
+                _create(self._path(fragment, lease.epoch), asdict(lease))
+        found = {fragment: self.current(fragment) for fragment in decision.epochs}
+        return {name: lease for name, lease in found.items() if lease is not None and lease.move == decision.id}
+
+    def after(self, fragment: str, epoch: int) -> Lease | None:
+        """The lease that followed an epoch: when and by whom it was ended; None while it is in force."""
+        path = self._path(fragment, epoch + 1)
+        return _read(path, _LEASES) if path.exists() else None
+
+    def _highest(self, fragment: str) -> int:
+        try:
+            names = [path.name for path in self._folder(fragment).iterdir()]
+        except FileNotFoundError:
+            return 0
+        return max((int(match[1]) for name in names if (match := _LEASE.fullmatch(name))), default=0)
+
+    def _folder(self, fragment: str) -> Path:
+        return self.root / "fragments" / fragment
+
+    def _path(self, fragment: str, epoch: int) -> Path:
+        return self._folder(fragment) / f"lease-{epoch:08d}.json"
+
+    def _move_path(self, move: str) -> Path:
+        return self.root / "moves" / f"{move.replace('/', '.')}.json"
+
+
+def _create(path: Path, body: Mapping[str, Any]) -> bool:
+    """Put a whole file in place, or nothing if one is there: True for the one who did."""
+    temporary = _write_aside(path, body)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    _sync(path.parent)
+    return True
+
+
+def _replace(path: Path, body: Mapping[str, Any]) -> None:
+    _write_aside(path, body).replace(path)
+
+
+def _write_aside(path: Path, body: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Two participants on different machines may have the same process id.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump({"version": 1, **body}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, form: TypeAdapter[Form]) -> Form:
+    try:
+        body = json.loads(path.read_bytes())
+        if not isinstance(body, dict) or body.pop("version", None) != 1:
+            raise ValueError("not version 1")
+        return form.validate_python(body)
+    except (OSError, ValueError, ValidationError) as error:
+        raise StorageError(f"{path} cannot be read: {error}", hint="Restore it from a copy") from None

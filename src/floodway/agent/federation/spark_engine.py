@@ -1,0 +1,178 @@
+"""Fragments on Spark: one application a participant, one streaming query a fragment, measured while they run.
+
+Load is what arrives, not what is processed: tuples/s in the input logs × CPU-seconds a tuple. The cost of a tuple is
+the file's where it gives one; otherwise it is measured: the application's CPU time is shared among its fragments by
+the time their batches took, and divided by the tuples they read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.rates import RateMeter
+from floodway.contracts.federation_file import FragmentSpec
+from floodway.spark.catalogue import Catalogue
+from floodway.spark.catalogue_query import CatalogueBatch, CatalogueQuery, QueryFiles
+from floodway.spark.cpu import CpuMeter
+from floodway.spark.decision import PPM, Decision, Mode, StreamDecision, write_decision
+from floodway.spark.log import LogReader
+from floodway.spark.session import Session
+from floodway.spark.source import register
+
+RATE_SECONDS = 5.0
+NEW_WEIGHT = 0.3
+"""Weight of the newest measurement of a tuple's cost; older ones fade."""
+
+
+@dataclass
+class _Running:
+    """One fragment's query with what its measurements need."""
+
+    spec: FragmentSpec
+    query: CatalogueQuery
+    readers: Mapping[str, LogReader]
+    rates: RateMeter
+    taken: dict[str, int] = field(default_factory=dict)
+    """How far its batches have come in each log."""
+    fresh_tuples: int = 0
+    fresh_busy: float = 0.0
+    cost: float | None = None
+    since: float | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ended(self, batch: CatalogueBatch) -> None:
+        """A batch has ended."""
+        with self.lock:
+            self.fresh_tuples += sum(batch.kept.values())
+            self.fresh_busy += batch.seconds
+            self.taken.update(batch.taken)
+
+
+class SparkEngine:
+    """Runs fragments of one catalogue in one Spark session; see `engine.Engine`."""
+
+    def __init__(
+        self,
+        spark: Session,
+        catalogue: Catalogue,
+        shared: Path,
+        decision: Path,
+        *,
+        checkpoint: Callable[[str], Path],
+        trigger_seconds: float = 1.0,
+        stop_seconds: float = 20.0,
+    ) -> None:
+        register(spark)
+        self._spark = spark
+        self._catalogue = catalogue
+        self._shared = shared
+        self._decision = decision
+        self._checkpoint = checkpoint
+        self._trigger_seconds = trigger_seconds
+        self._stop_seconds = stop_seconds
+        self._cpu = CpuMeter(spark)
+        self._cpu_read = self._cpu.cpu_seconds()
+        self._running: dict[str, _Running] = {}
+        self._lock = threading.RLock()
+        self._keeps: dict[str, float] = {}
+
+    def check(self, spec: FragmentSpec) -> None:
+        """Refuse what the catalogue does not have."""
+        self._catalogue.check(spec.run, spec.logs, spec.parameters)
+
+    def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        """Start the query from the checkpoint on the shared storage."""
+        with self._lock:
+            known = self._running.get(spec.name)
+            if known is not None and known.query.failure() is None:
+                return
+        parameters = self._catalogue.check(spec.run, spec.logs, spec.parameters)
+        logs = {name: self._shared / path for name, path in spec.logs.items()}
+        files = QueryFiles(logs, self._shared / spec.output, self._checkpoint(spec.name), self._decision)
+        readers = {name: LogReader(path) for name, path in logs.items()}
+
+        def on_batch(batch: CatalogueBatch) -> None:
+            running.ended(batch)
+
+        query = CatalogueQuery(
+            self._spark,
+            spec.name,
+            self._catalogue.get(spec.run),
+            parameters,
+            files,
+            fence=fence,
+            on_batch=on_batch,
+            trigger_seconds=self._trigger_seconds,
+        )
+        running = _Running(spec, query, readers, RateMeter(RATE_SECONDS), cost=spec.cost)
+        query.start()
+        with self._lock:
+            self._running[spec.name] = running
+
+    def stop(self, fragment: str) -> None:
+        """Stop at a batch boundary, if there is one within the time allowed."""
+        with self._lock:
+            running = self._running.pop(fragment, None)
+        if running is not None:
+            running.query.stop(self._stop_seconds)
+
+    def failures(self) -> dict[str, str]:
+        """Queries that ended by themselves."""
+        with self._lock:
+            found = {name: one.query.failure() for name, one in self._running.items()}
+            failed = {name: reason for name, reason in found.items() if reason is not None}
+            for name in failed:
+                del self._running[name]
+        return failed
+
+    def measure(self, now: float) -> dict[str, Measure]:
+        """Rates from the logs, costs from the CPU clock, delays from the backlog by Little's law."""
+        with self._lock:
+            running = dict(self._running)
+        spent = self._cpu.cpu_seconds()
+        cpu, self._cpu_read = spent - self._cpu_read, spent
+        busy = sum(one.fresh_busy for one in running.values())
+        found = {name: self._measured(one, now, cpu, busy) for name, one in running.items()}
+        # A rate over less than its window says little: a fragment that has just come is taken as it was offered.
+        return {name: one for name, one in found.items() if now - (running[name].since or now) >= RATE_SECONDS}
+
+    def _measured(self, one: _Running, now: float, cpu: float, busy: float) -> Measure:
+        arrived = {name: sum(reader.end_positions().values()) for name, reader in one.readers.items()}
+        one.since = now if one.since is None else one.since
+        one.rates.sample(now, arrived)
+        rate = sum(one.rates.rates().values())
+        with one.lock:
+            tuples, seconds = one.fresh_tuples, one.fresh_busy
+            one.fresh_tuples, one.fresh_busy = 0, 0.0
+            waiting = sum(max(0, arrived[name] - taken) for name, taken in one.taken.items())
+        if one.spec.cost is None and tuples and busy > 0:
+            cost = cpu * (seconds / busy) / tuples
+            one.cost = cost if one.cost is None else (1 - NEW_WEIGHT) * one.cost + NEW_WEIGHT * cost
+        delay = self._trigger_seconds + (waiting / rate if rate > 0 else 0.0)
+        return Measure(rate, rate * (one.cost or 0.0), delay)
+
+    def shed(self, keeps: Mapping[str, float]) -> None:
+        """Write the decision that all sources of this application read at their next cut."""
+        if dict(keeps) == self._keeps and self._decision.exists():
+            return
+        self._keeps = dict(keeps)
+        with self._lock:
+            specs = [one.spec for one in self._running.values()]
+        streams = {
+            f"{spec.name}.{name}": StreamDecision(round(keeps[spec.name] * PPM))
+            for spec in specs
+            if spec.name in keeps
+            for name in spec.logs
+        }
+        mode: Mode = "enforce" if streams else "off"
+        write_decision(self._decision, Decision("federation", mode, 0, streams, issued_us=int(time.time() * 1e6)))
+
+    def close(self) -> None:
+        """Stop all queries; the session is its owner's to stop."""
+        for fragment in list(self._running):
+            self.stop(fragment)

@@ -1,0 +1,168 @@
+"""A catalogue entry as a Spark query that may move: its checkpoint is on shared storage, its batches are fenced.
+
+A batch asks the fence before it writes and again before Spark commits it: a query that has lost its fragment writes
+nothing more. What it wrote in the moment between is no harm: Spark's journal takes the offset of a batch once, so two
+queries on one checkpoint run the same batch or none, and the output log takes the tag of a batch once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from floodway.spark.catalogue import CatalogueEntry
+from floodway.spark.fragment_query import BatchError, shortened
+from floodway.spark.journal import committed_batches, read_batch
+from floodway.spark.log import create_log
+from floodway.spark.log.schema import parse_schema
+from floodway.spark.sinks import public_columns, write_logs
+from floodway.spark.source import explain
+
+START_SECONDS = 60.0
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueBatch:
+    """What one micro-batch did: tuples offered and kept by input, tuples written, seconds from its cut to its end.
+
+    `taken` is how far it has come in each input's log, all partitions together.
+    """
+
+    number: int
+    offered: Mapping[str, int]
+    kept: Mapping[str, int]
+    written: int
+    seconds: float
+    taken: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFiles:
+    """Where a fragment reads, writes and journals, and the decision file that says what its sources drop."""
+
+    logs: Mapping[str, Path]
+    output: Path
+    checkpoint: Path
+    decision: Path
+
+
+class CatalogueQuery:
+    """One fragment as a streaming query; `fence` raises when this process may not run it any more."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        entry: CatalogueEntry,
+        parameters: Any,
+        files: QueryFiles,
+        *,
+        fence: Callable[[], None],
+        on_batch: Callable[[CatalogueBatch], None] = lambda batch: None,
+        trigger_seconds: float = 1.0,
+    ) -> None:
+        self.name = name
+        self.files = files
+        self._spark = spark
+        self._entry = entry
+        self._parameters = parameters
+        self._fence = fence
+        self._on_batch = on_batch
+        self._trigger_seconds = trigger_seconds
+        self._query: StreamingQuery | None = None
+
+    def start(self) -> None:
+        """Start, and return when the query has found its sources and its place in them."""
+        trigger = f"{round(self._trigger_seconds * 1000)} milliseconds"
+        self._query = self._writer().trigger(processingTime=trigger).start()
+        deadline = time.monotonic() + START_SECONDS
+        while self.failure() is None and time.monotonic() < deadline:
+            if not str(self._query.status["message"]).startswith("Initializing"):
+                return
+            time.sleep(_POLL_SECONDS)
+        reason = self.failure() or f"no start within {START_SECONDS:g} s"
+        self.stop(grace_seconds=0.0)
+        raise BatchError(f"fragment {self.name} did not start: {reason}")
+
+    def frame(self) -> DataFrame:
+        """The fragment's streaming DataFrame."""
+        inputs = {name: self._read(name) for name in self._entry.inputs}
+        return self._entry.build(inputs, self._parameters)
+
+    def failure(self) -> str | None:
+        """Why the query ended, in one line; None while it runs or was never started."""
+        if self._query is None or self._query.isActive:
+            return None
+        error = self._query.exception()
+        return f"query {self.name} ended without a word" if error is None else explain(error)
+
+    def stop(self, grace_seconds: float = 10.0) -> bool:
+        """Stop, if it can be between two batches; whether it was. A batch cut short is repeated by the next start."""
+        query, self._query = self._query, None
+        if query is None:
+            return True
+        deadline = time.monotonic() + grace_seconds
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        query.stop()
+        return self.at_boundary()
+
+    def at_boundary(self) -> bool:
+        """Whether every batch that was cut has been committed."""
+        folder = self.files.checkpoint / "offsets"
+        cut = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+        done = committed_batches(self.files.checkpoint)
+        return max(cut, default=-1) == max(done, default=-1)
+
+    def process_available(self) -> None:
+        """Run everything that is in the logs now, and end: for comparisons with an unmoved run."""
+        self._writer().trigger(availableNow=True).start().awaitTermination()
+
+    def _writer(self) -> DataStreamWriter:
+        """The query but for its trigger; the output log exists from here on."""
+        frame = self.frame()
+        columns = public_columns(frame).drop("_arrival").schema
+        ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
+        create_log(self.files.output, parse_schema(ddl), stream=self.name)
+        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", str(self.files.checkpoint))
+        return writer.foreachBatch(self._process)
+
+    def _read(self, name: str) -> DataFrame:
+        options = {
+            "path": str(self.files.logs[name]),
+            "stream": f"{self.name}.{name}",
+            "decision": str(self.files.decision),
+            # The same number everywhere: a batch repeated by another participant must fall into the same tasks.
+            "splits": "1",
+        }
+        return self._spark.readStream.format("floodway").options(**options).load()
+
+    def _process(self, batch: DataFrame, number: int) -> None:
+        try:
+            self._fence()
+            written = write_logs({self.name: (batch, self.files.output)}, f"{self.name}:{number}", tasks=1)
+            self._fence()
+            self._on_batch(self._report(number, written[self.name].rows))
+        except Exception as error:
+            raise BatchError(f"batch {number} of {self.name}: {shortened(error)}") from None
+
+    def _report(self, number: int, written: int) -> CatalogueBatch:
+        journal = read_batch(self.files.checkpoint, number)
+        offered: dict[str, int] = {}
+        kept: dict[str, int] = {}
+        taken: dict[str, int] = {}
+        for stream, offset in journal.offsets.items():
+            name = stream.removeprefix(f"{self.name}.")
+            ranges = offset.ranges()
+            offered[name] = sum(end - start for _, start, end in ranges)
+            kept[name] = sum(offset.admission.count(*piece) for piece in ranges)
+            taken[name] = sum(offset.end.values())
+        return CatalogueBatch(number, offered, kept, written, time.time() - journal.timestamp_ms / 1e3, taken)

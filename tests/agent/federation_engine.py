@@ -1,0 +1,105 @@
+"""An engine without Spark, for tests of everything round it: it copies logs with a running sum, batch by batch.
+
+It journals as Spark does: `offsets/N` is created once, before batch N runs; `state/N` and `commits/N` after it. So a
+fragment that moves, or is killed, goes on from the same place with the same state, or gives itself away.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from floodway.agent.federation.engine import Fence, Measure
+from floodway.contracts.federation_file import FragmentSpec
+from floodway.errors import InputError
+from floodway.spark.log import LogReader, LogWriter, create_log
+
+OUTPUT = "id bigint, total bigint"
+
+
+class LogEngine:
+    """Runs the entry `sum`; the parameter `cpu` is the load that it reports."""
+
+    def __init__(self, shared: Path, checkpoint: Callable[[str], Path]) -> None:
+        self._shared = shared
+        self._checkpoint = checkpoint
+        self._threads: dict[str, tuple[FragmentSpec, threading.Thread, threading.Event]] = {}
+        self._failed: dict[str, str] = {}
+        self.keeps: Mapping[str, float] = {}
+
+    def check(self, spec: FragmentSpec) -> None:
+        if spec.run != "sum":
+            raise InputError(f"no entry {spec.run!r}", hint="Use sum")
+
+    def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        self.check(spec)
+        known = self._threads.get(spec.name)
+        if known is not None and known[1].is_alive():
+            return
+        create_log(self._shared / spec.output, OUTPUT)
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run, args=(spec, fence, stop), daemon=True)
+        self._threads[spec.name] = (spec, thread, stop)
+        thread.start()
+
+    def stop(self, fragment: str) -> None:
+        found = self._threads.pop(fragment, None)
+        if found is not None:
+            found[2].set()
+            found[1].join()
+
+    def failures(self) -> dict[str, str]:
+        failed, self._failed = self._failed, {}
+        return failed
+
+    def measure(self, now: float) -> dict[str, Measure]:
+        found = [spec for spec, _, _ in list(self._threads.values())]
+        return {spec.name: Measure(10.0, float(str(spec.parameters["cpu"])), 0.1) for spec in found}
+
+    def shed(self, keeps: Mapping[str, float]) -> None:
+        self.keeps = keeps
+
+    def close(self) -> None:
+        for fragment in list(self._threads):
+            self.stop(fragment)
+
+    def _run(self, spec: FragmentSpec, fence: Fence, stop: threading.Event) -> None:
+        try:
+            reader = LogReader(self._shared / spec.logs["input"])
+            while not stop.is_set():
+                if not self._batch(spec, reader, fence):
+                    stop.wait(0.02)
+        except Exception as error:
+            self._failed[spec.name] = str(error)
+
+    def _batch(self, spec: FragmentSpec, reader: LogReader, fence: Fence) -> bool:
+        folder = self._checkpoint(spec.name)
+        for name in ("offsets", "state", "commits"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        number = len(list((folder / "commits").iterdir()))
+        before = json.loads((folder / "state" / str(number - 1)).read_text()) if number else {"end": 0, "total": 0}
+        journal = folder / "offsets" / str(number)
+        if not journal.exists():
+            end = reader.end_positions()[0]
+            if end == before["end"]:
+                return False
+            with journal.open("x") as file:
+                file.write(str(end))
+        end = int(journal.read_text())
+        ids = [one for batch in reader.read(0, before["end"], end) for one in batch.column("id").to_pylist()]
+        totals = []
+        total = before["total"]
+        for one in ids:
+            total += one
+            totals.append(total)
+        fence()
+        with LogWriter(self._shared / spec.output) as writer:
+            writer.append(pa.table({"id": ids, "total": totals}), tag=f"{spec.name}:{number}")
+        fence()
+        (folder / "state" / str(number)).write_text(json.dumps({"end": end, "total": total}))
+        (folder / "commits" / str(number)).touch()
+        return True

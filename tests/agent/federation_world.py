@@ -1,0 +1,211 @@
+"""A small federation for tests: files, participants as processes that die on demand, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from floodway.agent.federation.journal import Journal, read_journal
+from floodway.agent.federation.leases import LeaseStore
+from floodway.agent.federation.participant import Pace, ParticipantAgent
+from floodway.contracts.federation_file import Federation, parse_federation
+from floodway.contracts.participant import Settings
+from floodway.spark.log import LogReader, LogWriter, create_log
+from tests.agent.federation_engine import LogEngine
+
+FILE = """
+version: 1
+participants:
+  A: {{url: "http://127.0.0.1:{a}", cpu: 1.0}}
+  B: {{url: "http://127.0.0.1:{b}", cpu: 1.0}}
+contracts:
+  A<->B: {{price: 4.0}}
+fragments:
+  f0: {{owner: A, run: sum, logs: {{input: logs/f0}}, parameters: {{cpu: 0.6}}}}
+  f1: {{owner: A, run: sum, logs: {{input: logs/f1}}, parameters: {{cpu: 0.6}}}}
+"""
+FAST = Pace(
+    tick=0.02, measure=0.1, lease=1.0, margin=0.2, bill=0.5, message=2.0, move=3.0, failed_move=0.3, patience=1.0
+)
+SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
+STEP_SECONDS = 40.0
+"""How long a test waits for something to happen before it fails; it never waits for nothing."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def agent(federation: Federation, name: str, root: Path, at: Callable[[str], None]) -> ParticipantAgent:
+    """A participant on the engine without Spark."""
+    store = LeaseStore(root / "shared", seconds=FAST.lease)
+    url = federation.members[name].url
+    return ParticipantAgent(
+        federation,
+        name,
+        root / name,
+        store,
+        LogEngine(root / "shared", store.checkpoint),
+        listen=("127.0.0.1", int(url.rpartition(":")[2])),
+        settings=SETTINGS,
+        pace=FAST,
+        at=at,
+    )
+
+
+def run_participant(text: str, name: str, root: str, kill_at: str | None) -> None:
+    """The body of a participant's process; at the step `kill_at` it is gone, as by kill -9."""
+
+    def at(step: str) -> None:
+        if step == kill_at:
+            os._exit(9)
+
+    member = agent(parse_federation(text), name, Path(root), at)
+    member.start()
+    member.run()
+
+
+@dataclass
+class World:
+    """Shared storage with fed logs, and the processes of the participants."""
+
+    root: Path
+    text: str = ""
+    processes: dict[str, BaseProcess] = field(default_factory=dict)
+    fed: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        a, b = free_ports(2)
+        self.text = self.text or FILE.format(a=a, b=b)
+        self.federation = parse_federation(self.text)
+        self.store = LeaseStore(self.root / "shared", seconds=FAST.lease)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.agent.federation_world"])
+        for name in self.federation.fragments:
+            create_log(self.log(name), "id bigint")
+            self.fed[name] = 0
+
+    def log(self, fragment: str) -> Path:
+        return self.root / "shared" / "logs" / fragment
+
+    def start(self, name: str, kill_at: str | None = None) -> BaseProcess:
+        process = self._context.Process(target=run_participant, args=(self.text, name, str(self.root), kill_at))
+        process.start()
+        self.processes[name] = process
+        return process
+
+    def feed(self, count: int = 10) -> None:
+        for fragment, first in self.fed.items():
+            with LogWriter(self.log(fragment), sync=False) as writer:
+                writer.append(pa.table({"id": list(range(first, first + count))}))
+            self.fed[fragment] = first + count
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Tuples keep coming while something happens."""
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.wait(0.1):
+                self.feed()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def wait(self, what: str, condition: Callable[[], bool], *, alive: Sequence[str] = ()) -> None:
+        deadline = time.monotonic() + STEP_SECONDS
+        while not condition():
+            for name in alive:
+                assert self.processes[name].is_alive(), f"{name} died while waiting for {what}"
+            assert time.monotonic() < deadline, f"{what} did not happen: {self.statuses()}"
+            time.sleep(0.02)
+
+    def owners(self) -> dict[str, str]:
+        leases = {name: self.store.current(name) for name in self.federation.fragments}
+        return {name: lease.owner for name, lease in leases.items() if lease is not None}
+
+    def statuses(self) -> dict[str, Any]:
+        paths = {name: self.root / name / "status.json" for name in self.federation.members}
+        return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+
+    def running(self) -> dict[str, list[str]]:
+        return {name: sorted(status["fragments"]) for name, status in self.statuses().items()}
+
+    def written(self, fragment: str) -> list[dict[str, int]]:
+        path = self.root / "shared" / "outputs" / fragment
+        if not (path / "meta.json").exists():
+            return []
+        reader = LogReader(path)
+        batches = list(reader.read(0, 0, reader.end_positions()[0]))
+        return [row for batch in batches for row in batch.drop_columns(["_arrival"]).to_pylist()]
+
+    def caught_up(self) -> bool:
+        return all(len(self.written(name)) >= count for name, count in self.fed.items())
+
+    def check_results(self) -> None:
+        """Equal to an unmoved run, to the tuple: every input once, the running sum without a break."""
+        for name, count in self.fed.items():
+            assert self.written(name) == [{"id": one, "total": one * (one + 1) // 2} for one in range(count)], name
+
+    def check_books(self) -> None:
+        """No move is left open, both sides hold the same entries, and what one paid the other earned."""
+        journals = {name: read_journal(self.root / name) for name in self.federation.members}
+        try:
+            assert {name: journal.open_moves() for name, journal in journals.items() if journal.open_moves()} == {}
+            books = {name: {one.entry.id: one for one in book.entries()} for name, book in journals.items()}
+            for key in {key for found in books.values() for key in found}:
+                sides = {name: found[key] for name, found in books.items() if key in found}
+                if len(sides) == 2:
+                    one, other = sides.values()
+                    assert one.entry == other.entry, key
+                else:  # billed in the moment the processes ended: it will be sent again
+                    ((name, one),) = sides.items()
+                    assert not one.agreed and self._role(journals[name], one.move) == "taker", key
+        finally:
+            for journal in journals.values():
+                journal.close()
+
+    def _role(self, journal: Journal, move: str) -> str | None:
+        row = journal.move(move)
+        return None if row is None else row.role
+
+    def agreed(self) -> bool:
+        """Whether something was paid that both books hold."""
+        journals: list[Journal] = []
+        try:
+            journals = [read_journal(self.root / name) for name in self.federation.members]
+            return all(any(one.agreed for one in journal.entries()) for journal in journals)
+        finally:
+            for journal in journals:
+                journal.close()
+
+    def end(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.join()
+            process.close()
+        self.processes.clear()

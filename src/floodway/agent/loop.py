@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodway.agent.backlog import Backlog
+from floodway.agent.buffering import Buffering
+from floodway.agent.buffering_deadlines import Deadlines
+from floodway.agent.buffering_options import BufferOptions
 from floodway.agent.rates import RateMeter
 from floodway.agent.record import Record
 from floodway.agent.refining import Refining
@@ -24,8 +27,9 @@ from floodway.spark.cpu import CpuMeter
 from floodway.spark.decision import Mode, write_decision
 from floodway.spark.fragment_query import BatchReport, FragmentQuery, RunningFragment
 from floodway.spark.fragments import Fragment, fragments
+from floodway.spark.journal import JournaledBatch
 from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger, Reason
+from floodway.spark.ledger import Ledger, Reason, counts_by_place
 from floodway.spark.logs import StreamLogs, create_sink_logs
 from floodway.spark.session import Session
 from floodway.spark.shed_state import ShedFiles
@@ -51,6 +55,7 @@ class LoopOptions:
     side_output: int = 0
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
+    buffer: BufferOptions | None = None
 
 
 class SteeringLoop:
@@ -81,6 +86,9 @@ class SteeringLoop:
         self._options = options
         self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
         self._backlog = Backlog(self.network, parts, options.delivered_every)
+        self.deadlines = Deadlines(self.network, options.buffer.deadlines if options.buffer else {})
+        self._buffer: Buffering | None = None
+        self._parts = parts
         self.queries = [
             FragmentQuery(
                 spark,
@@ -89,7 +97,7 @@ class SteeringLoop:
                 layout,
                 self.ledger,
                 self._reports.put,
-                self._backlog.cut,
+                self._cut,
                 side_output=options.side_output,
             )
             for fragment in parts.values()
@@ -111,6 +119,8 @@ class SteeringLoop:
         """Create the sinks' logs, write a first decision and start the queries."""
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = StreamLogs(self.network, self.layout)
+        if self._options.buffer is not None:
+            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout)
         self.steer(now)
         self._running = [query.start() for query in self.queries]
 
@@ -147,7 +157,11 @@ class SteeringLoop:
         self._meter.sample(now, self.arrived)
         rates = self._meter.rates()
         demand = self._backlog.demand(now, self.arrived, rates, self.steering.period_seconds)
+        if self._buffer is not None:
+            demand = self._buffer.demand(now, self.steering)
         steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
+        if self._buffer is not None:
+            steered = self._buffer.told(steered)
         write_decision(self.layout.decision, steered.decision)
         return steered
 
@@ -155,19 +169,29 @@ class SteeringLoop:
         """Take the batches that have ended since the last tick."""
         while not self._reports.empty():
             report = self._reports.get()
-            drops = [line for line in report.lines if line.reason == Reason.SHEDDER]
-            offered = {line.at: line.offered for line in drops}
-            kept = {line.at: line.kept for line in drops}
+            counts = counts_by_place(report.lines)
+            offered = {at: count[0] for at, count in counts.items()}
+            kept = {at: count[1] for at, count in counts.items()}
             self._backlog.ended(report.fragment, report.seconds)
             latency = self.record.batch(report, self.steering.scale)
             arc_keeps = _arc_keeps(self.network, report)
             batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
             # The first batch of a query starts workers and compiles its plan: it says nothing about those to come.
+            missed = self.deadlines.observe(report)
             if report.fragment in self._warm:
-                self.steering.observe(now, batch, self.waiting())
+                if self._buffer is not None:
+                    self._buffer.ended(now, batch, missed)
+                else:
+                    self.steering.observe(now, batch, self.waiting())
                 self._refine(kept, arc_keeps)
             self._warm.add(report.fragment)
             self._on_batch(batch, report)
+
+    def _cut(self, query: str, journal: JournaledBatch) -> None:
+        """A query has journaled a batch; called from its thread."""
+        self._backlog.cut(query, journal)
+        if self._buffer is not None:
+            self._buffer.cut(query, journal)
 
     def _refine(self, kept: Mapping[str, int], arc_keeps: Mapping[str, float]) -> None:
         if self.refining is not None:

@@ -14,7 +14,7 @@ from floodway.agent.report import Point
 from floodway.agent.steering import Steered
 from floodway.network.model import Network
 from floodway.spark.fragment_query import BatchReport
-from floodway.spark.ledger import LedgerLine
+from floodway.spark.ledger import LedgerLine, counts_by_place
 
 _RECENT = 20
 
@@ -70,8 +70,8 @@ class Record:
         seconds = np.concatenate([pair[0] for pair in pairs]) if pairs else np.zeros(0)
         tuples = np.concatenate([pair[1] for pair in pairs]) if pairs else np.zeros(0, dtype=np.int64)
         mean = float(np.average(seconds, weights=tuples)) if tuples.sum() else None
-        inputs = [line for line in report.lines if line.at in self._network.streams]
-        offered, kept = sum(line.offered for line in inputs), sum(line.kept for line in inputs)
+        counts = counts_by_place(line for line in report.lines if line.at in self._network.streams)
+        offered, kept = (sum(count[i] for count in counts.values()) for i in (0, 1))
         since = report.ended_seconds - self.started
         self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
         self._recent.append((report.ended_seconds, mean, offered, kept))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ class RunReport:
     floor_seconds: float | None
     costs: Mapping[str, float]
     points: tuple[Point, ...]
+    deadlines: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `floodway run`."""
@@ -99,6 +100,7 @@ class RunReport:
             "unreachable": self.unreachable,
             "floor_seconds": self.floor_seconds,
             "costs": dict(self.costs),
+            "deadlines": dict(self.deadlines),
         }
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
+from floodway.agent.buffering_options import BufferOptions
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
 from floodway.agent.report import Latency, RunReport
@@ -25,7 +25,7 @@ from floodway.planning.program import Program
 from floodway.spark.decision import Mode
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
-from floodway.spark.ledger import LedgerLine, Reason
+from floodway.spark.ledger import LedgerLine, counts_by_place
 from floodway.spark.session import Session, spark_session
 from floodway.spark.shed_state import write_atomically
 from floodway.spark.source import register
@@ -55,11 +55,14 @@ class RunOptions:
     nodes: tuple[str, ...] = ()
     side_output: int = 0
     replan: bool = False
+    buffer: BufferOptions | None = None
     progress: Callable[[Mapping[str, Any]], None] = lambda status: None
 
 
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
     """Run for `options.seconds` seconds and report. The session is left running when it was given."""
+    if options.buffer is not None:
+        network = options.buffer.checked(network)
     _steering(network, options)  # refuses what is wrong before Spark starts
     session = spark or spark_session(f"floodway-{network.name}")
     try:
@@ -84,7 +87,7 @@ class _Run:
             _steering(network, options),
             self.parts,
             self.layout,
-            LoopOptions(mode=options.mode, side_output=options.side_output),
+            LoopOptions(mode=options.mode, side_output=options.side_output, buffer=options.buffer),
             on_costs=self._replan,
             on_batch=self._note,
         )
@@ -160,6 +163,7 @@ class _Run:
             floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
             costs=self.loop.refining.costs() if self.loop.refining else {},
             points=tuple(self.record.points),
+            deadlines=self.loop.deadlines.to_dict(self.loop.ledger.read()),
         )
 
 
@@ -178,10 +182,4 @@ def _steering(network: Network, options: RunOptions) -> Steering:
 
 def _kept_shares(lines: Iterable[LedgerLine]) -> dict[str, float]:
     """Share kept at each place over many batches."""
-    offered: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
-    for line in lines:
-        if line.reason == Reason.SHEDDER:
-            offered[line.at] += line.offered
-            kept[line.at] += line.kept
-    return {at: kept[at] / count for at, count in offered.items() if count}
+    return {at: kept / offered for at, (offered, kept) in counts_by_place(lines).items() if offered}

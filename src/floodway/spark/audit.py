@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodway.network.model import Network
-from floodway.spark.fragment_lines import source_counts
+from floodway.spark.fragment_lines import source_stages
 from floodway.spark.fragments import Fragment, fragments
-from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
+from floodway.spark.journal import committed_batches, read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.log import open_log
@@ -79,7 +79,7 @@ def _against_journal(
     checkpoint: Path, query: str, fragment: Fragment, lines: Sequence[LedgerLine], committed: Sequence[int]
 ) -> Iterator[str]:
     """Apply the journaled decisions again and compare; check that batches join without hole or overlap."""
-    by_key = {(line.batch, line.at): line for line in lines if line.reason == Reason.SHEDDER}
+    by_key = {(line.batch, line.at, line.reason): line for line in lines}
     written = {line.batch for line in lines}
     for batch in committed:
         if batch not in written:
@@ -91,23 +91,18 @@ def _against_journal(
         journal = read_batch(checkpoint, batch)
         for spec in fragment.sources:
             at = spec.location or spec.name
-            line = by_key.get((batch, at))
-            if line is not None:
-                yield from _recount(query, journal, at, line)
+            for reason, offered, kept in source_stages(journal.offsets.get(at)):
+                line = by_key.get((batch, at, reason))
+                if line is not None and (line.offered, line.kept) != (offered, kept):
+                    yield (
+                        f"query {query}, {at}, batch {batch}, {reason}: the ledger says {line.kept} of "
+                        f"{line.offered}, the journaled decision gives {kept} of {offered}"
+                    )
             offset = journal.offsets.get(at)
             if offset is not None:
                 if at in ends and dict(ends[at]) != dict(offset.start):
                     yield f"query {query}, {at}, batch {batch}: starts at {offset.start}, not at {ends[at]}"
                 ends[at] = offset.end
-
-
-def _recount(query: str, journal: JournaledBatch, at: str, line: LedgerLine) -> Iterator[str]:
-    offered, kept = source_counts(journal.offsets.get(at))
-    if (line.offered, line.kept) != (offered, kept):
-        yield (
-            f"query {query}, {at}, batch {journal.batch}: the ledger says {line.kept} of {line.offered}, "
-            f"the journaled decision gives {kept} of {offered}"
-        )
 
 
 def _against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine]) -> Iterator[str]:

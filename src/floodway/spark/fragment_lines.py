@@ -2,7 +2,10 @@
 
 Counts at the sources are functions of the journaled offset alone, so a replay and an audit find the same:
 
-    offered = Σ (end − start) over the batch's ranges        kept = those of them that the admission rule lets pass
+    offered = Σ (end − start) over what the batch settles        kept = those of them that the admission rule lets pass
+
+A source with a buffer has three lines, one a reason: what the shedder keeps the adaptor is offered, and what that
+keeps the cleaner.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from floodway.spark.decision import PPM
 from floodway.spark.fragments import Fragment
 from floodway.spark.journal import JournaledBatch
 from floodway.spark.ledger import LedgerLine, Reason
+from floodway.spark.source.accounts import Account
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.tail import TailResult
 
@@ -24,8 +28,8 @@ def batch_lines(query: str, fragment: Fragment, journal: JournaledBatch, result:
     for spec in fragment.sources:
         at = spec.location or spec.name
         offset = journal.offsets.get(at)
-        offered, kept = source_counts(offset)
-        lines.append(_line(query, journal, at, offered, kept, offset, offset.keep_ppm if offset else PPM))
+        for reason, offered, kept in source_stages(offset):
+            lines.append(_line(query, journal, at, offered, kept, offset, _keep_ppm(reason, offset), reason))
     # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
     offset = next(iter(journal.offsets.values()), None)
     for arc, (offered, kept) in result.branches.items():
@@ -38,18 +42,19 @@ def batch_lines(query: str, fragment: Fragment, journal: JournaledBatch, result:
     return lines
 
 
-def source_counts(offset: BatchOffset | None) -> tuple[int, int]:
-    """(offered, kept) of one source in one batch; nothing where the source brought no news."""
-    if offset is None:
-        return 0, 0
-    ranges = offset.ranges()
-    offered = sum(end - start for _, start, end in ranges)
-    return offered, sum(offset.admission.count(*piece) for piece in ranges)
+def source_stages(offset: BatchOffset | None) -> list[tuple[Reason, int, int]]:
+    """(reason, offered, kept) of one source in one batch; nothing came where the source brought no news."""
+    stages = list((Account() if offset is None else offset.account()).stages())
+    return stages if offset is not None and offset.queues else stages[:1]
+
+
+def _keep_ppm(reason: Reason, offset: BatchOffset | None) -> int:
+    return offset.keep_ppm if offset is not None and reason is Reason.SHEDDER else PPM
 
 
 def _dead_line(query: str, journal: JournaledBatch, lines: Sequence[LedgerLine], at: str, dead: int) -> LedgerLine:
-    """Malformed records leave after the shedder: of what it kept, the rest went on to the operators."""
-    kept = next(line.kept for line in lines if line.at == at)
+    """Malformed records leave after all other reasons: of what these kept, the rest went on to the operators."""
+    kept = min(line.kept for line in lines if line.at == at)
     offset = journal.offsets[at]
     return _line(query, journal, at, kept, kept - dead, offset, offset.keep_ppm, Reason.DEAD_LETTER)
 

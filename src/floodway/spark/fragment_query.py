@@ -29,9 +29,10 @@ from floodway.spark.log.meta import META
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.operators import apply_operator
 from floodway.spark.side_output import dropped_sample
-from floodway.spark.sinks import Written, is_log, parse_kafka, write_logs, write_other
+from floodway.spark.sinks import QUEUE, Written, is_log, parse_kafka, write_logs, write_other
 from floodway.spark.source import explain
 from floodway.spark.source.backend import open_backend
+from floodway.spark.source.drops import SEQUENCE_BITS
 from floodway.spark.source.options import parse_options
 from floodway.spark.tail import run_tail
 
@@ -184,6 +185,9 @@ class FragmentQuery:
             self._lettered.add(spec.name)
         if "weight" in frame.columns and is_link(spec):  # came through another node, which may drop too
             frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
+        if spec.location is not None and any(s.deadline is not None for s in self._network.streams.values()):
+            partition = fn.shiftrightunsigned("_id", SEQUENCE_BITS)
+            frame = frame.withColumn(QUEUE, fn.concat(fn.lit(f"{spec.location}/"), partition.cast("string")))
         return well_formed(frame)
 
     def _options(self, spec: SourceSpec) -> dict[str, str]:

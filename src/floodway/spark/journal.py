@@ -46,6 +46,13 @@ def _read(path: Path, batch: int) -> JournaledBatch:
     return JournaledBatch(batch, timestamp, {offset.stream: offset for offset in parsed})
 
 
+def last_offsets(checkpoint: Path) -> dict[str, BatchOffset]:
+    """The offset of every source in the newest journaled batch, whether it is committed or will be repeated."""
+    folder = checkpoint / "offsets"
+    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+    return dict(_read(folder / str(max(numbers)), max(numbers)).offsets) if numbers else {}
+
+
 def committed_batches(checkpoint: Path) -> list[int]:
     """Numbers of the batches that Spark has committed, in order."""
     folder = checkpoint / "commits"

@@ -258,6 +258,23 @@ class Ledger:
         return lines
 
 
+def counts_by_place(lines: Iterable[LedgerLine]) -> dict[str, tuple[int, int]]:
+    """(offered, kept) at every drop location: the shedder is offered all, the other reasons take from what it kept.
+
+    >>> clicks = [LedgerLine("q", 7, "clicks", "shedder", 10, 8, 2), LedgerLine("q", 7, "clicks", "cleaner", 8, 5, 3)]
+    >>> counts_by_place(clicks)
+    {'clicks': (10, 5)}
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for line in lines:
+        offered, kept = found.get(line.at, (0, 0))
+        if line.reason == Reason.SHEDDER:
+            found[line.at] = offered + line.offered, kept + line.kept
+        elif line.reason in (Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER):
+            found[line.at] = offered, kept - line.dropped
+    return found
+
+
 def reconcile(lines: Sequence[LedgerLine]) -> list[str]:
     """The differences within ledger lines: unbalanced, conflicting, gaps declared and undeclared."""
     differences = []

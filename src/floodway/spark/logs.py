@@ -24,7 +24,7 @@ class StreamLogs:
     """
 
     def __init__(self, network: Network, layout: Layout) -> None:
-        self._backends = {name: _open(network, layout, name) for name in network.streams}
+        self._backends = {name: open_stream(network, layout, name) for name in network.streams}
         self._totals = {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
         self.silent = 0
 
@@ -38,7 +38,8 @@ class StreamLogs:
         return dict(self._totals)
 
 
-def _open(network: Network, layout: Layout, name: str) -> Backend:
+def open_stream(network: Network, layout: Layout, name: str) -> Backend:
+    """The log or topic of a stream, to ask for its positions."""
     address = layout.stream(network, name)
     if not address.startswith("kafka://"):
         return open_backend(parse_options({"path": address}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from floodway.spark.source.accounts import Part
 from floodway.spark.source.backend import Backend
 from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
 from floodway.spark.source.offsets import Admission, BatchOffset
@@ -17,21 +18,26 @@ from floodway.spark.source.offsets import Admission, BatchOffset
 def dropped_sample(backend: Backend, offset: BatchOffset, cap: int) -> pa.Table | None:
     """The first `cap` dropped tuples of a batch with their `_id`s as `origin_id`; None if nothing was dropped."""
     pieces: list[pa.Table] = []
-    for partition, start, end in offset.ranges():
+    for part in offset.parts():
+        partition = part.partition
         room = cap - sum(piece.num_rows for piece in pieces)
-        sequence = _dropped(offset.admission, partition, start, end)[:room]
+        sequence = _dropped(offset.admission, part)[:room]
         for ids, batch in backend.read(partition, [(int(s), int(s) + 1) for s in sequence]):
             table = pa.Table.from_batches([batch])
             pieces.append(table.append_column("origin_id", pa.array(tuple_ids(partition, ids))))
     return pa.concat_tables(pieces).combine_chunks() if pieces else None
 
 
-def _dropped(admission: Admission, partition: int, start: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    sequence = np.arange(start, end, dtype=np.int64)
+def _dropped(admission: Admission, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    sequence = np.arange(part.start, part.end, dtype=np.int64)
+    if part.zone != "read":
+        return sequence
+    ids = tuple_ids(part.partition, sequence)
     rule = {"salt": admission.salt, "keep_ppm": admission.keep_ppm}
     if admission.drop == "hash":
-        return sequence[~kept_mask(tuple_ids(partition, sequence), **rule)]
-    kept = np.zeros(end - start, dtype=np.bool_)
-    for first, last in kept_runs(partition, start, end, **rule):
-        kept[first - start : last - start] = True
-    return sequence[~kept]
+        kept = kept_mask(ids, **rule)
+    else:
+        kept = np.zeros(len(sequence), dtype=np.bool_)
+        for first, last in kept_runs(part.partition, part.start, part.end, **rule):
+            kept[first - part.start : last - part.start] = True
+    return sequence[~(kept & kept_mask(ids, salt=admission.adaptor_salt, keep_ppm=part.keep_ppm))]

@@ -25,16 +25,22 @@ from floodway.errors import InputError
 from floodway.spark.log import LogWriter
 
 ARRIVAL = "_arrival"
+QUEUE = "_queue"
+"""`stream/partition` that a tuple came from; there where a stream of the network has a deadline."""
 _SINK = "_sink"
-_STATS = f"{_SINK} string, arrival_ms long, tuples long"
+_STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long"
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970."""
+    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970, and by queue.
+
+    `queues` holds `stream/partition` for each entry, "" where it is not known.
+    """
 
     arrival_ms: NDArray[np.int64]
     tuples: NDArray[np.int64]
+    queues: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -47,10 +53,11 @@ class Written:
         return now_seconds - self.arrival_ms[timed] / 1e3, self.tuples[timed]
 
 
-def public_columns(df: DataFrame) -> DataFrame:
+def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
     """The columns a sink stores: identity and weight under plain names, other Floodway columns left out.
 
-    A tuple that came through another node keeps the identity it had at the first.
+    A tuple that came through another node keeps the identity it had at the first. With `queue`, the queue it came
+    from as well, which tells its deadline and is not stored.
     """
     columns = [fn.col(f"`{name}`") for name in df.columns if not name.startswith("_")]
     if "_id" in df.columns and "origin_id" not in df.columns:
@@ -59,6 +66,8 @@ def public_columns(df: DataFrame) -> DataFrame:
         columns.append(fn.col("_weight").alias("weight"))
     if ARRIVAL in df.columns:
         columns.append(fn.col(ARRIVAL))
+    if queue and QUEUE in df.columns:
+        columns.append(fn.col(QUEUE))
     return df.select(*columns)
 
 
@@ -72,7 +81,7 @@ def write_logs(frames: Mapping[str, tuple[DataFrame, Path]], tag: str, tasks: in
     # One Python worker for all sinks: rows of different shapes travel as one struct a sink, the others null.
     rows = [
         shown.select(fn.lit(sink).alias(_SINK), fn.struct(*[f"`{c}`" for c in shown.columns]).alias(sink))
-        for sink, shown in ((sink, public_columns(df)) for sink, (df, _) in frames.items())
+        for sink, shown in ((sink, public_columns(df, queue=True)) for sink, (df, _) in frames.items())
     ]
     merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
     paths = {sink: str(path) for sink, (_, path) in frames.items()}
@@ -82,9 +91,9 @@ def write_logs(frames: Mapping[str, tuple[DataFrame, Path]], tag: str, tasks: in
 
 def write_other(df: DataFrame, sink: str, batch: int) -> Written:
     """Write to `console`, `kafka://host:port/topic`, or `format:path` with any file format Spark knows."""
-    shown = public_columns(df).persist()
+    shown = public_columns(df, queue=True).persist()
     try:
-        stored = shown.drop(ARRIVAL)
+        stored = shown.drop(ARRIVAL, QUEUE)
         if sink == "console":
             stored.show(20, truncate=False)
         elif sink.startswith("kafka://"):
@@ -142,7 +151,7 @@ def _appender(paths: Mapping[str, str], tag: str) -> Callable[[Iterator[pa.Recor
 
 def _append(rows: pa.Table, path: str, partition: int, tag: str) -> None:
     arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
-    body = rows.drop_columns([ARRIVAL]) if arrival is not None else rows
+    body = rows.drop_columns([name for name in (ARRIVAL, QUEUE) if name in rows.column_names])
     with LogWriter(path) as writer:
         writer.append(body, partition, arrival=arrival, tag=tag)
 
@@ -153,14 +162,21 @@ def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _histogram(table: pa.Table, sink: str) -> pa.RecordBatch:
+    rows = table.num_rows
+    arrival = np.full(rows, -1, dtype=np.int64)
     if ARRIVAL in table.column_names:
-        micros = table.column(ARRIVAL).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
-        arrival, tuples = np.unique(micros // 1000, return_counts=True)
-    else:
-        arrival, tuples = np.array([-1]), np.array([table.num_rows])
-    columns = [pa.array([sink] * len(arrival)), pa.array(arrival, pa.int64()), pa.array(tuples, pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "arrival_ms", "tuples"])
+        arrival = table.column(ARRIVAL).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() // 1000
+    queue = table.column(QUEUE) if QUEUE in table.column_names else pa.chunked_array([pa.nulls(rows, pa.string())])
+    counted = (
+        pa.table({"arrival_ms": arrival, "queue": pc.fill_null(queue.cast(pa.string()), "")})
+        .group_by(["arrival_ms", "queue"])
+        .aggregate([([], "count_all")])
+    )
+    sinks = pa.array([sink] * counted.num_rows, pa.string())
+    columns = [sinks, *(counted.column(name).combine_chunks() for name in ("queue", "arrival_ms", "count_all"))]
+    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "queue", "arrival_ms", "tuples"])
 
 
 def _written(stats: pa.Table) -> Written:
-    return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy())
+    queues = tuple(stats.column("queue").to_pylist())
+    return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy(), queues)

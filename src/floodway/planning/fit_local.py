@@ -61,10 +61,20 @@ class LocalProgram:
 
 def local_programs(network: Network, clusters: Sequence[Cluster], headroom: float) -> list[LocalProgram]:
     """The program of every cluster."""
+    outputs = _outputs_by_source(network)
+    return [_local_program(network, clusters, cluster, headroom, outputs) for cluster in clusters]
+
+
+def local_program(network: Network, clusters: Sequence[Cluster], index: int, headroom: float) -> LocalProgram:
+    """The program of one cluster: what its agent builds for itself."""
+    return _local_program(network, clusters, clusters[index], headroom, _outputs_by_source(network))
+
+
+def _outputs_by_source(network: Network) -> dict[str, list[Output]]:
     outputs: dict[str, list[Output]] = {}
     for out in network.outputs.values():
         outputs.setdefault(out.source, []).append(out)
-    return [_local_program(network, clusters, cluster, headroom, outputs) for cluster in clusters]
+    return outputs
 
 
 def _local_program(
@@ -132,14 +142,15 @@ def useful_ranges(programs: Sequence[LocalProgram], offered: Mapping[str, float]
     for index in range(len(programs) - 1, -1, -1):
         local = programs[index]
         below = [found[child] for child in local.cluster.children]
-        found[index] = _useful(local, below, np.array([most.get(name, 0.0) for name in local.cluster.inputs]))
+        found[index] = useful_range(local, below, np.array([most.get(name, 0.0) for name in local.cluster.inputs]))
     for index, local in enumerate(programs):
         for child, exits in zip(local.cluster.children, local.exits, strict=True):
             found[child] = np.minimum(found[child], local.gains[list(exits)] @ found[index])
     return found
 
 
-def _useful(local: LocalProgram, children: Sequence[Vector], offered: Vector) -> Vector:
+def useful_range(local: LocalProgram, children: Sequence[Vector], offered: Vector) -> Vector:
+    """The most of every input that is of any use to one cluster, given its children's ranges."""
     own = len(local.program.network.outputs) - sum(len(rows) for rows in local.exits)
     gains = local.gains.tolist()
     most_below = [0.0] * len(offered)

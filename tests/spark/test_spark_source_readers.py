@@ -38,7 +38,7 @@ def append(log: Path, count: int) -> None:
 
 def stream_reader(log: Path, **given: str) -> FloodwayStreamReader:
     options = parse_options({"path": str(log), **given})
-    schema = from_arrow_schema(output_schema(open_backend(options).payload, options.arcs))
+    schema = from_arrow_schema(output_schema(open_backend(options).payload, options.arcs, options.added))
     return FloodwayStreamReader(options, schema)
 
 
@@ -169,3 +169,15 @@ def test_batch_reader_takes_the_start_from_the_journaled_offset(log: Path) -> No
 def test_missing_log_is_a_log_error(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="no log at"):
         open_backend(parse_options({"path": str(tmp_path / "none")}))
+
+
+@pytest.mark.parametrize(("added", "names"), [("", ["id"]), ("_arrival", ["id", "_arrival"]), ("_id", ["id", "_id"])])
+def test_only_the_columns_asked_for_are_added(log: Path, added: str, names: list[str]) -> None:
+    reader = stream_reader(log, added=added)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    assert [batch.schema.names for batch in batches] == [names] * len(batches)
+    assert sum(batch.num_rows for batch in batches) == 200
+    with pytest.raises(InputError, match="option added names '_wait'"):
+        stream_reader(log, added="_wait")

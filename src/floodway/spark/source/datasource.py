@@ -1,7 +1,7 @@
 """`spark.readStream.format("floodway")`: schema, readers, and errors told in one line.
 
-floodway.spark.source.register(spark) df = spark.readStream.format("floodway").option("path",
-"clicks.log").option("decision", "decision.json").load()
+floodway.spark.source.register(spark)
+df = spark.readStream.format("floodway").option("path", "clicks.log").option("decision", "decision.json").load()
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FloodwaySource(DataSource):
     def schema(self) -> StructType:
         """The payload of the log or of the option, then `_id`, `_arrival`, `_weight`, `_keep:<arc>`."""
         options = parse_options(self.options)
-        return from_arrow_schema(output_schema(open_backend(options).payload, options.arcs))
+        return from_arrow_schema(output_schema(open_backend(options).payload, options.arcs, options.added))
 
     @override
     def streamReader(self, schema: StructType) -> FloodwayStreamReader:

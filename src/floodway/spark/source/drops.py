@@ -35,7 +35,7 @@ Ids = npt.NDArray[np.uint64]
 
 def tuple_ids(partition: int, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The identity of each tuple, `_id` = partition·2^48 + sequence number."""
-    return sequence | np.int64(partition << SEQUENCE_BITS)
+    return sequence if partition == 0 else sequence | np.int64(partition << SEQUENCE_BITS)
 
 
 def mix(values: Ids) -> Ids:

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from floodway.errors import InputError
+from floodway.spark.log.schema import ARRIVAL
 
+ID, WEIGHT = "_id", "_weight"
+ADDED = (ID, ARRIVAL, WEIGHT)
+"""What the source adds to the payload, in this order."""
 KAFKA = "kafka."
 SERVERS = "kafka.bootstrap.servers"
 _KNOWN = {
@@ -18,6 +22,7 @@ _KNOWN = {
     "stream": "name of the stream in the decision; default the log's or the topic",
     "decision": "path of the decision file",
     "arcs": "comma list of arcs inside the node whose keeps are carried as columns _keep:<arc>",
+    "added": f"comma list of the columns to add to the payload; default {','.join(ADDED)}",
     "schema": "DDL: for a log the columns to read, for Kafka JSON what the values hold",
     "valueformat": "Kafka values: json or raw",
     "maxtuplesperbatch": "upper bound of a micro-batch",
@@ -39,6 +44,7 @@ class SourceOptions:
     stream: str | None = None
     decision: Path | None = None
     arcs: tuple[str, ...] = ()
+    added: tuple[str, ...] = ADDED
     schema: str | None = None
     value_format: Literal["json", "raw"] = "json"
     max_tuples: int | None = None
@@ -80,7 +86,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         topic=topic,
         stream=given.get("stream"),
         decision=None if decision is None else Path(decision),
-        arcs=tuple(filter(None, (arc.strip() for arc in given.get("arcs", "").split(",")))),
+        arcs=_listed(given.get("arcs", "")),
+        added=_added(given.get("added")),
         schema=given.get("schema"),
         value_format="raw" if value_format == "raw" else "json",
         max_tuples=None if maximum is None else _positive("maxTuplesPerBatch", maximum),
@@ -90,6 +97,20 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         splits=_positive("splits", given.get("splits", str(os.cpu_count() or 2))),
         timeout_seconds=float(_positive("timeoutSeconds", given.get("timeoutseconds", "15"))),
     )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _added(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ADDED
+    wanted = _listed(text)
+    for name in wanted:
+        if name not in ADDED:
+            raise InputError(f"option added names {name!r}", hint=f"Choose from {', '.join(ADDED)}")
+    return wanted
 
 
 def _positive(name: str, text: str) -> int:

@@ -62,7 +62,7 @@ class _Reader:
         # Opened late: Spark hides what goes wrong while it builds a reader behind an error of its own.
         if self._backend is None:
             backend = open_backend(self.options)
-            expected = output_schema(backend.payload, self.options.arcs)
+            expected = output_schema(backend.payload, self.options.arcs, self.options.added)
             given = [(field.name, field.type) for field in self.arrow_schema]
             if given != [(field.name, field.type) for field in expected]:
                 raise SchemaError(

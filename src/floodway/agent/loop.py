@@ -68,6 +68,7 @@ class SteeringLoop:
     def __init__(
         self,
         spark: Session,
+        network: Network,
         steering: Steering,
         parts: Mapping[str, Fragment],
         layout: Layout,
@@ -76,7 +77,7 @@ class SteeringLoop:
         on_costs: Callable[[Network], None] = lambda network: None,
         on_batch: Callable[[FragmentBatch, BatchReport], None] = lambda batch, report: None,
     ) -> None:
-        self.network = steering.network
+        self.network = network
         self.steering = steering
         self.layout = layout
         self.ledger = Ledger(layout.ledger)

@@ -84,6 +84,7 @@ class _Run:
         save_network(options.root, network)
         self.loop = SteeringLoop(
             spark,
+            network,
             _steering(network, options),
             self.parts,
             self.layout,

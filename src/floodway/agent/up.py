@@ -127,8 +127,10 @@ class _Up:
             late = [name for name, status in self.statuses().items() if status.get("phase") != "running"]
             if culprits or time.monotonic() > end:
                 name = (culprits or late)[0]
+                missing = self.statuses().get(name, {}).get("waiting_for")
+                words = f"it waits for {', '.join(missing)}" if missing else self.supervisor.last_words(name)
                 raise UpError(
-                    f"{name} did not come up: {self.supervisor.last_words(name) or 'it printed nothing'}",
+                    f"{name} did not come up: {words or 'it printed nothing'}",
                     hint=f"See {self.files.own(name).root / 'process.log'}",
                 )
             self.options.progress(self.statuses())

@@ -103,13 +103,14 @@ class Account:
         ]
         return [*self._wrong, *holes][:MOST_DIFFERENCES]
 
-    def window(self, until: int, length: int) -> Counts:
-        """Counts of the `length` seconds that end with second `until`, which is left out."""
+    def window(self, until: int, length: int) -> tuple[Counts, int]:
+        """Counts of the `length` seconds before second `until`, and how many of them the ledger covers (at least 1)."""
         found = Counts()
         for second in range(until - length, until):
             if second in self.seconds:
                 found.merge(self.seconds[second])
-        return found
+        first = min(self.seconds, default=until - 1)
+        return found, min(length, max(1, until - first))
 
     def _cover(self, line: LedgerLine) -> None:
         key = (line.query, line.at)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +42,10 @@ def run(
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
     replan: Annotated[bool, typer.Option(help="Plan with the costs refined while running.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
+    page: Annotated[
+        str | None, typer.Option(help="Serve the live page on HOST:PORT while it runs, such as 127.0.0.1:8800.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Serve the live page and open it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a network's nodes on Spark, shedding what they cannot process in time.
@@ -75,7 +81,8 @@ def run(
         replan=replan,
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
-    result = run_network(net, options)
+    with _page(options.root, page, open_browser=open_browser):
+        result = run_network(net, options)
     body = {"network": net.name, "state": str(options.root), **result.to_dict()}
     if report is not None:
         report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
@@ -85,6 +92,18 @@ def run(
         _print(result, options.root)
     if result.differences:
         raise typer.Exit(1)
+
+
+def _page(root: Path, listen: str | None, *, open_browser: bool) -> AbstractContextManager[str | None]:
+    """The live page of this run, if asked for."""
+    if listen is None and not open_browser:
+        return nullcontext()
+    from floodway.agent.wire.signing import load_security
+    from floodway.cli.page import LISTEN, serving
+
+    root.mkdir(parents=True, exist_ok=True)
+    security = load_security(None, None, None, None, os.environ)
+    return serving([root], listen=listen or LISTEN, security=security, open_browser=open_browser)
 
 
 def parse_mode(text: str) -> Mode:

@@ -1,0 +1,65 @@
+"""The page beside a command: started for as long as the command runs, its address told, a browser opened on request.
+
+`cli` and `dashboard` are rooms on one level and do not import each other: the page is loaded by name (decision 0045).
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.agent.wire.signing import Security
+
+SERVE = "floodway.dashboard.serve"
+REPORT = "floodway.dashboard.report"
+LISTEN = "127.0.0.1:0"
+
+
+def report_of(root: Path) -> Any:
+    """The report of a run's folder (`floodway.dashboard.report.Report`)."""
+    return import_module(REPORT).make_report(root)
+
+
+def report_html(report: Any, *others: Any) -> str:
+    """One or more reports as one HTML file."""
+    return str(import_module(REPORT).to_html(report, *others))
+
+
+@contextmanager
+def serving(
+    folders: list[Path],
+    urls: list[str] | None = None,
+    *,
+    listen: str = LISTEN,
+    security: Security | None = None,
+    open_browser: bool = False,
+) -> Iterator[str]:
+    """Serve the page and say where; yields its address."""
+    host, port = parse_address(listen)
+    server = import_module(SERVE).page_server(folders, urls or [], host=host, port=port, security=security)
+    with server:
+        typer.echo(f"page: {server.url}", err=True)
+        if open_browser and not webbrowser.open(server.url):
+            typer.echo("no browser could be opened: open the address above yourself", err=True)
+        yield str(server.url)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `:PORT` or `PORT`; port 0 takes a free one.
+
+    >>> parse_address("127.0.0.1:8080"), parse_address(":0"), parse_address("8080"), parse_address("[::1]:9")
+    (('127.0.0.1', 8080), ('127.0.0.1', 0), ('127.0.0.1', 8080), ('::1', 9))
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"{text!r} is not an address to listen on", hint="Write HOST:PORT, such as 127.0.0.1:8800")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,148 @@
+"""The page over HTTP: its files, its data once and as a stream of events, the mode switch, and the metrics.
+
+    GET  /, /static/NAME       the page's own files (open: they hold no secret)
+    GET  /v1/page/snapshot     everything the page shows, with the recent past
+    GET  /v1/page/events       the same without the past, once a second, as server-sent events
+    GET  /v1/page/picture      ?job=NAME: the network as SVG, figures left blank
+    POST /v1/page/mode         {"job", "mode", "confirmed": true}
+    GET  /metrics              for Prometheus
+
+Who may ask is decided before any of this, by the guard of `agent/wire`: anybody on loopback; elsewhere only who signs
+with the key, which the page does itself once the operator has typed it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Iterator
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from floodway.agent.metrics import Watched, metrics_route
+from floodway.agent.wire.refusals import RefusedError
+from floodway.dashboard.board import Board
+from floodway.dashboard.sources import Source
+from floodway.errors import FloodwayError
+
+OPEN_PATHS = ("/", "/static/")
+EVENT_SECONDS = 1.0
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# Nothing from elsewhere, and no script but the page's own files: works cut off from the internet, and stays so.
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'"
+HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
+class ModeWish(BaseModel):
+    """The body of `POST /v1/page/mode`. `confirmed` is what the page's question was answered with."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    job: str
+    mode: Literal["enforce", "observe", "off"]
+    confirmed: Literal[True]
+
+
+def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute]:
+    """All routes of the page over this source."""
+    shown = board or Board(source)
+
+    async def snapshot(request: Request) -> Response:
+        return json_response(await run_in_threadpool(shown.snapshot))
+
+    async def events(request: Request) -> StreamingResponse:
+        stream = _events(shown, request)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    def picture(request: Request) -> Response:
+        name = request.query_params.get("job", "")
+        drawn = shown.picture(name)
+        if drawn is None:
+            raise RefusedError("unknown", f"no network is known of job {name!r}")
+        return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
+
+    async def mode(request: Request) -> Response:
+        try:
+            wish = ModeWish.model_validate_json(await request.body())
+        except ValidationError as error:
+            message = f"a job, a mode and its confirmation were expected: {error.errors()[0]['msg']}"
+            raise RefusedError("malformed", message) from None
+        try:
+            await run_in_threadpool(shown.set_mode, wish.job, wish.mode)
+        except FloodwayError as error:
+            raise RefusedError("unknown", error.message, hint=error.hint) from error
+        return json_response({"job": wish.job, "mode": wish.mode})
+
+    return [
+        Route("/", _file, methods=["GET"]),
+        Route("/static/{name}", _file, methods=["GET"]),
+        Route("/v1/page/snapshot", snapshot, methods=["GET"]),
+        Route("/v1/page/events", events, methods=["GET"]),
+        Route("/v1/page/picture", picture, methods=["GET"]),
+        Route("/v1/page/mode", mode, methods=["POST"]),
+        metrics_route(lambda: watched(shown)),
+    ]
+
+
+def watched(board: Board) -> Iterator[Watched]:
+    """Every job of a board as the metrics want it."""
+    jobs = {job["name"]: job for job in board.snapshot(history=False)["jobs"]}
+    for reading in board.readings():
+        job = jobs.get(reading.name)
+        if job is not None:
+            yield Watched(
+                job=reading.name,
+                status=reading.status,
+                counts=board.counts(reading),
+                differences=len(job["ledger"]["differences"]),
+                latencies=reading.latencies,
+                load={node["name"]: node["share"] for node in job["nodes"] if node["share"] is not None},
+                waiting=job["waiting"],
+                score=job["score"],
+                optimum=job["optimum"],
+            )
+
+
+def json_response(body: Any) -> Response:
+    """JSON that browsers read: infinities and NaN, which JSON lacks, as null."""
+    return Response(to_json(body), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def to_json(body: Any) -> str:
+    """Compact JSON text; what is no number in JSON becomes null."""
+    return json.dumps(_finite(body), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+async def _events(board: Board, request: Request) -> AsyncIterator[str]:
+    yield "retry: 2000\n\n"
+    while not await request.is_disconnected():
+        body = await run_in_threadpool(lambda: to_json(board.snapshot(history=False)))
+        yield f"event: snapshot\ndata: {body}\n\n"
+        await asyncio.sleep(EVENT_SECONDS)
+
+
+def _file(request: Request) -> Response:
+    name = request.path_params.get("name", "index.html")
+    place = files("floodway.dashboard").joinpath("static")
+    known = {file.name: file for file in place.iterdir()}
+    suffix = "." + name.rpartition(".")[2]
+    if name not in known or suffix not in TYPES:
+        raise RefusedError("unknown", f"the page has no file {name!r}")
+    return Response(known[name].read_bytes(), media_type=TYPES[suffix], headers=HEADERS)

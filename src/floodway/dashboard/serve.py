@@ -1,0 +1,30 @@
+"""A server for the page, ready to start: what `floodway dashboard`, `floodway run --page` and the demo put up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from floodway.agent.wire.server import HttpServer
+from floodway.agent.wire.signing import Security
+from floodway.dashboard.routes import OPEN_PATHS, page_routes
+from floodway.dashboard.sources import Source, Sources, StateSource, UrlSource
+
+
+def page_server(
+    folders: Iterable[Path] = (),
+    urls: Iterable[str] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    security: Security | None = None,
+) -> HttpServer:
+    """The page over these folders and agents; an address beyond this machine is refused without a key or certificates.
+
+    The same key signs what is asked of the agents.
+    """
+    sources: list[Source] = [StateSource(folders)]
+    given = list(urls)
+    if given:
+        sources.append(UrlSource(given, security))
+    return HttpServer(page_routes(Sources(sources)), host=host, port=port, security=security, open_paths=OPEN_PATHS)

@@ -1,0 +1,126 @@
+"""A job's folder as a run leaves it, made without Spark: every file in its real format, written by the real writers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from floodway.agent.batches import BatchFigures, append_figures
+from floodway.agent.run_files import BATCHES, save_network
+from floodway.network.file import parse_network
+from floodway.network.model import Network
+from floodway.spark.ledger import Ledger, LedgerLine
+from floodway.spark.shed_state import ShedFiles, write_atomically
+
+KEEPS = {"clicks": 0.8, "orders": 1.0, "enrich->dashboard": 1.0, "enrich->billing": 0.1}
+CLICKS, ORDERS = 400, 500
+TARGET = 2.0
+LOSS = 0.2 * CLICKS / (CLICKS + ORDERS)
+
+
+def demo_network() -> Network:
+    """The network of `floodway demo`."""
+    text = files("floodway.cli").joinpath("demo.yaml").read_text("utf-8")
+    return parse_network(text, source="demo.yaml")
+
+
+@dataclass
+class MadeJob:
+    """Writes one batch a second into `root`; `now` is the end of the last one, in whole seconds."""
+
+    root: Path
+    now: int
+    name: str = "demo"
+    batch: int = 0
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.root / "ledger.jsonl")
+
+    def start(self, *, network: bool = True) -> None:
+        """What is there before the first batch."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        if network:
+            save_network(self.root, demo_network())
+        self._status(latency=None)
+
+    def run(self, batches: int, *, latency: float = 1.8, keeps: dict[str, float] | None = None) -> None:
+        """Some batches, one a second, with the demo's load."""
+        for _ in range(batches):
+            self._one(latency, keeps or KEEPS)
+
+    def mode(self) -> str:
+        """The mode in force: what was wished for, else enforce."""
+        return ShedFiles(self.root).read_mode() or "enforce"
+
+    def lines(self, keeps: dict[str, float]) -> list[LedgerLine]:
+        """The ledger's lines of the next batch."""
+        places = {
+            "clicks": CLICKS,
+            "orders": ORDERS,
+            "enrich->dashboard": round(CLICKS * keeps["clicks"]),
+            "enrich->billing": round(CLICKS * keeps["clicks"]),
+        }
+        lines = []
+        for at, offered in places.items():
+            kept = round(offered * keeps[at])
+            lines.append(self._line(at, "shedder", offered, kept, keeps[at]))
+        passed = {line.at: line.kept for line in lines}
+        sinks = {"live": "enrich->dashboard", "invoices": "enrich->billing", "revenue": "orders"}
+        return [
+            *lines,
+            *(self._line(out, "delivered", passed[at], passed[at], 1.0) for out, at in sinks.items()),
+        ]
+
+    def _line(self, at: str, reason: str, offered: int, kept: int, keep: float) -> LedgerLine:
+        return LedgerLine(
+            "shop.main",
+            self.batch,
+            at,
+            reason,
+            offered,
+            kept,
+            offered - kept,
+            plan="1",
+            mode=self.mode(),
+            keep_ppm=round(keep * 1e6),
+            time_us=self.now * 1_000_000,
+        )
+
+    def _one(self, latency: float, keeps: dict[str, float]) -> None:
+        lines = self.lines(keeps)
+        self.ledger.append(lines)
+        delivered = {line.at: line.kept for line in lines if line.reason == "delivered"}
+        shown: Sequence[tuple[int, int]] = ((round(latency * 800), 500), (round(latency * 1200), 500))
+        append_figures(
+            self.root / BATCHES,
+            BatchFigures("shop.main", self.batch, self.now - 1.0, float(self.now), 1.0, 1.0, delivered, tuple(shown)),
+        )
+        self.batch += 1
+        self.now += 1
+        self._status(latency, keeps)
+
+    def _status(self, latency: float | None, keeps: dict[str, float] | None = None) -> None:
+        body: dict[str, Any] = {
+            "name": self.name,
+            "time_us": self.now * 1_000_000,
+            "mode": self.mode(),
+            "target_seconds": TARGET,
+            "latency_seconds": latency,
+            "rates": {"clicks": float(CLICKS), "orders": float(ORDERS)},
+            "keeps": dict(keeps or KEEPS),
+            "load": {"shop": 1.0},
+            "overloaded": True,
+            "loss": LOSS,
+            "scale": 0.97,
+            "unreachable": False,
+            "floor_seconds": 0.4,
+            "reasons": {"shop.main": "n* = 1.29 s of work: overhead 0.05 s, cost 1.02"},
+            "arrived": {"clicks": self.batch * CLICKS + 120, "orders": self.batch * ORDERS + 150},
+            "batches": self.batch,
+            "last": None,
+        }
+        write_atomically(self.root / "status.json", json.dumps(body))

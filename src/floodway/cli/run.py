@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from floodway.cli import buffer_options as buffering
 from floodway.cli.output import parse_pairs, print_json
 from floodway.errors import InputError
 
@@ -41,6 +42,13 @@ def run(
     ] = None,
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
     replan: Annotated[bool, typer.Option(help="Plan with the costs refined while running.")] = False,
+    buffer: buffering.Buffer = None,
+    scheduler: buffering.Scheduler = None,
+    adaptor: buffering.Adaptor = None,
+    cleaner: buffering.Cleaner = None,
+    queue_limit: buffering.QueueLimit = None,
+    miss_ratio: buffering.MissRatio = None,
+    deadlines: buffering.Deadlines = "",
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
     page: Annotated[
         str | None, typer.Option(help="Serve the live page on HOST:PORT while it runs, such as 127.0.0.1:8800.")
@@ -79,6 +87,7 @@ def run(
         settle_seconds=min(settle, seconds / 2),
         side_output=side_output,
         replan=replan,
+        buffer=buffering.buffer_options(buffer, scheduler, adaptor, cleaner, queue_limit, miss_ratio, deadlines),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
     with _page(options.root, page, open_browser=open_browser):
@@ -156,6 +165,8 @@ def _print(result: RunReport, root: Path) -> None:
         f"score: {result.score:.4g} weighted tuples/s; optimum {result.optimum:.4g} for the capacity it had "
         f"({result.capacity_scale:.2f} of nominal)"
     )
+    for line in buffering.deadline_lines(result.deadlines):
+        console.print(line)
     console.print(f"ledger: {'reconciled' if not result.differences else 'DOES NOT RECONCILE'}; files in {root}")
     for difference in result.differences:
         console.print(f"  {difference}")

@@ -33,6 +33,7 @@ COST_SECONDS = 0.001
 OVERLOAD = 2.0
 SIZES = (200, 800)
 WARM_SECONDS = 6.0
+FIRST_BATCH_SECONDS = 60.0
 
 
 @dataclass
@@ -155,7 +156,7 @@ def _measured(bench: Workbench, rate: float, seconds: float, limit: int | None) 
 
 
 def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None) -> tuple[Seen, float]:
-    """Run the job for some seconds while a feeder writes; what was seen, and when it began."""
+    """Run the job for some seconds while a feeder writes; what was seen, and when its first batch had ended."""
     root = bench.fresh("run")
     network = Network(
         "bench-limit",
@@ -167,18 +168,26 @@ def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None
     layout, seen = Layout(root), Seen()
     protect = None
     if limit is None:
-        protect = shed(root.name, target_latency=TARGET_SECONDS, state_dir=str(bench.folder / "state"))
+        state = str(bench.folder / "state")
+        protect = shed(root.name, target_latency=TARGET_SECONDS, mode="enforce", state_dir=state)
     with Feeder(network, layout, {"s": Feed(rate=rate)}) as feeder:
         frame = _job(bench, Path(layout.stream(network, "s")), limit, protect)
         writer = frame.writeStream.option("checkpointLocation", str(root / "checkpoint")).foreachBatch(seen.note)
         query = writer.start()
+        begun = time.time()
         try:
             feeder.start()
-            started = time.time()
-            while (now := time.time()) < started + seconds:
-                if not query.isActive:
-                    raise BenchError(f"the query ended: {query.exception()}", hint="See the log above")
-                time.sleep(min(0.2, started + seconds - now))
+            started = _watched(query, lambda now: bool(seen.batches) or now > begun + FIRST_BATCH_SECONDS)
+            _watched(query, lambda now: now >= started + seconds)
             return seen, started
         finally:
             query.stop()
+
+
+def _watched(query: Any, done: Callable[[float], bool]) -> float:
+    """Wait while the query runs; the time at which it was done."""
+    while not done(now := time.time()):
+        if not query.isActive:
+            raise BenchError(f"the query ended: {query.exception()}", hint="See the log above")
+        time.sleep(0.1)
+    return now

@@ -1,7 +1,8 @@
-"""What a D-FIT agent needs to go on after a restart: its children's last tables, what it measured, its numbers.
+"""What a D-FIT agent needs to go on after a restart: its children's last tables and what it measured.
 
-What was pushed is not kept: the first push after a restart is whole. A journal of another network or shape, or a
-damaged one, is no reason not to start; the agent then begins as the network file says.
+What changes all the time is not kept, so that the file is written when there is something to keep: not rates, not
+numbers (they grow with the clock), not when a child was heard. The first push after a restart is whole. A journal of
+another network or shape, or a damaged one, is no reason not to start; the agent then begins as the network file says.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ class _ChildRecord(_Record):
     leader: Name
     version: Number | None
     useful: Inputs
-    heard_seconds: float | None
     table: str
 
 
@@ -38,19 +38,16 @@ class _MemberRecord(_Record):
     costs: Amounts
     selectivities: Amounts
     scale: _Scale
-    rates: Amounts
 
 
 class _StateRecord(_Record):
     version: int = 1
     network: Name
     node: Name
-    number: Number
     children: tuple[_ChildRecord, ...]
     members: dict[Name, _MemberRecord]
     reach: tuple[Amount, ...] | None
     ordered: Shares | None
-    ordered_number: int
 
 
 def to_journal(role: Role, state: DFitState) -> str:
@@ -60,7 +57,6 @@ def to_journal(role: Role, state: DFitState) -> str:
             leader=child.leader,
             version=child.version,
             useful=tuple(child.useful.tolist()),
-            heard_seconds=child.heard_seconds,
             table=base64.b64encode(encode_table(child.table)).decode(),
         )
         for child in state.children
@@ -70,23 +66,20 @@ def to_journal(role: Role, state: DFitState) -> str:
             costs=dict(member.measured.costs),
             selectivities=dict(member.measured.selectivities),
             scale=member.measured.scale,
-            rates=dict(member.rates),
         )
         for node, member in state.members.items()
     }
     return _StateRecord(
         network=role.topology.network.name,
         node=role.node,
-        number=state.number,
         children=children,
         members=members,
         reach=None if state.reach is None else tuple(state.reach.tolist()),
         ordered=None if state.ordered is None else dict(state.ordered),
-        ordered_number=state.ordered_number,
     ).model_dump_json()
 
 
-def from_journal(role: Role, text: str) -> DFitState | None:
+def from_journal(role: Role, text: str, now_seconds: float) -> DFitState | None:
     """The state again, its own table to be built at the first tick; None if the journal is not this agent's."""
     try:
         record = _StateRecord.model_validate_json(text)
@@ -103,20 +96,17 @@ def from_journal(role: Role, text: str) -> DFitState | None:
     if not fits:
         return None
     children = tuple(
-        Child(child.leader, table, np.array(child.useful), child.version, child.heard_seconds)
+        Child(child.leader, table, np.array(child.useful), child.version, now_seconds)
         for child, table in zip(record.children, tables, strict=True)
     )
     members = {
-        node: Member(Measured(found.costs, found.selectivities, found.scale), found.rates)
-        for node, found in record.members.items()
+        node: Member(Measured(found.costs, found.selectivities, found.scale)) for node, found in record.members.items()
     }
     return replace(
         state,
         children=children,
         members=members,
-        number=record.number,
         reach=None if record.reach is None else np.array(record.reach),
         ordered=record.ordered,
-        ordered_number=record.ordered_number,
         stale=True,
     )

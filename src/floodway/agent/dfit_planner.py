@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from floodway.agent.alone import AlonePlanning
 from floodway.agent.dfit_state import DFitState, Role, rates_of, scales_of
 from floodway.network.part import node_part
-from floodway.planning.exact import ExactPlanner
 from floodway.planning.plan import Plan, Planner
 from floodway.planning.program import Program, Vector
 
@@ -27,7 +27,7 @@ class OwnTablePlanner(Planner):
         self.role = role
         self._state = state
         super().__init__(Program(node_part(role.topology.network, role.node), role.topology.headroom))
-        self._alone: ExactPlanner | None = None
+        self._alone = AlonePlanning(self.network, headroom=role.topology.headroom)
 
     @property
     def size(self) -> int:
@@ -41,8 +41,7 @@ class OwnTablePlanner(Planner):
         given = dict(zip(self.network.streams, rates.tolist(), strict=True))
         found = self._found(state, given, scale)
         if found is None:
-            self._alone = self._alone or ExactPlanner(self.program)
-            return self._alone.keeps(rates, scale)
+            return self._alone.planner(state.members[self.role.node].measured).keeps(rates, scale)
         return np.array([found.get(at, 1.0) for at in self.network.drop_locations])
 
     def lookup(self, rates: Vector) -> Vector:

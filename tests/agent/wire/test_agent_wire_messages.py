@@ -42,7 +42,7 @@ ALL: list[AnyMessage] = [
     Keeps(**WHO, number=4, keeps={"s1": 0.25}),
     PlanUpload(**WHO, number=1, generation=1, rows=(PlanRow(plan="1,2", flows={"s1": 1.0}, keeps={"a->b": 0.5}),)),
     PlanChoice(**WHO, number=2, generation=1, plan="1,2", scale=0.9),
-    PlanAck(**WHO, generation=None, plan=None, missing=True),
+    PlanAck(**WHO, generation=None, plan=None, number=0, missing=True),
     Mode(**WHO, mode="off"),
     Noted(**WHO),
 ]

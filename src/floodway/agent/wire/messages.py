@@ -125,12 +125,16 @@ class PlanChoice(Message):
 
 
 class PlanAck(Message):
-    """The answer to an upload or a choice: the generation held, the plan in use, whether the chosen one lacks."""
+    """The answer to an upload or a choice: the generation held, the plan in use, the last number taken.
+
+    `missing` says that the chosen plan has not been uploaded.
+    """
 
     path: ClassVar[str] = "/v1/plan"
     kind: Literal["plan-ack"] = "plan-ack"
     generation: Number | None
     plan: Name | None
+    number: Number
     missing: bool = False
 
 

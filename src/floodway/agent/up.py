@@ -21,13 +21,13 @@ from floodway.agent.loop import target_of
 from floodway.agent.node_options import Control
 from floodway.agent.node_report import NodesReport, report_nodes
 from floodway.agent.supervisor import Program, Supervisor
+from floodway.agent.wire.messages import COORDINATOR
 from floodway.errors import FloodwayError
 from floodway.network.model import Network
 from floodway.spark.decision import Mode
 from floodway.spark.logs import StreamLogs
 from floodway.spark.node_layout import NodeLayout
 
-COORDINATOR = "coordinator"
 POLL_SECONDS = 0.25
 START_SECONDS = 240.0
 MOST_EARLY_RESTARTS = 4

@@ -11,7 +11,7 @@ from floodway.cli.output import print_json
 
 
 def validate(
-    network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
+    network: Annotated[Path, typer.Argument(metavar="NET", help="A network or federation file, YAML or JSON.")],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: ok, errors (key, line, message).")
     ] = False,
@@ -20,8 +20,17 @@ def validate(
 
     Example: floodway validate examples/networks/figure1.yaml
     """
+    from floodway.contracts.federation_file import is_federation, load_federation
     from floodway.network.file import load_network
 
+    if is_federation(network):
+        found = load_federation(network)
+        if as_json:
+            print_json({"ok": True, "errors": [], "name": found.name})
+            return
+        counts = f"{len(found.contracts)} contracts, {len(found.fragments)} fragments"
+        typer.echo(f"ok: {found.name}, a federation of {len(found.members)} participants, {counts}")
+        return
     # A file that is wrong raises; the command line prints all its problems, as JSON too, and exits with 2.
     loaded = load_network(network)
     if as_json:

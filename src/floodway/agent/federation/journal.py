@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from floodway.agent.federation.errors import StorageError
-from floodway.contracts.ledger import Entry, Reason
+from floodway.contracts.ledger import Entry, Ledger, Reason
 from floodway.contracts.messages import Offer
 
 FILE = "federation.sqlite"
@@ -90,6 +90,7 @@ class Journal:
     def __init__(self, path: Path, participant: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self.participant = participant
         self._lock = threading.RLock()
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
@@ -219,6 +220,13 @@ class Journal:
         if move is not None:
             return self._entries("WHERE move = ?", (move,))
         return self._entries("", ()) if agreed is None else self._entries("WHERE agreed = ?", (int(agreed),))
+
+    def balances(self) -> dict[str, float]:
+        """What each participant has earned less what it has paid, as far as this journal knows; they add up to 0."""
+        book = Ledger()
+        for booked in self.entries():
+            book = book.record(booked.entry)
+        return book.balances()
 
     def leased(self, fragment: str, epoch: int, owner: str, at: float, how: str) -> None:
         """A lease that this participant took, or saw taken: `how` is own, moved, reclaimed or lost."""

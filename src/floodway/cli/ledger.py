@@ -1,0 +1,88 @@
+"""`floodway ledger`: who ran what for whom at which price, from a participant's journal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from floodway.cli.output import print_json
+
+
+def ledger(
+    state: Annotated[Path, typer.Argument(help="The --state folder of a participant.", metavar="STATE")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a participant's moves, payments and penalties: who ran what for whom at which price.
+
+    Example: floodway ledger state/A
+    """
+    from floodway.agent.federation.journal import read_journal
+
+    journal = read_journal(state)
+    try:
+        entries = journal.entries()
+        moves = [_move(row, entries) for row in journal.moves()]
+        body = {
+            "participant": journal.participant,
+            "moves": moves,
+            "entries": [
+                {"id": one.entry.id, "move": one.move, "payer": one.entry.payer, "payee": one.entry.payee}
+                | {"amount": one.entry.amount, "reason": str(one.entry.reason), "start": one.start, "end": one.entry.at}
+                | {"agreed": one.agreed}
+                for one in entries
+            ],
+            "balances": journal.balances(),
+            "offers": journal.offers(),
+            "leases": journal.leases(),
+        }
+    finally:
+        journal.close()
+    if as_json:
+        print_json(body)
+    else:
+        _print(body)
+
+
+def _move(row: Any, entries: list[Any]) -> dict[str, Any]:
+    mine = [one for one in entries if one.move == row.id]
+    paid = sum(one.entry.amount for one in mine if one.entry.reason == "load")
+    return {
+        "id": row.id,
+        "giver": row.giver,
+        "taker": row.taker,
+        "fragments": sorted(row.units),
+        "units": sum(row.units.values()),
+        "price": row.price,
+        "state": row.state,
+        "at": row.at,
+        "ended": row.ended,
+        "paid": paid,
+        "penalties": sum(one.entry.amount for one in mine) - paid,
+        "seconds": dict(row.seconds),
+        "note": row.note,
+    }
+
+
+def _print(body: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("move", "when", "ran by", "for", "what", "price", "paid", "penalties", "state", "moved in")
+    for one in body["moves"]:
+        when = datetime.fromtimestamp(one["at"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+        phases = " + ".join(f"{name} {taken:.2f} s" for name, taken in one["seconds"].items())
+        ended = "" if one["ended"] is None else ", over"
+        table.add_row(
+            *(one["id"], when, one["taker"], one["giver"], ", ".join(one["fragments"]), f"{one['price']:g}"),
+            *(f"{one['paid']:.4g}", f"{one['penalties']:.4g}", f"{one['state']}{ended}", phases),
+        )
+    console = Console()
+    console.print(f"journal of {body['participant']}")
+    console.print(table)
+    for name, balance in body["balances"].items():
+        console.print(f"{name}: {balance:+.4g}")
+    waiting = sum(not one["agreed"] for one in body["entries"])
+    console.print(f"{len(body['entries'])} entries, {waiting} not agreed by the partner yet")

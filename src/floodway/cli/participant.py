@@ -1,0 +1,101 @@
+"""`floodway participant`: one member of a federation, with its Spark application, its contracts and its offer API."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from floodway.cli.output import print_json
+from floodway.errors import InputError
+
+
+def participant(
+    federation: Annotated[Path, typer.Argument(help="The federation file.", metavar="FEDERATION.yaml")],
+    name: Annotated[str, typer.Option(help="Which participant of the file this is.")],
+    state: Annotated[Path, typer.Option(help="Folder for this participant's journal and status.")],
+    shared: Annotated[Path, typer.Option(help="Folder that all participants see: logs, checkpoints, leases.")],
+    catalogue: Annotated[str, typer.Option(help="Installed module with the catalogue, e.g. my_queries.catalogue.")],
+    listen: Annotated[str, typer.Option(help="HOST:PORT of the offer API; default that of the file's url.")] = "",
+    key_file: Annotated[Path | None, typer.Option(help="Key that signs all messages; or FLOODWAY_KEY_FILE.")] = None,
+    cert: Annotated[Path | None, typer.Option(help="Certificate for mutual TLS, PEM.")] = None,
+    private_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="The authority of all participants' certificates, PEM.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long to run; default until interrupted.")] = None,
+    period: Annotated[float, typer.Option(help="Seconds between two tries to move load.")] = 10.0,
+    lease: Annotated[float, typer.Option(help="Seconds after which a silent participant loses its fragments.")] = 30.0,
+    trigger: Annotated[float, typer.Option(help="Seconds between two micro-batches of a fragment.")] = 1.0,
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the last status as one JSON object.")] = False,
+) -> None:
+    """Run one participant of a federation: its fragments, and those that partners pay it for.
+
+    Overloaded, it offers fragments to its partners first and sheds last. Stop it with Ctrl-C or SIGTERM.
+
+    Example: floodway participant three.yaml --name A --state state/A --shared shared --catalogue my_queries.catalogue
+    """
+    from floodway.agent.federation.leases import LeaseStore
+    from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.wire.signing import load_security
+    from floodway.contracts.federation_file import load_federation
+    from floodway.contracts.participant import Settings
+    from floodway.spark.catalogue import load_catalogue
+
+    sys.path.insert(0, str(Path.cwd()))  # where a user expects the module of the catalogue to be found
+    found = load_federation(federation)
+    if name not in found.members:
+        raise InputError(f"{federation} has no participant {name!r}", hint=f"It has {', '.join(found.members)}")
+    for option, value in (("--period", period), ("--lease", lease), ("--trigger", trigger)):
+        if not value > 0:
+            raise InputError(f"{option} {value} is not above 0", hint="Give seconds, such as 10")
+    entries = load_catalogue(catalogue)
+    for spec in found.owned_by(name):
+        entries.check(spec.run, spec.logs, spec.parameters)
+    security = load_security(key_file, cert, private_key, ca, os.environ)
+    address = _address(listen or found.members[name].url.partition("://")[2])
+
+    from floodway.agent.federation.spark_engine import SparkEngine
+    from floodway.spark.session import spark_session
+
+    store = LeaseStore(shared, seconds=lease)
+    spark = spark_session(f"floodway-{name}", master=master)
+    try:
+        engine = SparkEngine(
+            spark, entries, shared, state / "decision.json", checkpoint=store.checkpoint, trigger_seconds=trigger
+        )
+        agent = ParticipantAgent(
+            found,
+            name,
+            state,
+            store,
+            engine,
+            security=security,
+            listen=address,
+            settings=Settings(period_seconds=period, wake_seconds=30 * period),
+            pace=Pace(lease=lease, margin=lease / 5, patience=2 * period, failed_move=2 * period),
+        )
+        signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())
+        signal.signal(signal.SIGINT, lambda number, frame: agent.stop())
+        agent.start()
+        typer.echo(f"{name} listens at {agent.server.url}", err=True)
+        agent.run(seconds)
+        last = agent.status()
+        agent.close()
+    finally:
+        spark.stop()
+    if as_json:
+        print_json(last)
+    else:
+        running = ", ".join(last["fragments"]) or "none"
+        typer.echo(f"{name} ran {running}; moves: {len(last['moves'])}; journal in {state}")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rstrip("/").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"{text!r} is no address to listen on", hint="Write HOST:PORT, such as 127.0.0.1:8471")
+    return host.strip("[]") or "127.0.0.1", int(port)

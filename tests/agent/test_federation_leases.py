@@ -1,0 +1,97 @@
+"""Leases and decisions on shared storage: one winner, whoever asks at the same moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from floodway.agent.federation.errors import LeaseLostError, StorageError
+from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LeaseStore:
+    return LeaseStore(tmp_path, seconds=10.0)
+
+
+def decision(*, taken: bool, by: str = "B", at: float = 5.0) -> MoveDecision:
+    return MoveDecision("A/0", "A", by, taken, at, 4.0, {"f": 1, "g": 1}, {"f": 0.5, "g": 0.5})
+
+
+def at_once(work: Callable[[int], object], count: int = 8) -> list[object]:
+    found: list[object] = [None] * count
+    start = threading.Barrier(count)
+
+    def run(place: int) -> None:
+        start.wait()
+        try:
+            found[place] = work(place)
+        except LeaseLostError as error:
+            found[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_of_many_who_claim_an_epoch_one_wins(store: LeaseStore) -> None:
+    for epoch in range(5):
+
+        def claim(place: int, after: int = epoch) -> Lease:
+            return store.claim("f", f"P{place}", after=after, now=1.0)
+
+        found = at_once(claim)
+        winners = [one for one in found if isinstance(one, Lease)]
+        assert len(winners) == 1 and store.current("f") == winners[0]
+
+
+def test_of_many_who_decide_a_move_all_get_one_answer(store: LeaseStore) -> None:
+    answers = at_once(lambda place: store.decide(decision(taken=place % 2 == 0, at=float(place))))
+    assert len(set(map(str, answers))) == 1 and store.decision("A/0") == answers[0]
+
+
+def test_a_lease_that_was_taken_over_is_lost(store: LeaseStore) -> None:
+    old = store.claim("f", "A", after=0, now=0.0)
+    assert store.renew(old, now=8.0).until == 18.0
+    store.claim("f", "B", after=1, now=30.0)
+    with pytest.raises(LeaseLostError, match="lost fragment f to B"):
+        store.check(old, now=31.0)
+    with pytest.raises(LeaseLostError):
+        store.renew(old, now=31.0)
+    with pytest.raises(LeaseLostError, match="B holds epoch 2"):
+        store.claim("f", "A", after=1, now=32.0)
+    store.release(old, now=33.0)
+    assert store.held_by("A") == {} and list(store.held_by("B")) == ["f"]
+
+
+def test_either_side_can_finish_a_decided_move(store: LeaseStore) -> None:
+    for name in "fg":
+        store.claim(name, "A", after=0, now=0.0)
+    taken = store.decide(decision(taken=True))
+    store.claim("f", "B", after=1, now=5.0, move="A/0")  # the taker died between its two claims
+    assert sorted(store.follow(taken)) == ["f", "g"] and sorted(store.follow(taken)) == ["f", "g"]
+    assert {lease.owner for lease in store.held_by("B").values()} == {"B"} and store.held_by("A") == {}
+    after = store.after("g", 1)
+    assert after is not None and (after.since, after.move) == (5.0, "A/0")
+
+
+def test_a_withdrawn_move_changes_no_lease(store: LeaseStore) -> None:
+    for name in "fg":
+        store.claim(name, "A", after=0, now=0.0)
+    assert store.follow(store.decide(decision(taken=False))) == {}
+    assert sorted(store.held_by("A")) == ["f", "g"]
+    assert store.decide(decision(taken=True)).taken is False
+
+
+def test_files_that_are_something_else_are_refused(store: LeaseStore) -> None:
+    store.claim("f", "A", after=0, now=0.0)
+    (path,) = (store.root / "fragments" / "f").glob("lease-*")
+    path.write_text("{}")
+    with pytest.raises(StorageError, match="not version 1"):
+        store.current("f")

@@ -1,0 +1,219 @@
+"""Participants among themselves, without Spark: load that comes and goes, partners that fail, messages that lie."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from floodway.agent.federation import api
+from floodway.agent.federation.engine import Measure
+from floodway.agent.federation.leases import LeaseStore
+from floodway.agent.federation.participant import ParticipantAgent
+from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.signing import Security, signed_headers
+from floodway.contracts.federation_file import parse_federation
+from floodway.contracts.load import Load, Task
+from floodway.contracts.messages import Move, Offer
+from tests.agent.federation_engine import LogEngine
+from tests.agent.federation_world import FAST, FILE, SETTINGS, World, free_ports
+
+KEY = Security(b"0123456789abcdef0123456789abcdef")
+OWN = "  g0: {{owner: B, run: sum, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
+
+
+class SetEngine(LogEngine):
+    """The engine without Spark, with loads that a test can change."""
+
+    loads: dict[str, float]
+
+    def measure(self, now: float) -> dict[str, Measure]:
+        return {name: Measure(10.0, self.loads.get(name, one.cpu), 0.1) for name, one in super().measure(now).items()}
+
+
+class Pair:
+    """A and B in this process, each ticking on a thread of its own, and a world that feeds their logs."""
+
+    def __init__(self, root: Path) -> None:
+        a, b = free_ports(2)
+        self.world = World(root, (FILE + OWN).format(a=a, b=b))
+        self.loads: dict[str, float] = {}
+        self.members: dict[str, ParticipantAgent] = {}
+        self.engines: dict[str, SetEngine] = {}
+        for name, port in (("A", a), ("B", b)):
+            store = LeaseStore(root / "shared", seconds=FAST.lease)
+            engine = self.engines[name] = SetEngine(root / "shared", store.checkpoint)
+            engine.loads = self.loads
+            self.members[name] = ParticipantAgent(
+                *(parse_federation(self.world.text), name, root / name, store, engine),
+                security=KEY,
+                listen=("127.0.0.1", port),
+                settings=SETTINGS,
+                pace=replace(FAST, patience=0.5),
+            )
+        self._threads: list[threading.Thread] = []
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self.members[name].start()
+            thread = threading.Thread(target=self.members[name].run)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        for member in self.members.values():
+            member.stop()
+        for thread in self._threads:
+            thread.join()
+        for member in self.members.values():
+            member.close()
+
+    def where(self) -> dict[str, list[str]]:
+        return {name: sorted(member.machine.holdings) for name, member in self.members.items()}
+
+    def ended(self, move: str) -> bool:
+        row = self.members["A"].journal.move(move)
+        return row is not None and row.ended is not None
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        self.world.wait(what, condition)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.end()
+
+
+def test_load_moves_away_and_comes_home_when_the_tables_turn(pair: Pair) -> None:
+    pair.world.feed()
+    pair.start("A", "B")
+    pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
+    (moved,) = set(pair.where()["B"]) - {"g0"}
+    # A's other fragment calms down, B's own rises: through B's own contract with A the fragment goes home.
+    pair.loads.update({name: 0.1 for name in ("f0", "f1") if name != moved})
+    pair.loads["g0"] = 0.5
+    pair.wait("the way home", lambda: pair.where() == {"A": ["f0", "f1"], "B": ["g0"]})
+    pair.world.feed()
+    pair.wait("all results", pair.world.caught_up)
+    pair.world.check_results()
+    first, *_ = pair.members["A"].journal.moves()
+    pair.wait(
+        "its end in the books",
+        lambda: (row := pair.members["A"].journal.move(first.id)) is not None and bool(row.ended),
+    )
+
+
+def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None:
+    pair.start("A")  # there is no B to ask
+    pair.wait("shedding", lambda: bool(pair.engines["A"].keeps))
+    keeps = dict(pair.engines["A"].keeps)
+    assert keeps == pytest.approx({"f0": 0.95 / 1.2, "f1": 0.95 / 1.2})
+    assert any(key.startswith("B: unreachable") for key in pair.members["A"].status()["unreachable"])
+    pair.start("B")
+    pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
+    pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
+
+
+def test_a_partner_that_falls_silent_loses_its_fragments(world: World) -> None:
+    with world.feeding():
+        for name in "AB":
+            world.start(name)
+        world.wait("a move to B", lambda: sorted(world.owners().values()) == ["A", "B"], alive=("A", "B"))
+        (moved,) = (name for name, owner in world.owners().items() if owner == "B")
+        process = world.processes["B"]
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            world.wait("A to take it back", lambda: world.owners()[moved] == "A", alive=("A",))
+            lease = world.store.current(moved)
+            world.wait("A to run it", lambda: world.running()["A"] == ["f0", "f1"], alive=("A",))
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        # B finds that it has lost the lease and stops; later A may well pay it again.
+        assert lease is not None and lease.epoch == 3
+        world.wait("B to stop", lambda: world.owners()[moved] == "B" or world.running()["B"] == [], alive=("A", "B"))
+    world.wait("all results", world.caught_up, alive=("A", "B"))
+    world.end()
+    world.check_results()
+    world.check_books()
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(PeerError) as caught:
+        call()
+    return caught.value.reason
+
+
+def test_forged_replayed_and_overpriced_offers_are_refused_and_counted(pair: Pair) -> None:
+    pair.members["B"].start()
+    b = pair.members["B"]
+    url = b.server.url
+    honest, stranger, unsigned = Client(url, KEY), Client(url, Security(b"x" * 32)), Client(url)
+    task = Task("f0", Load(0.6), units=0.6, kind="sum", origin="A")
+    good = Offer("A/100", "A", "B", 4.0, (task,))
+    assert refused(lambda: unsigned.post_json("/v1/message", api.envelope(good))) == "unsigned"
+    assert refused(lambda: stranger.post_json("/v1/message", api.envelope(good))) == "bad-signature"
+    for bad in (
+        replace(good, price=4.5),
+        replace(good, price=3.0),
+        replace(good, price=float("1e300")),
+        replace(good, giver="C"),
+        replace(good, taker="A"),
+        replace(good, tasks=()),
+        replace(good, tasks=(task, task)),
+    ):
+        assert refused(partial(honest.post_json, "/v1/message", api.envelope(bad))) == "contract"
+    assert not b.machine.inbox
+
+    body = json.dumps(api.envelope(good)).encode()
+    assert KEY.key is not None
+    headers = signed_headers(KEY.key, "POST", "/v1/message", body, time.time())
+    answers = []
+    for _ in range(2):
+        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=5.0)
+        connection.request("POST", "/v1/message", body, {**headers, "content-type": "application/json"})
+        answers.append(connection.getresponse().status)
+        connection.close()
+    assert answers == [200, 409] and len(b.machine.inbox) == 1
+
+    move = Move("A/100", "A", "B", 4.0, (task,))
+    specs = dict(b.federation.fragments)
+    for body_of in (
+        api.move_body(move, {"f0": 1}, {"f0": specs["f0"]}),  # offered, but not accepted yet
+        api.move_body(replace(move, id="A/101"), {"f0": 1}, {"f0": specs["f0"]}),
+    ):
+        assert refused(partial(honest.post_json, "/v1/move", body_of)) == "contract"
+    b.tick()
+    assert "A/100" in b.machine.reserved
+    for asked in (
+        api.move_body(replace(move, price=3.9), {"f0": 1}, {"f0": specs["f0"]}),
+        api.move_body(replace(move, tasks=(replace(task, name="f1"),)), {"f1": 1}, {"f1": specs["f1"]}),
+        api.move_body(move, {"f0": 1}, {"f0": replace(specs["f0"], parameters={"cpu": 0.7})}),
+        api.move_body(move, {"f0": 1}, {"f0": replace(specs["f0"], run="other")}),
+        api.move_body(move, {"f0": 1}, {"f0": specs["f0"]}),  # as agreed, but A does not hold the fragment
+    ):
+        assert refused(partial(honest.post_json, "/v1/move", asked)) == "contract"
+    for path, wrong in (("/v1/message", {"kind": "offer"}), ("/v1/move", {}), ("/v1/bill", {"version": 1})):
+        assert refused(partial(honest.post_json, path, wrong)) == "malformed"
+    assert b.machine.holdings.keys() == {"g0"} and b.journal.moves() == []
+    counted = b.status()["refused"]
+    assert counted["unsigned"] == 1 and counted["bad-signature"] == 1 and counted["replayed"] == 1
+    assert counted["contract"] == 14 and counted["malformed"] == 3

@@ -1,0 +1,188 @@
+"""On real Spark: the intrusion query finds what plain Python finds, and a fragment that moves finds it too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from examples.intrusion_logs import SCHEMA, generated
+from floodway.agent.federation.leases import LeaseStore
+from floodway.agent.federation.participant import Pace, ParticipantAgent
+from floodway.agent.federation.spark_engine import SparkEngine
+from floodway.contracts.federation_file import parse_federation
+from floodway.contracts.participant import Settings
+from floodway.spark.catalogue import load_catalogue
+from floodway.spark.catalogue_query import CatalogueQuery, QueryFiles
+from floodway.spark.log import LogReader, LogWriter, create_log
+from floodway.spark.source import register
+from tests.agent.federation_world import free_ports
+from tests.oracles import intrusion
+from tests.oracles.intrusion import Connection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOGUE = "examples.intrusion_catalogue"
+WAIT_SECONDS = 120.0
+FEDERATION = """
+version: 1
+participants:
+  A: {{url: "http://127.0.0.1:{a}", cpu: 1.0}}
+  B: {{url: "http://127.0.0.1:{b}", cpu: 1.0}}
+contracts:
+  A->B: {{price: 11.0}}
+fragments:
+  active: {{owner: A, run: active-sources, logs: {{connections: logs/c}}, parameters: {{at_least: 5}}, cost: 0.02}}
+"""
+
+
+def connections(table: pa.Table) -> list[Connection]:
+    times = table.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    columns = [table.column(name).to_pylist() for name in ("source", "destination", "protocol")]
+    return [Connection(at / 1e6, *rest) for at, *rest in zip(times, *columns, strict=True)]
+
+
+def results(path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    reader = LogReader(path)
+    end = reader.end_positions()[0]
+    rows = [row for batch in reader.read(0, 0, end) for row in batch.to_pylist()]
+    return [(int(row["window_start"].timestamp()), *(row[name] for name in columns)) for row in rows]
+
+
+@pytest.mark.spark
+def test_the_entries_find_what_plain_python_finds(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    table = generated(11, seconds=400.0, rate=15.0)
+    create_log(tmp_path / "log", SCHEMA)
+    with LogWriter(tmp_path / "log") as writer:
+        for start in range(0, table.num_rows, 1500):
+            writer.append(table.slice(start, 1500))
+    all_of_it = connections(table)
+    catalogue = load_catalogue(CATALOGUE)
+    expected: dict[str, tuple[dict[str, int], tuple[str, ...], set[Any]]] = {
+        "active-sources": ({"at_least": 20}, ("source", "connections"), intrusion.active(all_of_it, 60, 20)),
+        "many-protocols": ({"at_least": 4}, ("source", "protocols"), intrusion.protocols(all_of_it, 60, 4)),
+        "active-clusters": (
+            {"at_least": 10, "sources": 2},
+            ("cluster", "sources", "connections"),
+            intrusion.clusters(all_of_it, 60, 10, 2, 3),
+        ),
+        "suspects": (
+            {"connections": 10, "protocols": 4},
+            ("source", "connections", "protocols"),
+            intrusion.suspects(all_of_it, 60, 10, 4),
+        ),
+    }
+    for entry, (parameters, columns, wanted) in expected.items():
+        checked = catalogue.check(entry, ("connections",), parameters)
+        logs = {"connections": tmp_path / "log"}
+        files = QueryFiles(logs, tmp_path / entry, tmp_path / "check" / entry, tmp_path / "decision.json")
+        query = CatalogueQuery(spark, entry, catalogue.get(entry), checked, files, fence=lambda: None)
+        query.process_available()
+        found = results(tmp_path / entry, *columns)
+        assert wanted, f"the trace is too tame for {entry}"
+        assert len(found) == len(set(found))
+        # A chained aggregate hears of a window's end one window later than the first.
+        last = max(row[0] for row in wanted) if entry == "active-clusters" else None
+        assert {row for row in wanted if row[0] != last} <= set(found) <= wanted, entry
+
+
+class Running:
+    """Participants in this process, each with its loop on a thread."""
+
+    def __init__(self, *agents: ParticipantAgent) -> None:
+        self.agents = agents
+        for agent in agents:
+            agent.start()
+        self._threads = [threading.Thread(target=agent.run) for agent in agents]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        for agent in self.agents:
+            agent.stop()
+        for thread in self._threads:
+            thread.join()
+        for agent in self.agents:
+            agent.close()
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def wait(what: str, condition: Callable[[], bool], told: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen: {told()}"
+        time.sleep(0.1)
+
+
+@pytest.mark.spark
+def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Path, opened: ExitStack) -> None:
+    a_port, b_port = free_ports(2)
+    federation = parse_federation(FEDERATION.format(a=a_port, b=b_port))
+    shared = tmp_path / "shared"
+    table = generated(5, seconds=300.0, rate=10.0)
+    half = table.num_rows // 2
+    create_log(shared / "logs" / "c", SCHEMA)
+    pace = Pace(tick=0.05, measure=0.5, bill=1.0)
+    agents = {}
+    for name, port in (("A", a_port), ("B", b_port)):
+        store = LeaseStore(shared, seconds=pace.lease)
+        engine = SparkEngine(
+            spark,
+            load_catalogue(CATALOGUE),
+            shared,
+            tmp_path / name / "decision.json",
+            checkpoint=store.checkpoint,
+            trigger_seconds=0.5,
+        )
+        agents[name] = ParticipantAgent(
+            federation,
+            name,
+            tmp_path / name,
+            store,
+            engine,
+            listen=("127.0.0.1", port),
+            settings=Settings(period_seconds=1.0),
+            pace=pace,
+        )
+    running = Running(*agents.values())
+    opened.callback(running.close)
+    told = agents["A"].status
+    output = shared / "outputs" / "active"
+
+    # The first half comes slowly: the windows that are open at its end must live through the move. Then the rate rises
+    # beyond what the price is worth, and A gives the fragment away in the middle of a window.
+    with LogWriter(shared / "logs" / "c") as writer:
+        writer.append(table.slice(0, half))
+        wait("a first result", lambda: (output / "meta.json").exists() and len(results(output, "source")) > 0, told)
+        at = half
+        while not agents["B"].machine.holdings and at < table.num_rows - 100:
+            writer.append(table.slice(at, 20))
+            at += 20
+            time.sleep(0.25)
+        wait("the move", lambda: "active" in agents["B"].machine.holdings, told)
+        before = len(results(output, "source"))
+        writer.append(table.slice(at))
+    wanted = intrusion.active(connections(table), 60, 5)
+    wait("all results", lambda: len(results(output, "source")) >= len(wanted), agents["B"].status)
+    assert before < len(wanted), "everything was found before the move: it shows nothing"
+    found = results(output, "source", "connections")
+    assert sorted(found) == sorted(wanted)
+
+    wait("a payment", lambda: any(one.agreed for one in agents["A"].journal.entries()), told)
+    (move,) = agents["A"].journal.moves()
+    assert move.state == "done" and agents["A"].machine.holdings == {}
+    assert set(move.seconds) == {"stop", "hand_over", "start"} and min(move.seconds.values()) >= 0
+    print("move took", {phase: round(taken, 3) for phase, taken in move.seconds.items()})

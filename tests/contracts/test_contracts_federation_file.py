@@ -1,0 +1,99 @@
+"""The federation file: what it says, and everything that can be wrong with it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodway.contracts.federation_file import is_federation, load_federation, parse_federation
+from floodway.errors import NetworkError
+
+GOOD = """
+version: 1
+participants:
+  A: {url: "http://127.0.0.1:8471", cpu: 2.0}
+  B: {url: "http://127.0.0.1:8472/", price: [2.0, 4.0]}
+contracts:
+  A->B: {}
+  B->A: {price: 3, kinds: [count], may_pass_on: false, service: {max_delay: 500ms, penalty: 2.0}}
+fragments:
+  f: {owner: A, run: count, logs: {hits: logs/hits}, parameters: {window: 60, name: x, exact: true}, cost: 0.001}
+"""
+
+
+def problems(text: str) -> dict[str, str]:
+    with pytest.raises(NetworkError) as caught:
+        parse_federation(text)
+    return {problem.key: problem.message for problem in caught.value.problems}
+
+
+def test_a_good_file_says_what_it_says() -> None:
+    federation = parse_federation(GOOD, name="two")
+    assert federation.name == "two"
+    assert federation.members["A"].cpu == 2.0 and federation.members["B"].url == "http://127.0.0.1:8472"
+    there, back = federation.contracts
+    assert (there.min_price, there.max_price, there.may_pass_on) == (2.0, 4.0, True)
+    assert back.fixed and back.kinds == frozenset({"count"}) and not back.may_pass_on
+    assert back.service is not None and back.service.max_delay_seconds == 0.5
+    (fragment,) = federation.owned_by("A")
+    assert fragment.parameters == {"window": 60, "name": "x", "exact": True}
+    assert fragment.output == "outputs/f" and fragment.cost == 0.001
+    assert federation.partners("A") == {"B"}
+
+
+def test_both_directions_in_one_line() -> None:
+    text = GOOD.replace("A->B: {}", "A<->B: {price: 1.5}").replace("  B->A:", "  # ")
+    assert [str(one) for one in parse_federation(text).contracts] == ["A->B", "B->A"]
+
+
+def test_all_faults_come_at_once_with_line_and_remedy() -> None:
+    text = """version: 2
+participants:
+  A: {url: "ftp://x", cpu: 0}
+  b c: {url: "http://127.0.0.1:1"}
+contracts:
+  A->D: {price: 1.0}
+  A->A: {price: 1.0}
+  A<->b c: {price: [4, 2], knds: [x]}
+fragments:
+  f: {owner: Aa, run: count, logs: {hits: ../secret}}
+  g: {run: count, logs: {hits: logs/x}, output: outputs/f, parameters: {w: [1]}}
+"""
+    found = problems(text)
+    assert "must be 1" in found["version"]
+    assert "must be an address" in found["participants.A.url"]
+    assert "above 0" in found["participants.A.cpu"]
+    assert "letters, digits" in found["participants.b c"]
+    assert "unknown participant 'D'" in found["contracts.A->D"]
+    assert "two different" in found["contracts.A->A"]
+    assert "upside down" in found["contracts.A<->b c.price"]
+    assert "kinds" in found["contracts.A<->b c.knds"]
+    assert "did you mean A?" in found["fragments.f.owner"]
+    assert "below the shared folder" in found["fragments.f.logs"]
+    assert "owner: A" in found["fragments.g.owner"]
+    assert "as f does" in found["fragments.g"]
+    assert "plain value" in found["fragments.g.parameters"]
+    with pytest.raises(NetworkError) as caught:
+        parse_federation(text)
+    assert [problem.line for problem in caught.value.problems if problem.key == "contracts.A->D"] == [6]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "version: 1", "{"])
+def test_what_is_no_federation_is_refused(text: str) -> None:
+    with pytest.raises(NetworkError):
+        parse_federation(text)
+
+
+def test_a_contract_without_any_price_is_refused() -> None:
+    assert "no price" in problems(GOOD.replace(", price: [2.0, 4.0]", ""))["contracts.A->B"]
+
+
+def test_files_are_told_apart_from_networks(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2] / "examples"
+    assert is_federation(root / "federation" / "three.yaml")
+    assert not is_federation(root / "networks" / "figure1.yaml")
+    assert not is_federation(tmp_path / "nothing.yaml")
+    assert len(load_federation(root / "federation" / "three.yaml").members) == 3
+    with pytest.raises(NetworkError, match="check the path"):
+        load_federation(tmp_path / "nothing.yaml")

@@ -49,11 +49,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once more, at the end, what a machine without the Java repository left out."""
-    from tests.kafka_jars import missing
+    """Say once more, at the end, what a machine without the Java repository or a browser left out."""
+    from tests import browser, kafka_jars
 
-    for name, why in missing.items():
+    for name, why in kafka_jars.missing.items():
         terminalreporter.write_line(f"NO REAL KAFKA, its tests were skipped: {name}: {why}", red=True, bold=True)
+    for name, why in browser.missing.items():
+        terminalreporter.write_line(f"NO REAL BROWSER, its tests were skipped: {name}: {why}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +78,11 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
     jars = try_connector() if wanted else connector_if_cached()
-    conf = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    conf = {
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        # One task a shuffle: half the state stores to open and commit in every stateful batch.
+        "spark.sql.shuffle.partitions": "1",
+    }
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     session = spark_session("floodway-tests", conf=conf)

@@ -20,6 +20,7 @@ from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import target_of
 from floodway.agent.node_options import Control
 from floodway.agent.node_report import NodesReport, report_nodes
+from floodway.agent.run_files import save_network
 from floodway.agent.supervisor import Program, Supervisor
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.errors import FloodwayError
@@ -71,6 +72,7 @@ class _Up:
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)
+        save_network(options.root, network)
         self.target = target_of(network, options.target_seconds)
         used = {operator.node for operator in network.operators.values()}
         self.nodes = [node for node in network.nodes if node in used]
@@ -120,12 +122,13 @@ class _Up:
             time.sleep(POLL_SECONDS)
 
     def _await_nodes(self) -> None:
+        """Until every node has processed a first batch: it starts workers and compiles plans, and takes its time."""
         end = time.monotonic() + START_SECONDS
-        while not all(status.get("phase") == "running" for status in self.statuses().values()):
+        while not all(status.get("warm") for status in self.statuses().values()):
             self.supervisor.poll()
             culprits = [name for name, count in self.supervisor.restarts.items() if count > MOST_EARLY_RESTARTS]
-            late = [name for name, status in self.statuses().items() if status.get("phase") != "running"]
-            if culprits or time.monotonic() > end:
+            late = [name for name, status in self.statuses().items() if not status.get("warm")]
+            if culprits or (late and time.monotonic() > end):
                 name = (culprits or late)[0]
                 missing = self.statuses().get(name, {}).get("waiting_for")
                 words = f"it waits for {', '.join(missing)}" if missing else self.supervisor.last_words(name)

@@ -147,7 +147,7 @@ class Board:
         history = self._histories.get(reading.name)
         if history is None:
             self._histories[reading.name] = history = History()
-            history.fill(past(reading, until=second - 1))
+            history.fill(past(reading, self._gauges.get(reading.name), until=second - 1))
         if reading.status and now - second <= STALE_SECONDS:
             history.add(
                 Sample(
@@ -161,7 +161,7 @@ class Board:
             )
 
 
-def past(reading: Reading, *, until: int, most: int = SAMPLES) -> list[Sample]:
+def past(reading: Reading, gauge: Gauge | None, *, until: int, most: int = SAMPLES) -> list[Sample]:
     """Samples up to second `until` from what the job has written: rates from its ledger, latency from its batches."""
     account, network = reading.account, reading.network
     if account is None or not account.seconds:
@@ -175,7 +175,9 @@ def past(reading: Reading, *, until: int, most: int = SAMPLES) -> list[Sample]:
             latest = means.popleft()[1]
         counts, length = account.window(second, WINDOW_SECONDS)
         rates = sample_rates(counts, network, length)
-        found.append(Sample(time=float(second), latency=latest, target=target, **rates))
+        figures = gauge.measured(counts, length) if gauge and any(counts.offered.values()) else None
+        score, optimum = (figures.score, figures.optimum) if figures else (None, None)
+        found.append(Sample(time=float(second), latency=latest, target=target, score=score, optimum=optimum, **rates))
     return found
 
 

@@ -21,7 +21,7 @@ MARGIN = 14.0
 LETTER = 0.6
 """Width of a letter over its size: wide enough for any of the page's fonts."""
 NAME, SMALL = 12.0, 10.0
-BADGE = 58.0
+BADGE = 68.0
 DASH = "–"
 
 
@@ -29,7 +29,7 @@ def network_svg(network: Network, figures: Figures | None = None) -> str:
     """The drawing, with figures where given."""
     marked = frozenset(at.split("->")[0] for at in network.drop_locations if "->" in at)
     spacing = Spacing(
-        label=62.0, mark=BADGE + 8, port=16.0, marked=marked, header=28.0, gap=30.0, item=18.0, block=18.0
+        label=62.0, mark=BADGE + 8, port=20.0, marked=marked, header=28.0, gap=30.0, item=18.0, block=18.0
     )
     layout = lay_out(network, lambda name: _size(network, name), spacing)
     width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
@@ -58,7 +58,7 @@ def _size(network: Network, name: str) -> Size:
     lines = _lines(network, name)
     width = max(len(shorten(name)) * NAME * LETTER, *(len(line) * SMALL * LETTER for line in [*lines, "1234567/s"]))
     arrows = max(sum(arc.producer == name for arc in network.arcs), sum(arc.consumer == name for arc in network.arcs))
-    return max(width + 22, 86.0), max(24.0 + 14.0 * (len(lines) + 1), arrows * 18.0 + 8)
+    return max(width + 22, 86.0), max(24.0 + 14.0 * (len(lines) + 1), arrows * 20.0 + 8)
 
 
 def _lines(network: Network, name: str) -> list[str]:

@@ -15,6 +15,7 @@ from floodway.agent.account import Account, LedgerTail
 from floodway.agent.latencies import Latencies, LatencyTail
 from floodway.agent.run_files import BATCHES, node_folders, saved_network, saved_status
 from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.signing import Security
 from floodway.errors import FloodwayError, InputError
 from floodway.network.file import parse_network
@@ -23,6 +24,7 @@ from floodway.spark.shed_state import ShedFiles, checked_mode
 
 STATUS_PATHS = ("/v1/node", "/v1/status")
 LEDGER = "ledger.jsonl"
+SENDER = "page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class StateSource:
 
     def _job(self, folder: Path, name: str) -> Reading:
         nodes = node_folders(folder)
-        statuses = [saved_status(path) for path in nodes or [folder]]
+        statuses = [normal(saved_status(path)) for path in nodes or [folder]]
         status = merged([status for status in statuses if status])
         account = self._account(folder, [path / LEDGER for path in nodes or [folder]])
         latencies = self._measured(folder, [path / BATCHES for path in nodes or [folder]])
@@ -124,6 +126,7 @@ class UrlSource:
     def __init__(self, urls: Iterable[str], security: Security | None = None) -> None:
         self._clients = {url: Client(url, security) for url in urls}
         self._names: dict[str, str] = {}
+        self._networks_of: dict[str, str] = {}
         self._networks: dict[str, Network | None] = {}
 
     def read(self) -> list[Reading]:
@@ -135,7 +138,8 @@ class UrlSource:
         url = next((url for url, known in self._names.items() if known == name), None)
         if url is None:
             raise InputError(f"no agent is called {name!r}", hint=f"Known: {', '.join(self._names.values())}")
-        self._clients[url].post_json("/v1/node/mode", {"mode": checked_mode(mode)})
+        body = Mode(network=self._networks_of[url], sender=SENDER, receiver=name, mode=checked_mode(mode))
+        self._clients[url].post_bytes(Mode.path, encode(body))
 
     def _ask(self, url: str, client: Client) -> Reading:
         problem = ""
@@ -148,7 +152,8 @@ class UrlSource:
             if isinstance(status, dict):
                 name = str(status.get("node") or status.get("name") or url)
                 self._names[url] = name
-                return Reading(name, status, self._network(url, status))
+                self._networks_of[url] = str(status.get("name", "")).removesuffix(f": {name}")
+                return Reading(name, normal(status), self._network(url, status))
         return Reading(self._names.get(url, url), {}, problem=problem)
 
     def _network(self, url: str, status: Mapping[str, Any]) -> Network | None:
@@ -177,6 +182,22 @@ class Sources:
                 source.set_mode(name, mode)
                 return
         raise InputError(f"no job is called {name!r}", hint="Reload the page to see the jobs there are")
+
+
+def normal(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status with the fields of a run's: participants tell their time in seconds and their load as one number.
+
+    >>> normal({"name": "X", "time": 2.0, "load": 0.5, "unreachable": {"Y": 1.0}})
+    {'name': 'X', 'load': {'X': 0.5}, 'time_us': 2000000, 'cut_off': {'Y': 1.0}}
+    """
+    found = dict(status)
+    if isinstance(found.get("time"), (int, float)) and "time_us" not in found:
+        found["time_us"] = int(found.pop("time") * 1e6)
+    if isinstance(found.get("load"), (int, float)):
+        found["load"] = {str(found.get("name", "")): found["load"]}
+    if isinstance(found.get("unreachable"), Mapping):  # partners that do not answer, not a target
+        found["cut_off"] = found.pop("unreachable")
+    return found
 
 
 def merged(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // Charts as plain SVG: lines and stacked areas over time, drawn anew at every snapshot (some hundred points).
 
 const NS = "http://www.w3.org/2000/svg";
-const WIDTH = 720, HEIGHT = 210, LEFT = 52, RIGHT = 10, TOP = 10, BOTTOM = 26;
+const HEIGHT = 200, LEFT = 52, RIGHT = 10, TOP = 10, BOTTOM = 26;
 
 export function node(name, attributes = {}, ...children) {
   const made = document.createElementNS(NS, name);
@@ -26,7 +26,8 @@ export const short = (value) => {
 // spec: {label, unit, samples, lines: [{name, colour, of}], areas: [...] (stacked, below the lines), dashed: {name, of}}
 export function draw(place, spec) {
   const { samples } = spec;
-  const svg = node("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
+  const WIDTH = Math.max(240, place.clientWidth || 600);
+  const svg = node("svg", { width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
   const areas = spec.areas || [];
   const all = [...areas, ...spec.lines, ...(spec.dashed ? [spec.dashed] : [])];
   const last = samples[samples.length - 1];

@@ -316,4 +316,5 @@ function confirmed(job, mode) {
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "switch"), { once: true }));
 }
 
+addEventListener("resize", () => { if (latest) show(); });
 follow();

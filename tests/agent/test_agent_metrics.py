@@ -1,0 +1,150 @@
+"""The metrics say what the ledger says, follow Prometheus' conventions, and are those that ops/ asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from floodway.agent.account import Counts
+from floodway.agent.latencies import Latencies
+from floodway.agent.metrics import Watched, metrics_text
+from floodway.dashboard.serve import page_server
+from tests.dashboard.made_state import MadeJob
+
+ROOT = Path(__file__).resolve().parents[2]
+# What may stand in an expression beside metrics, labels and numbers.
+WORDS = {
+    *("and", "or", "unless", "on", "by", "group_left", "sum", "rate", "increase", "deriv", "time"),
+    *("histogram_quantile", "label_values"),
+}
+
+
+def watched() -> Watched:
+    """A job with something of everything."""
+    counts = Counts(
+        offered=Counter({"s": 10}),
+        kept=Counter({"s": 4}),
+        dropped=Counter({("s", "shedder"): 6}),
+        delivered=Counter(q=4),
+    )
+    latencies = Latencies()
+    latencies.add(1.0, [(400, 3), (70_000, 1)])
+    status = {
+        "name": "net",
+        "mode": "observe",
+        "time_us": 2_000_000,
+        "latency_seconds": 1.5,
+        "target_seconds": 2.0,
+        "loss": 0.6,
+        "scale": 0.9,
+        "keeps": {"s": 0.4},
+        "moves": [{"state": "failed"}, {"state": "done"}, {"state": "done"}],
+        "contracts": [{"partner": "x"}],
+    }
+    return Watched(
+        "job",
+        status,
+        counts,
+        differences=1,
+        latencies=latencies,
+        load={"A": 0.5},
+        waiting={"s": 7},
+        score=1.0,
+        optimum=2.0,
+    )
+
+
+def values(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample by name and labels."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_values_are_those_of_the_job() -> None:
+    found = values(metrics_text([watched()]).decode())
+
+    def value(name: str, **labels: str) -> float:
+        return found[name, frozenset({"job_name": "job", **labels}.items())]
+
+    assert value("floodway_offered_tuples_total", place="s") == 10
+    assert value("floodway_dropped_tuples_total", place="s", reason="shedder") == 6
+    assert value("floodway_result_latency_seconds_bucket", le="0.5") == 3
+    assert value("floodway_result_latency_seconds_bucket", le="60.0") == 3
+    assert value("floodway_result_latency_seconds_bucket", le="+Inf") == 4
+    assert value("floodway_result_latency_seconds_count") == 4
+    assert value("floodway_result_latency_seconds_sum") == pytest.approx(71.2)
+    assert [value("floodway_mode", mode=mode) for mode in ("enforce", "observe", "off")] == [0, 1, 0]
+    assert value("floodway_moves_total", state="done") == 2
+    assert value("floodway_backlog_tuples", place="s") == 7
+    assert value("floodway_status_timestamp_seconds") == 2.0
+
+
+def test_names_follow_the_conventions() -> None:
+    for family in text_string_to_metric_families(metrics_text([watched()]).decode()):
+        assert re.fullmatch(r"floodway_[a-z_]+", family.name)
+        assert family.documentation.endswith("."), family.name
+        if family.type == "counter":
+            assert all(sample.name.endswith("_total") for sample in family.samples)
+        if family.type == "gauge":
+            assert not family.name.endswith("_total")
+
+
+def exposed() -> set[str]:
+    """Names of all series, without values."""
+    return {name for name, _ in values(metrics_text([watched()]).decode())}
+
+
+def asked(expression: str) -> set[str]:
+    """The metric names in a PromQL expression: labels in braces or after `by` and `on`, strings and ranges left out."""
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\"[^\"]*\"", " ", expression)
+    bare = re.sub(r"\b(by|on|group_left|without|ignoring)\s*\([^)]*\)", " ", bare)
+    names = set(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", bare))
+    return {name for name in names if name not in WORDS and name != "job_name"}
+
+
+def test_asked_finds_the_names() -> None:
+    assert asked('sum by (le) (rate(a_total{x="b"}[5m])) > 2 * c') == {"a_total", "c"}
+
+
+def test_the_dashboard_asks_only_for_what_is_exposed() -> None:
+    board = json.loads((ROOT / "ops" / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    expressions += [item["query"] for item in board["templating"]["list"] if item["type"] == "query"]
+    assert len(expressions) > 10
+    assert {name for text in expressions for name in asked(text)} - exposed() == set()
+
+
+def test_the_alerts_ask_only_for_what_is_exposed_and_say_what_to_do() -> None:
+    groups = yaml.safe_load((ROOT / "ops" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 5
+    for rule in rules:
+        names = asked(rule["expr"])
+        assert names and names <= exposed(), rule["alert"]
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"].endswith(".")
+
+
+def test_the_page_serves_metrics_that_equal_the_ledger(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "demo", 1_000)
+    job.start()
+    job.run(3)
+    with page_server([job.root]) as server:
+        answer = httpx.get(f"{server.url}/metrics", trust_env=False)
+    assert answer.headers["content-type"].startswith("text/plain")
+    found = values(answer.text)
+    for (at, reason), count in job.ledger.totals().dropped_by.items():
+        if reason == "shedder":
+            labels = frozenset({"job_name": "demo", "place": at, "reason": reason}.items())
+            assert found["floodway_dropped_tuples_total", labels] == count

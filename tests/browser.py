@@ -1,0 +1,33 @@
+"""The browser of the page's tests: a real Chromium; where none can be had, a loud skip (see `tests/conftest.py`)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from floodway.errors import FloodwayError
+from scripts.fetch_browser import fetch_browser
+
+missing: dict[str, str] = {}
+"""Why there was no browser in this run."""
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server")
+"""Root may run Chromium without its sandbox only; the page is the project's own."""
+
+
+def browser_or_skip() -> str:
+    """The path of a Chromium; skips the test that asks if there is none."""
+    found = _try()
+    if found is None:
+        pytest.skip(f"NO REAL BROWSER: {missing['chromium']}")
+    return found
+
+
+@cache
+def _try() -> str | None:
+    try:
+        return fetch_browser(say=lambda text: None)
+    except FloodwayError as error:
+        missing["chromium"] = str(error)
+        return None

@@ -1,0 +1,102 @@
+"""Readings come from folders, from networks of processes, from sheds, and from agents over HTTP."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floodway.agent.control_plane import Alone
+from floodway.agent.node_api import node_routes
+from floodway.agent.wire.server import HttpServer
+from floodway.dashboard.board import Board
+from floodway.dashboard.sources import Sources, StateSource, UrlSource
+from floodway.errors import InputError
+from floodway.network.file import load_network
+from floodway.spark.ledger import Ledger, LedgerLine
+from floodway.spark.shed_state import ShedFiles, Status, shed_files
+from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "networks"
+
+
+def test_nodes_that_are_processes_are_one_network(tmp_path: Path) -> None:
+    for node in ("A", "B"):
+        job = MadeJob(tmp_path / "net" / "nodes" / node, 1_000, name="net")
+        job.start(network=False)
+        job.run(2)
+    source = StateSource([tmp_path / "net"])
+    (reading,) = source.read()
+    assert reading.account is not None
+    assert reading.account.total.offered["clicks"] == 4 * CLICKS
+    assert reading.latencies.count > 0
+    source.set_mode("net", "off")
+    assert [ShedFiles(tmp_path / "net" / "nodes" / node).read_mode() for node in ("A", "B")] == ["off", "off"]
+
+
+def test_a_shed_needs_no_network(tmp_path: Path) -> None:
+    files = shed_files("clicks", tmp_path)
+    now = time.time()
+    files.write_status(
+        Status(
+            "clicks", int(now * 1e6), "q", 3, "observe", 0.5, 100.0, 50.0, 1.5, 2.0, 1.0, 0.0, 7, 40, 30, 10, "raise n"
+        )
+    )
+    Ledger(files.ledger).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
+    (job,) = Board(StateSource([tmp_path])).snapshot()["jobs"]
+    assert (job["name"], job["mode"], job["has_picture"], job["score"]) == ("clicks", "observe", False, None)
+    assert job["planned"] == {"clicks": 0.5}
+    assert job["reasons"] == {"clicks": "raise n"}
+    assert job["dropped"] == {"clicks": {"shedder": 10}}
+    assert job["sample"]["offered"] > 0
+
+
+def test_a_job_that_starts_later_appears(tmp_path: Path) -> None:
+    source = StateSource([tmp_path])
+    assert [reading.problem for reading in source.read()] == ["nothing written yet"]
+    MadeJob(tmp_path / "late", 1_000, name="late").start()
+    assert [reading.name for reading in source.read()] == ["late"]
+
+
+def test_a_wrong_folder_or_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a folder"):
+        StateSource([tmp_path / "nowhere"])
+    with pytest.raises(InputError, match="no job is called 'x'"):
+        Sources([StateSource([tmp_path])]).set_mode("x", "off")
+
+
+def test_agents_are_asked_and_switched_over_http() -> None:
+    plane = Alone(load_network(EXAMPLES / "figure1.yaml"), "A")
+
+    def status() -> dict[str, Any]:
+        return {"name": "figure1: A", "node": "A", "mode": plane.mode, "loss": 0.1}
+
+    with HttpServer([*plane.routes(), *node_routes(status)]) as server:
+        source = UrlSource([server.url])
+        (reading,) = source.read()
+        assert (reading.name, reading.status["loss"]) == ("A", 0.1)
+        source.set_mode("A", "observe")
+        assert plane.mode == "observe"
+    (reading,) = source.read()
+    assert reading.name == "A"
+    assert reading.status == {}
+    assert reading.problem is not None
+
+
+def test_figures_are_those_of_the_last_seconds(made: MadeJob) -> None:
+    clock = float(made.now)
+    board = Board(StateSource([made.root]), clock=lambda: clock)
+    job = board.snapshot()["jobs"][0]
+    assert job["flow"]["rates"] == {"clicks": CLICKS, "orders": ORDERS}
+    assert job["flow"]["keeps"]["clicks"] == pytest.approx(0.8)
+    assert job["score"] == pytest.approx(0.8 * CLICKS * 1.1 + 3 * ORDERS)
+    assert job["optimum"] == pytest.approx(1900.0)
+    assert job["waiting"] == {"clicks": 120, "orders": 150}
+    assert len(job["history"]) == 31
+    assert {sample["latency"] for sample in job["history"][1:]} == {1.8}
+    clock += 100.0
+    ended = board.snapshot()["jobs"][0]
+    assert ended["stale"]
+    assert ended["flow"]["rates"] == {"clicks": CLICKS, "orders": ORDERS}

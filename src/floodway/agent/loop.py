@@ -27,7 +27,7 @@ from floodway.spark.cpu import CpuMeter
 from floodway.spark.decision import Mode, write_decision
 from floodway.spark.fragment_query import BatchReport, FragmentQuery, RunningFragment
 from floodway.spark.fragments import Fragment, fragments
-from floodway.spark.journal import JournaledBatch
+from floodway.spark.journal import JournaledBatch, committed_batches
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, Reason, counts_by_place
 from floodway.spark.logs import StreamLogs, create_sink_logs
@@ -140,6 +140,11 @@ class SteeringLoop:
     def idle(self) -> bool:
         """Whether nothing waits and no batch is under way."""
         return self._backlog.idle(self.arrived)
+
+    @property
+    def warm(self) -> bool:
+        """Whether every query has processed a batch since it was started, or had nothing to do but resume."""
+        return all(query.name in self._warm or committed_batches(query.checkpoint) for query in self.queries)
 
     def waiting(self) -> dict[str, int]:
         """Tuples of each input that no batch has taken yet."""

@@ -165,7 +165,7 @@ class NodeAgent:
             steered = loop.tick(now)
             self._observe(now, steered)
             figures = loop.status(now, self.target, steered)
-            self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle)
+            self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
             self._ended.wait(max(0.0, TICK_SECONDS - (time.time() - now)))
 
     def _take_mode(self) -> None:

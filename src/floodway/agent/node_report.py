@@ -81,16 +81,7 @@ class NodesReport:
             "measured_seconds": self.measured_seconds,
             "restarts": dict(self.restarts),
             "nodes": {name: node.to_dict() for name, node in self.nodes.items()},
-            "links": {
-                link.link: {
-                    "delivered": link.delivered,
-                    "unfinished": link.unfinished,
-                    "in_log": link.in_log,
-                    "offered": link.offered,
-                    "waiting": link.waiting,
-                }
-                for link in self.links
-            },
+            "links": {link.link: link.to_dict() for link in self.links},
         }
 
 

@@ -12,10 +12,12 @@ from floodway.cli.output import print_json
 
 def audit(
     network: Annotated[Path, typer.Argument(help="The network file of the run.", metavar="NET.yaml")],
-    state: Annotated[Path, typer.Option(help="The run's folder, as given to `floodway run --state`.")],
+    state: Annotated[Path, typer.Option(help="The run's folder, as given to `floodway run` or `up --state`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check that every tuple of a run is accounted for; exit code 1 on any difference.
+
+    Where nodes ran as processes, each node's ledger is checked, and then the links between them.
 
     Example: floodway audit net.yaml --state runs/net
     """
@@ -23,7 +25,11 @@ def audit(
     from floodway.network.file import load_network
     from floodway.spark.audit import audit as reconcile
     from floodway.spark.layout import Layout
+    from floodway.spark.node_layout import NodeLayout
 
+    if NodeLayout(state).is_used():
+        _audit_nodes(network, state, as_json=as_json)
+        return
     layout = Layout(state)
     if not layout.ledger.exists():
         raise InputError(f"no ledger at {layout.ledger}", hint="Give the folder that `floodway run` printed")
@@ -45,6 +51,45 @@ def audit(
             f"{result.batches} batches, {result.lines} lines, {result.tuples_offered:,} tuples offered, "
             f"{result.tuples_delivered:,} delivered"
         )
+        for note in (*result.unchecked, *result.differences):
+            typer.echo(f"  {note}")
+        typer.echo("reconciled" if not result.differences else f"{len(result.differences)} difference(s)")
+    if result.differences:
+        raise typer.Exit(1)
+
+
+def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
+    from floodway.network.file import load_network
+    from floodway.spark.node_audit import audit_nodes
+    from floodway.spark.node_layout import NodeLayout
+
+    result = audit_nodes(load_network(network), NodeLayout(state))
+    if as_json:
+        print_json(
+            {
+                "reconciled": not result.differences,
+                "differences": list(result.differences),
+                "unchecked": list(result.unchecked),
+                "batches": sum(one.batches for one in result.nodes.values()),
+                "lines": sum(one.lines for one in result.nodes.values()),
+                "nodes": {
+                    name: {"batches": one.batches, "offered": one.tuples_offered, "delivered": one.tuples_delivered}
+                    for name, one in result.nodes.items()
+                },
+                "links": {link.link: link.to_dict() for link in result.links},
+            }
+        )
+    else:
+        for name, one in result.nodes.items():
+            typer.echo(
+                f"{name}: {one.batches} batches, {one.lines} lines, {one.tuples_offered:,} tuples offered, "
+                f"{one.tuples_delivered:,} delivered"
+            )
+        for link in result.links:
+            typer.echo(
+                f"{link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to "
+                f"{link.reader}, {link.waiting:,} waiting"
+            )
         for note in (*result.unchecked, *result.differences):
             typer.echo(f"  {note}")
         typer.echo("reconciled" if not result.differences else f"{len(result.differences)} difference(s)")

@@ -44,6 +44,16 @@ class LinkAccount:
         """Tuples in the log that the reader has not taken yet."""
         return self.in_log - self.offered
 
+    def to_dict(self) -> dict[str, int]:
+        """As in the `--json` output."""
+        return {
+            "delivered": self.delivered,
+            "unfinished": self.unfinished,
+            "in_log": self.in_log,
+            "offered": self.offered,
+            "waiting": self.waiting,
+        }
+
     def differences(self) -> list[str]:
         """What does not agree, as sentences."""
         found = []

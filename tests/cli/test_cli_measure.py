@@ -61,7 +61,7 @@ def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["out.yaml", "out.json"])
+@pytest.mark.parametrize("name", ["out.yaml", pytest.param("out.json", marks=pytest.mark.slow)])
 def test_the_written_network_is_complete_and_loads(spark: SparkSession, tmp_path: Path, name: str) -> None:
     network = parse_network(DELAYS)
     found = measure_on(spark, network, sample=None, tuples=500, effort=0.1, seed=7, quiet=True)

@@ -45,6 +45,7 @@ def test_a_thousand_messages_go_in_and_come_out(broker: Broker) -> None:
     assert sorted(consume(broker, topic, 1000)) == list(range(1000))
 
 
+@pytest.mark.slow
 def test_a_killed_broker_comes_back_with_its_messages(fresh_broker: Broker) -> None:
     topic = fresh_broker.create_topic("survives")
     produce(fresh_broker, topic, range(500))
@@ -56,6 +57,7 @@ def test_a_killed_broker_comes_back_with_its_messages(fresh_broker: Broker) -> N
     assert consume(fresh_broker, topic, 600) == list(range(600))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("kafka_jars")
 def test_spark_reads_and_writes_a_topic_in_batch(spark: SparkSession, broker: Broker) -> None:
@@ -70,6 +72,7 @@ def test_spark_reads_and_writes_a_topic_in_batch(spark: SparkSession, broker: Br
     assert sorted(consume(broker, copy, 300)) == list(range(300))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("kafka_jars")
 def test_spark_streams_from_topic_to_topic_across_a_restart(

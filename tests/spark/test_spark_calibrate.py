@@ -34,7 +34,7 @@ def busy(df: DataFrame, seconds_each: float) -> DataFrame:
     return apply_operator(delay_operator(seconds_each), [df])
 
 
-@pytest.mark.parametrize("cost", [3e-4, 4e-3])
+@pytest.mark.parametrize("cost", [3e-4, pytest.param(4e-3, marks=pytest.mark.slow)])
 def test_a_delay_is_measured_within_15_percent(spark: SparkSession, cost: float) -> None:
     found = measure_cost(CpuMeter(spark), lambda frames: busy(frames[0], cost), [rows(spark, 1000)], QUICK)
     print(f"delay {cost}: measured {found.cost:.3g} on {found.tuples} tuples, ratio {found.cost / cost:.3f}")

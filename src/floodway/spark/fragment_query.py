@@ -30,8 +30,8 @@ from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.operators import apply_operator
 from floodway.spark.side_output import dropped_sample
 from floodway.spark.sinks import QUEUE, Written, is_log, parse_kafka, write_logs, write_other
-from floodway.spark.source import explain
 from floodway.spark.source.backend import open_backend
+from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
 from floodway.spark.source.options import parse_options
 from floodway.spark.tail import run_tail
@@ -294,6 +294,6 @@ class FragmentQuery:
 
 
 def shortened(error: BaseException, most: int = 600) -> str:
-    """The first lines of an error's message, without the plan or the Java stack that Spark appends."""
-    text = str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    """Floodway's own message if there is one, else the first lines, without the plan or Java stack Spark appends."""
+    text = own_message(error) or str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
     return text if len(text) <= most else text[:most] + " …"

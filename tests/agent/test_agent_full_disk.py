@@ -1,0 +1,63 @@
+"""A sink whose disk is full: one clear error, the checkpoint intact, and a restart that goes on from there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodway.agent.feeding import Feed
+from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.network.file import parse_network
+from floodway.spark.audit import audit
+from floodway.spark.layout import Layout
+
+if TYPE_CHECKING:
+    from floodway.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB; only root may mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip(f"A FULL DISK COULD NOT BE MADE, its test did not run: {mount.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def test_a_full_disk_is_one_clear_error_and_a_restart_continues(
+    spark: Session, tmp_path: Path, small_disk: Path
+) -> None:
+    network = parse_network(
+        f"""
+        version: 1
+        name: full-disk
+        streams: {{s: {{max_rate: 20000}}}}
+        nodes: {{A: {{cpu: 1.0}}}}
+        operators: {{pass: {{node: A, from: s, cost: 0.00001}}}}
+        outputs: {{q: {{from: pass, sink: {small_disk / "q"}}}}}
+        """
+    )
+    layout = Layout(tmp_path / "run")
+
+    def run(seconds: float, rate: float) -> None:
+        feeds = {"s": Feed(rate=rate)}
+        run_network(network, RunOptions(seconds=seconds, root=layout.root, feeds=feeds, settle_seconds=0.0), spark)
+
+    with pytest.raises(RunError, match="the disk is full") as caught:
+        run(60.0, 20_000.0)  # ends long before that: half a megabyte is full within seconds
+    assert "--state" in str(caught.value.hint)
+    subprocess.run(["mount", "-o", "remount,size=256m", str(small_disk)], check=True)
+    run(3.0, 100.0)
+    found = audit(network, layout)
+    assert found.differences == ()

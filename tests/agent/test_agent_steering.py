@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from floodway.agent.backlog import Backlog
 from floodway.agent.rates import RateMeter
+from floodway.agent.stages import Stage
 from floodway.agent.steering import FragmentBatch, Steering, source_work
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
@@ -102,3 +105,79 @@ def test_demand_counts_the_backlog_and_what_comes_until_the_cut() -> None:
     assert not backlog.idle({"s": 500})
     backlog.ended("A.main", 2.0)
     assert backlog.idle({"s": 400})
+
+
+def link_network() -> Network:
+    """The second node of a chain, as its own part: one input that another node writes, one CPU."""
+    return Network(
+        "part",
+        {"a->b": Stream("a->b", 1000.0)},
+        {"B": Node("B")},
+        {"b": Operator("b", "B", ("a->b",), cost=0.01)},
+        {"q": Output("q", "b")},
+    )
+
+
+def second_node(target: float = 6.0) -> Steering:
+    network = link_network()
+    parts = {f"B.{f.name}": f for f in fragments(network, "B")}
+    return Steering(
+        make_planner(network, "exact"),
+        parts,
+        target_seconds=target,
+        places={"B.main": Stage(2, 2)},
+        links=["a->b"],
+    )
+
+
+def test_a_delivery_that_has_just_come_is_no_backlog() -> None:
+    network = link_network()
+    backlog = Backlog(network, {"B.main": fragments(network, "B")[0]}, {"a->b": 3.0})
+    # 100 tuples/s in deliveries of up to three seconds: 300 that wait are one delivery, 500 are two seconds more.
+    assert backlog.demand(0.0, {"a->b": 300}, {"a->b": 100.0}, 2.0) == {"a->b": 100.0}
+    assert backlog.demand(0.0, {"a->b": 500}, {"a->b": 100.0}, 2.0) == {"a->b": 200.0}
+
+
+def test_a_link_is_not_cut_for_a_few_percent() -> None:
+    steer = second_node()
+    little = steer.decide({"a->b": 104.0}, {"a->b": 104.0}, "enforce", 0).decision
+    assert little.streams["a->b"].budget is None and little.keep_ppm("a->b", waiting=10**6) == 1_000_000
+    much = steer.decide({"a->b": 200.0}, {"a->b": 200.0}, "enforce", 0).decision
+    assert much.streams["a->b"].budget == 200  # half of 200 tuples/s, in periods of T/2/1.5 = 2 s
+
+
+def observed(steer: Steering, latency: float, batches: int = 12) -> float:
+    """Feed batches of one length and latency that had to shed; the capacity that follows."""
+    for second in range(batches):
+        steer.decide({"a->b": 200.0}, {"a->b": 200.0}, "enforce", 0)
+        batch = FragmentBatch("B.main", {"a->b": 400}, {"a->b": 200}, 2.0, latency, {})
+        steer.observe(2.0 * second, batch, {"a->b": 400})
+    return steer.scale
+
+
+def test_a_node_answers_for_its_share_and_for_the_lateness_of_those_before_it() -> None:
+    in_time, late = observed(second_node(), 6.0), observed(second_node(), 8.0)
+    # At 6 s the target of the path is met: the node before was due at 3 s, and a period of 2 s gives the rest.
+    assert in_time == pytest.approx(1.0, rel=0.1)
+    assert late < 0.8 * in_time
+
+
+def test_what_is_dropped_for_another_node_says_nothing_about_the_own_capacity() -> None:
+    steer = second_node()
+    for second in range(12):
+        steer.decide({"a->b": 50.0}, {"a->b": 50.0}, "enforce", 0)  # half of what the node could take
+        batch = FragmentBatch("B.main", {"a->b": 400}, {"a->b": 100}, 1.0, 4.5, {})
+        steer.observe(2.0 * second, batch, {"a->b": 0})
+    assert steer.scale == pytest.approx(1.0, rel=0.5)
+
+
+def test_a_planner_that_knows_the_capacity_already_is_asked_relative_to_it() -> None:
+    steer = second_node()
+    observed(steer, 8.0)
+    before = steer.decide({"a->b": 200.0}, {"a->b": 200.0}, "enforce", 0).plan.keeps["a->b"]
+    dearer = link_network()
+    scale = steer.scale
+    dearer = replace(dearer, operators={"b": replace(dearer.operators["b"], cost=0.01 / scale)})
+    steer.plan_with(make_planner(dearer, "exact"), link_network(), planned_scale=scale)
+    after = steer.decide({"a->b": 200.0}, {"a->b": 200.0}, "enforce", 0).plan.keeps["a->b"]
+    assert after == pytest.approx(before)

@@ -28,6 +28,7 @@ from floodway.agent.stages import Stage, stages
 from floodway.agent.steering import FragmentBatch, Steered, Steering, source_work
 from floodway.agent.wire.server import HttpServer
 from floodway.control.batch import BATCH_SHARE
+from floodway.errors import PlanningError
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.spark.fragment_query import BatchReport
@@ -161,11 +162,16 @@ class NodeAgent:
             if self.options.seconds is not None and now - begun >= self.options.seconds:
                 return
             self._take_mode()
-            self._steering.plan_with(self.plane.planner, self._costs, self._told)
-            steered = loop.tick(now)
-            self._observe(now, steered)
-            figures = loop.status(now, self.target, steered)
-            self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
+            try:
+                self._steering.plan_with(self.plane.planner, self._costs, self._told)
+                steered = loop.tick(now)
+            except PlanningError as error:
+                # No plan is no reason to stop: the decision in force stays, as with a peer that is silent.
+                self._say("running", planning_error=error.message, unplanned=self._status.get("unplanned", 0) + 1)
+            else:
+                self._observe(now, steered)
+                figures = loop.status(now, self.target, steered)
+                self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
             self._ended.wait(max(0.0, TICK_SECONDS - (time.time() - now)))
 
     def _take_mode(self) -> None:

@@ -1,0 +1,92 @@
+"""The supervisor with real processes: what dies comes back, what ends leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from floodway.agent.supervisor import Program, Supervisor
+
+
+def program(tmp_path: Path, code: str, name: str = "child") -> Program:
+    return Program(name, (sys.executable, "-c", code), tmp_path / f"{name}.log")
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not within the time"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (one that has ended and was not waited for does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+SLEEPS = "import time; time.sleep(600)"
+HAS_CHILD = (
+    "import subprocess, sys, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
+)
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+
+
+def test_a_killed_child_is_started_again_and_counted(tmp_path: Path) -> None:
+    with Supervisor([program(tmp_path, SLEEPS)]) as supervisor:
+        supervisor.start()
+        first = supervisor.pid("child")
+        assert first is not None and supervisor.poll() == []
+        os.kill(first, signal.SIGKILL)
+        restarted: list[str] = []
+        until(lambda: bool(restarted.extend(supervisor.poll()) or restarted))
+        assert restarted == ["child"] and supervisor.restarts == {"child": 1}
+        second = supervisor.pid("child")
+        assert second is not None and second != first
+
+
+def test_a_restart_waits_until_the_backoff_is_over_and_longer_each_time(tmp_path: Path) -> None:
+    now = [100.0]
+    with Supervisor([program(tmp_path, "raise SystemExit(3)")], clock=lambda: now[0]) as supervisor:
+        supervisor.start()
+        waits = []
+        for _ in range(4):
+            until(lambda: supervisor.poll() == [] and supervisor.pid("child") is None)
+            begun = now[0]
+            while not supervisor.poll():
+                now[0] += 0.125
+            waits.append(now[0] - begun)
+        assert waits == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_what_a_dead_child_had_started_is_killed_before_it_comes_back(tmp_path: Path) -> None:
+    with Supervisor([program(tmp_path, HAS_CHILD)]) as supervisor:
+        supervisor.start()
+        until(lambda: supervisor.last_words("child") != "")
+        grandchild = int(supervisor.last_words("child"))
+        pid = supervisor.pid("child")
+        assert pid is not None and alive(grandchild)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: supervisor.poll() == ["child"])
+        assert not alive(grandchild)
+
+
+@pytest.mark.parametrize("code", [SLEEPS, DEAF, HAS_CHILD])
+def test_stopping_leaves_no_process(tmp_path: Path, code: str) -> None:
+    supervisor = Supervisor([program(tmp_path, code)])
+    supervisor.start()
+    pid = supervisor.pid("child")
+    until(lambda: code == SLEEPS or supervisor.last_words("child") != "")
+    words = supervisor.last_words("child")
+    supervisor.stop(grace_seconds=0.5)
+    assert pid is not None and not alive(pid)
+    until(lambda: not words.isdigit() or not alive(int(words)))
+    assert supervisor.pid("child") is None

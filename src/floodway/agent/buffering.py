@@ -123,6 +123,7 @@ class _Part:
         self._choice = Choice({}, {})
         self._issued: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._lock = Lock()
+        self._reported: dict[str, int] = {}
         self.missed: float | None = None
 
     def choose(self, now: float) -> Choice:
@@ -152,10 +153,12 @@ class _Part:
             seen = BatchSeen(
                 now,
                 batch.batch_seconds,
-                sum(self.work.get(at, 0.0) * count for at, count in batch.offered.items()),
-                sum(self.work.get(at, 0.0) * count for at, count in batch.kept.items()),
-                batch.latency_seconds,
-                self.missed if miss_ratio is None else miss_ratio,
+                kept=sum(self.work.get(at, 0.0) * count for at, count in batch.kept.items()),
+                offered=sum(q.work_seconds * (q.end - self._reported.get(q.name, q.end)) for q in self.queues),
+                waiting=sum(q.work_seconds * q.cursor.waiting for q in self.queues),
+                arrived=sum(q.work_seconds * max(0, q.end - q.cursor.tail) for q in self.queues),
+                miss_ratio=self.missed if miss_ratio is None else miss_ratio,
             )
+            self._reported = {queue.name: queue.end for queue in self.queues}
             self.missed = None
             self._manager.ended(seen)

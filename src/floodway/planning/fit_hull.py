@@ -76,6 +76,10 @@ class HullProgram:
         self._highs.changeColsBounds(len(upper), self._columns, np.zeros(len(upper)), upper)
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            # Once in a thousand solves the basis of the one before leads nowhere; from scratch it does.
+            self._highs.clearSolver()
+            self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise PlanningError(
                 f"the local program of {program.network.name!r} could not be solved",
                 hint="Costs, weights or rates may differ by too many orders of magnitude; check their units",

@@ -25,6 +25,10 @@ EXPERIMENTS: dict[str, str] = {
     "staying-fit-split-example": "floodway.experiments.staying_fit_split_example",
     "staying-fit-table3": "floodway.experiments.staying_fit_table3",
     "staying-fit-fig15": "floodway.experiments.staying_fit_fig15",
+    "dissp-fig5": "floodway.experiments.dissp_fig5",
+    "dissp-fig6": "floodway.experiments.dissp_fig6",
+    "dissp-fig7": "floodway.experiments.dissp_fig7",
+    "dissp-laws": "floodway.experiments.dissp_laws",
     "contracts-table1": "floodway.experiments.contracts_table1",
     "contracts-fig8": "floodway.experiments.contracts_fig8",
     "contracts-fig9": "floodway.experiments.contracts_fig9",
@@ -32,6 +36,7 @@ EXPERIMENTS: dict[str, str] = {
     "contracts-fig11": "floodway.experiments.contracts_fig11",
     "contracts-lemmas": "floodway.experiments.contracts_lemmas",
     "contracts-scale": "floodway.experiments.contracts_scale",
+    "federation-fig13": "floodway.experiments.federation_fig13",
 }
 
 

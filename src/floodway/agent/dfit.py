@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from floodway.agent.dfit_own import UNMEASURED, Measured, work_out
+from floodway.agent.dfit_own import UNMEASURED, Measured, Own, work_out
 from floodway.agent.dfit_push import next_push
 from floodway.agent.dfit_state import Child, DFitState, Member, Role, rates_of, scales_of, stamp
 from floodway.agent.dfit_topology import Topology
-from floodway.agent.wire.messages import AnyMessage, Keeps, Noted, Statistics, TableAck, TablePush
+from floodway.agent.wire.messages import AnyMessage, Keeps, Noted, Statistics, TableAck, TablePush, TableReach
 from floodway.agent.wire.refusals import RefusedError
 from floodway.planning.fit_delta import apply_delta, decode_delta
 from floodway.planning.fit_node import NodeTable
@@ -76,7 +76,8 @@ def first_state(role: Role) -> DFitState:
     if not role.leads:
         return DFitState(None, (), members)
     children = tuple(configured_child(topology, child) for child in topology.clusters[role.cluster].children)
-    return _rebuilt(role, DFitState(None, children, members))
+    reach = topology.configured.ranges[role.cluster] if role.cluster in topology.parents else None
+    return _rebuilt(role, DFitState(None, children, members, reach=reach))
 
 
 def configured_child(topology: Topology, cluster: int) -> Child:
@@ -96,6 +97,8 @@ def step(role: Role, state: DFitState, event: Event) -> Step:
         return _pushed_to(role, state, message, now)
     if isinstance(message, TableAck):
         return _acked(role, state, message, now)
+    if isinstance(message, TableReach):
+        return Step(_reached(role, state, message, now), answer=_noted(role, message.sender))
     if isinstance(message, Statistics):
         if not role.leads or message.sender not in state.members or message.sender == role.node:
             raise RefusedError("unknown", f"{message.sender!r} is not planned for by {role.node!r}")
@@ -171,13 +174,18 @@ def _same(one: Child, other: Child) -> bool:
     )
 
 
-def _acked(role: Role, state: DFitState, ack: TableAck, now: float) -> Step:
-    if ack.sender != role.topology.parent_of(role.cluster) or not role.leads:
-        raise RefusedError("unknown", f"{ack.sender!r} is not above {role.node!r}")
+def _reached(role: Role, state: DFitState, message: TableAck | TableReach, now: float) -> DFitState:
+    if message.sender != role.topology.parent_of(role.cluster) or not role.leads:
+        raise RefusedError("unknown", f"{message.sender!r} is not above {role.node!r}")
     state = replace(state, above_seconds=now)
     inputs = len(role.topology.clusters[role.cluster].inputs)
-    if len(ack.reach) == inputs and (state.reach is None or not np.array_equal(state.reach, ack.reach)):
-        state = replace(state, reach=np.array(ack.reach), stale=True)
+    if len(message.reach) == inputs and (state.reach is None or not np.array_equal(state.reach, message.reach)):
+        state = replace(state, reach=np.array(message.reach), stale=True)
+    return state
+
+
+def _acked(role: Role, state: DFitState, ack: TableAck, now: float) -> Step:
+    state = _reached(role, state, ack, now)
     pushed = state.pushed
     if pushed is None:
         return Step(state)
@@ -204,11 +212,25 @@ def _ticked(role: Role, state: DFitState, now: float) -> Step:
     )
     if any(old is not new for old, new in zip(state.children, children, strict=True)):
         state = replace(state, children=children, stale=True)
+    before = state.own
     if state.stale:
         state = _rebuilt(role, state)
     orders, state = _orders(role, state, now)
     push, state = next_push(role, state, now)
-    return Step(state, (*orders, *push))
+    return Step(state, (*_reaches(role, before, state), *orders, *push))
+
+
+def _reaches(role: Role, before: Own | None, state: DFitState) -> list[AnyMessage]:
+    """Tell children whose reach has changed; one that misses it hears it with the next answer."""
+    if before is None or state.own is None or before is state.own:
+        return []
+    return [
+        TableReach(
+            network=role.topology.network.name, sender=role.node, receiver=child.leader, reach=tuple(new.tolist())
+        )
+        for child, old, new in zip(state.children, before.reach, state.own.reach, strict=True)
+        if child.version is not None and not np.array_equal(old, new)
+    ]
 
 
 def _rebuilt(role: Role, state: DFitState) -> DFitState:

@@ -13,11 +13,10 @@ An output that stands for a link weighs 1: what uncoordinated nodes maximise is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from floodway.errors import InputError
-from floodway.network.flow import Keeps, flows
+from floodway.network.flow import Keeps
 from floodway.network.model import Arc, Network, Output, Stream
 from floodway.network.suggest import did_you_mean
 
@@ -39,13 +38,13 @@ def node_part(network: Network, node: str) -> Network:
             f"no operator runs on node {node!r} of network {network.name!r}", hint=did_you_mean(node, used)
         )
     entering = incoming(network, node)
-    most = _most_rates(network)
+    most = _most_rates(network) if entering else {}
     return Network(
         name=f"{network.name}: {node}",
         streams={
             **{name: stream for name, stream in network.streams.items() if _reads(network, name, node)},
             **{
-                str(arc): Stream(str(arc), max_rate=most.get(arc), bytes=network.tuple_bytes(arc.producer))
+                str(arc): Stream(str(arc), max_rate=most.get(arc.producer), bytes=network.tuple_bytes(arc.producer))
                 for arc in entering
             },
         },
@@ -63,12 +62,21 @@ def node_part(network: Network, node: str) -> Network:
 
 def incoming(network: Network, node: str) -> tuple[Arc, ...]:
     """Arcs from operators of other nodes to operators of this one."""
-    return tuple(arc for arc in _links(network) if network.node_of(arc.consumer) == node)
+    own = (op for op in network.operators.values() if op.node == node)
+    return tuple(
+        Arc(producer, op.name) for op in own for producer in op.inputs if network.node_of(producer) not in (None, node)
+    )
 
 
 def outgoing(network: Network, node: str) -> tuple[Arc, ...]:
     """Arcs from operators of this node to operators of others."""
-    return tuple(arc for arc in _links(network) if network.node_of(arc.producer) == node)
+    own = (op.name for op in network.operators.values() if op.node == node)
+    return tuple(
+        Arc(name, consumer)
+        for name in own
+        for consumer in network.consumers[name]
+        if network.node_of(consumer) not in (None, node)
+    )
 
 
 def part_keeps(network: Network, part: Network, keeps: Keeps) -> dict[str, float]:
@@ -96,22 +104,15 @@ def whole_location(part: Network, at: str) -> str:
     return consumer if "->" in consumer and consumer in part.outputs else at
 
 
-def _links(network: Network) -> list[Arc]:
-    return [
-        arc
-        for arc in network.arcs
-        if arc.consumer in network.operators
-        and arc.producer in network.operators
-        and network.node_of(arc.producer) != network.node_of(arc.consumer)
-    ]
-
-
 def _reads(network: Network, stream: str, node: str) -> bool:
     return any(network.node_of(consumer) == node for consumer in network.consumers[stream])
 
 
-def _most_rates(network: Network) -> Mapping[Arc, float]:
-    """The most that can flow on every arc, nothing dropped; empty if some stream has no maximum rate."""
-    rates = {name: stream.max_rate for name, stream in network.streams.items()}
-    known = {name: rate for name, rate in rates.items() if rate is not None}
-    return flows(network, known).arc if len(known) == len(rates) else {}
+def _most_rates(network: Network) -> dict[str, float]:
+    """The most that every producer can emit, nothing dropped; without those below a stream of no maximum rate."""
+    most = {name: stream.max_rate for name, stream in network.streams.items() if stream.max_rate is not None}
+    for name in network.order:
+        operator = network.operators[name]
+        if all(producer in most for producer in operator.inputs):
+            most[name] = sum(network.contribution(operator, producer) * most[producer] for producer in operator.inputs)
+    return most

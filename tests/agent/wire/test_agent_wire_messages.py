@@ -19,6 +19,7 @@ from floodway.agent.wire.messages import (
     Statistics,
     TableAck,
     TablePush,
+    TableReach,
     decode,
     encode,
 )
@@ -38,6 +39,7 @@ ALL: list[AnyMessage] = [
     TablePush(**WHO, form="beat", version=7),
     TableAck(**WHO, held=None),
     TableAck(**WHO, held=7, reach=(0.5,)),
+    TableReach(**WHO, reach=(0.5, 2.0)),
     Statistics(**WHO, number=3, rates={"s1": 2.0, "a->b": 0.0}, costs={"a1": 0.1}, scale=0.7),
     Keeps(**WHO, number=4, keeps={"s1": 0.25}),
     PlanUpload(**WHO, number=1, generation=1, rows=(PlanRow(plan="1,2", flows={"s1": 1.0}, keeps={"a->b": 0.5}),)),
@@ -60,7 +62,7 @@ def test_there_and_back(message: AnyMessage) -> None:
 
 
 def changed(**fields: object) -> bytes:
-    given = {**json.loads(encode(ALL[4])), **fields}
+    given = {**json.loads(encode(ALL[5])), **fields}
     return json.dumps({name: value for name, value in given.items() if value is not ...}).encode()
 
 

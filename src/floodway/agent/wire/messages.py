@@ -72,6 +72,14 @@ class TableAck(Message):
     reach: Inputs = ()
 
 
+class TableReach(Message):
+    """A parent's reach has changed: the most of every input that can come to this child from now on."""
+
+    path: ClassVar[str] = "/v1/table"
+    kind: Literal["reach"] = "reach"
+    reach: Inputs
+
+
 class Statistics(Message):
     """What a node has measured: rates at its inputs, costs and selectivities of its operators, its capacity scale."""
 
@@ -153,7 +161,7 @@ class Noted(Message):
     kind: Literal["noted"] = "noted"
 
 
-AnyMessage = TablePush | TableAck | Statistics | Keeps | PlanUpload | PlanChoice | PlanAck | Mode | Noted
+AnyMessage = TablePush | TableAck | TableReach | Statistics | Keeps | PlanUpload | PlanChoice | PlanAck | Mode | Noted
 _ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="kind")])
 
 

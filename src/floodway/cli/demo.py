@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli.output import print_json
+from floodway.cli.page import LISTEN, report_html, report_of, serving
 
 if TYPE_CHECKING:
     from floodway.agent.report import RunReport
@@ -28,11 +28,15 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the plot and the report.")] = Path("demo-out"),
     seconds: Annotated[float, typer.Option(help="Length of each of the two runs.")] = 40.0,
     target: Annotated[float, typer.Option(help="Latency target in seconds.")] = 2.0,
+    page: Annotated[str, typer.Option(help="HOST:PORT of the live page; port 0 takes a free one.")] = LISTEN,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the live page in a browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what Floodway does: one Spark job, offered twice what it can process, run without and with it.
 
-    Example: floodway demo --out demo-out
+    Serves the live page meanwhile, and ends in a report: report.html and demo.png in the folder --out.
+
+    Example: floodway demo --out demo-out --open
     """
     from floodway.cli.demo_plot import save_plot
     from floodway.network.file import parse_network
@@ -41,28 +45,39 @@ def demo(
     say = partial(typer.echo, err=as_json)
     network = parse_network(files("floodway.cli").joinpath("demo.yaml").read_text("utf-8"), source="demo.yaml")
     say("A Spark job on one core is offered twice what it can process (see demo.yaml).")
-    say("Starting Spark and warming it up …")
-    spark = spark_session("floodway-demo")
-    try:
-        _run(spark, network, "off", seconds=8.0, target=target, share=0.25, title=None)
-        say(f"1/2  {WITHOUT}: every tuple is processed, however late.")
-        without = _run(spark, network, "off", seconds=seconds, target=target, title=None if as_json else WITHOUT)
-        say(f"2/2  {WITH}: target {target:g} s; the least valuable tuples go first.")
-        with_ = _run(spark, network, "enforce", seconds=seconds, target=target, title=None if as_json else WITH)
-    finally:
-        spark.stop()
-    out.mkdir(parents=True, exist_ok=True)
-    plot = save_plot(out / "demo.png", {WITHOUT: without, WITH: with_}, target)
+    with tempfile.TemporaryDirectory(prefix="floodway-demo-") as folder:
+        base = Path(folder) / "runs"
+        base.mkdir()
+        with serving([base], listen=page, open_browser=open_browser):
+            say("Starting Spark and warming it up …")
+            spark = spark_session("floodway-demo")
+            try:
+                warm = Path(folder) / "warm-up"
+                _run(spark, network, "off", warm, seconds=8.0, target=target, share=0.25, title=None)
+                say(f"1/2  {WITHOUT}: every tuple is processed, however late.")
+                shown = None if as_json else WITHOUT
+                without = _run(spark, network, "off", base / "without", seconds=seconds, target=target, title=shown)
+                say(f"2/2  {WITH}: target {target:g} s; the least valuable tuples go first.")
+                shown = None if as_json else WITH
+                with_ = _run(spark, network, "enforce", base / "with", seconds=seconds, target=target, title=shown)
+            finally:
+                spark.stop()
+        out.mkdir(parents=True, exist_ok=True)
+        plot = save_plot(out / "demo.png", {WITHOUT: without, WITH: with_}, target)
+        report = out / "report.html"
+        reports = [report_of(base / name, title) for name, title in (("with", WITH), ("without", WITHOUT))]
+        report.write_text(report_html(*reports, title="demo"), encoding="utf-8")
     if as_json:
-        print_json({"without": without.to_dict(), "with": with_.to_dict(), "plot": str(plot)})
+        print_json({"without": without.to_dict(), "with": with_.to_dict(), "plot": str(plot), "report": str(report)})
     else:
-        _print(network, {WITHOUT: without, WITH: with_}, plot)
+        _print(network, {WITHOUT: without, WITH: with_}, plot, report)
 
 
 def _run(
     spark: Session,
     network: Network,
     mode: Mode,
+    root: Path,
     *,
     seconds: float,
     target: float,
@@ -72,20 +87,16 @@ def _run(
     from floodway.agent.feeding import Feed
     from floodway.agent.runner import RunOptions, run_network
 
-    root = Path(tempfile.mkdtemp(prefix="floodway-demo-"))
-    try:
-        options = RunOptions(
-            seconds=seconds,
-            root=root,
-            mode=mode,
-            target_seconds=target,
-            feeds={name: Feed(rate=share * (s.max_rate or 0.0)) for name, s in network.streams.items()},
-            settle_seconds=seconds / 3,
-            progress=_progress(title, seconds),
-        )
-        return run_network(network, options, spark)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    options = RunOptions(
+        seconds=seconds,
+        root=root,
+        mode=mode,
+        target_seconds=target,
+        feeds={name: Feed(rate=share * (s.max_rate or 0.0)) for name, s in network.streams.items()},
+        settle_seconds=seconds / 3,
+        progress=_progress(title, seconds),
+    )
+    return run_network(network, options, spark)
 
 
 def _progress(title: str | None, seconds: float) -> Callable[[Mapping[str, Any]], None]:
@@ -102,7 +113,7 @@ def _progress(title: str | None, seconds: float) -> Callable[[Mapping[str, Any]]
     return (lambda status: None) if title is None or not sys.stderr.isatty() else show
 
 
-def _print(network: Network, runs: Mapping[str, RunReport], plot: Path) -> None:
+def _print(network: Network, runs: Mapping[str, RunReport], plot: Path, report: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -116,6 +127,7 @@ def _print(network: Network, runs: Mapping[str, RunReport], plot: Path) -> None:
     table.add_row("ledger", *["reconciled" if not run.differences else "DIFFERS" for run in runs.values()])
     Console().print(table)
     typer.echo(f"plot: {plot}")
+    typer.echo(f"report, with what was lost, why, and what to do next: {report}")
 
 
 def _seconds(value: float | None) -> str:

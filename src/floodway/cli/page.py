@@ -24,14 +24,14 @@ REPORT = "floodway.dashboard.report"
 LISTEN = "127.0.0.1:0"
 
 
-def report_of(root: Path) -> Any:
-    """The report of a run's folder (`floodway.dashboard.report.Report`)."""
-    return import_module(REPORT).make_report(root)
+def report_of(root: Path, name: str | None = None) -> Any:
+    """The report of a run's folder (`floodway.dashboard.report.Report`), under another name if given."""
+    return import_module(REPORT).make_report(root, name=name)
 
 
-def report_html(report: Any, *others: Any) -> str:
+def report_html(*reports: Any, title: str | None = None) -> str:
     """One or more reports as one HTML file."""
-    return str(import_module(REPORT).to_html(report, *others))
+    return str(import_module(REPORT).to_html(*reports, title=title))
 
 
 @contextmanager

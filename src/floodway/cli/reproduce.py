@@ -40,6 +40,8 @@ class Found(Protocol):
     def where(self) -> str: ...
     @property
     def headline(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
 
     def as_json(self, *, seconds: float) -> dict[str, Any]:
         """The result for scripts."""
@@ -54,13 +56,16 @@ def reproduce(
     ids: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all when none is named.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Write plots as PNG into this directory.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one HTML file with the table and every plot.")] = None,
     trace: Annotated[Path | None, typer.Option(help="A CSV of arrivals per bin to run on as well.")] = None,
     seeds: Annotated[int, typer.Option(help="How many random seeds to run where an experiment is random.")] = 10,
     list_only: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
     """Run experiments of the papers: the claim, what was measured, and whether it holds.
 
-    Exits with 1 if any claim does not hold.
+    All of them when none is named. Exits with 1 if any claim does not hold.
+
+    Example: floodway reproduce --html papers.html
     """
     registry = import_module(REGISTRY)
     chosen = list(dict.fromkeys(ids or registry.EXPERIMENTS))
@@ -72,7 +77,14 @@ def reproduce(
         raise InputError(f"--seeds {seeds} runs nothing", hint="Give at least 1; the papers' checks use 10")
     if trace is not None and not trace.is_file():
         raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV with one count a line")
-    found = [_run(name, module, range(1, seeds + 1), trace, plots, quiet=as_json) for name, module in modules.items()]
+    found = [
+        _run(f"{place}/{len(modules)} {name}", module, range(1, seeds + 1), trace, plots, quiet=as_json)
+        for place, (name, module) in enumerate(modules.items(), start=1)
+    ]
+    if html is not None:
+        from floodway.cli.reproduce_html import reproduce_html
+
+        html.write_text(reproduce_html(found), encoding="utf-8")
     if as_json:
         results = [result.as_json(seconds=seconds) for result, seconds in found]
         print_json({"results": results, "holds": all(result.holds for result, _ in found)})
@@ -114,15 +126,16 @@ def _list(modules: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _print(found: Sequence[tuple[Found, float]]) -> None:
-    table = Table("id", "paper's claim", "measured", "holds", "seconds", show_lines=True)
+    table = Table("id", "paper's claim", "measured", "holds", "ran in", "seconds", show_lines=True)
     for result, seconds in found:
-        claim = f"{result.paper.where}: {result.paper.text} [{result.where}]"
+        claim = f"{result.paper.where}: {result.paper.text}"
         verdict = "[green]yes[/green]" if result.holds else "[red]NO[/red]"
         table.add_row(
             result.id,
             escape(claim),
             escape(result.headline or summary(result.measured)),
             verdict,
+            result.where,
             f"{seconds:.1f}",
         )
     Console().print(table)

@@ -83,7 +83,7 @@ class StateSource:
             for folder in [given] if _is_job(given) or not inside else inside:
                 name = str(saved_status(folder).get("name") or folder.resolve().name)
                 if name in found:
-                    name = f"{name} ({folder})"
+                    name = f"{name}, {folder.name}"
                 found[name] = (folder, name)
         return found
 

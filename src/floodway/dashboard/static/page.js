@@ -6,7 +6,7 @@ import { signedHeaders } from "/static/sign.js";
 const $ = (id) => document.getElementById(id);
 const PAST = 900;
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5"];
-let key = null, chosen = null, latest = null, drawn = null;
+let key = null, chosen = null, picked = false, latest = null, drawn = null;
 const past = new Map();
 
 // --- talking to the server ------------------------------------------------------------------------------------
@@ -81,7 +81,9 @@ function take(snapshot) {
     if (job.sample && (!newest || job.sample.time > newest.time)) known.push(job.sample);
     past.set(job.name, known.slice(-PAST));
   }
-  if (!snapshot.jobs.some((job) => job.name === chosen)) chosen = snapshot.jobs[0]?.name ?? null;
+  // Until somebody picks a job, the page follows one that is alive.
+  const current = snapshot.jobs.find((job) => job.name === chosen);
+  if (!current || (current.stale && !picked)) chosen = (snapshot.jobs.find((job) => !job.stale) ?? current ?? snapshot.jobs[0])?.name ?? null;
   show();
 }
 
@@ -112,7 +114,7 @@ function choices() {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = name;
-      button.addEventListener("click", () => { chosen = name; show(); });
+      button.addEventListener("click", () => { chosen = name; picked = true; show(); });
       return button;
     }));
   }

@@ -1,0 +1,87 @@
+"""What an operator should do next, from the figures of a run: one sentence a finding, the gravest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from floodway.agent.account import Counts
+from floodway.network.flow import flows
+from floodway.network.model import Network
+
+LATE = 1.1
+POOR = 0.9
+WHY = {
+    "shedder": "did not fit into the capacity, and were worth least",
+    "adaptor": "were dropped because the buffer's queue was getting too long",
+    "cleaner": "would have missed their deadline anyway",
+    "dead-letter": "could not be read",
+    "retention": "were deleted from their log before a batch took them",
+}
+
+
+def advice(
+    *,
+    network: Network | None,
+    counts: Counts,
+    seconds: float,
+    mode: str,
+    latency: Mapping[str, Any],
+    unreachable: bool,
+    floor_seconds: float | None,
+    score: float | None,
+    optimum: float | None,
+    differences: int,
+) -> list[str]:
+    """Sentences; never empty."""
+    found: list[str] = []
+    mean, target = latency.get("mean"), latency.get("target")
+    late = mean is not None and target is not None and mean > LATE * target
+    dropped = sum(counts.dropped.values())
+    if differences:
+        found.append("The ledger does not add up: run `floodway audit`, which names query, place and batch.")
+    if unreachable and floor_seconds is not None:
+        found.append(
+            f"The target of {target:g} s is below what this engine can reach, about {floor_seconds:.2f} s: raise it, "
+            "or make a micro-batch cheaper (fewer shuffle partitions, less state, fewer sinks)."
+        )
+    elif late and mode != "enforce":
+        found.append(
+            f"Results were {mean:.1f} s old on the mean, the target is {target:g} s, and the mode was {mode}: nothing "
+            "was dropped. Switch to enforce (`floodway set NAME --mode enforce`) or add capacity."
+        )
+    elif late:
+        found.append(
+            f"Results were {mean:.1f} s old on the mean, above the target of {target:g} s although tuples were "
+            "dropped: see what the controller says in `floodway top`, and whether anything but tuples costs time."
+        )
+    if dropped:
+        found += _capacity(network, counts, seconds)
+    if any(reason == "dead-letter" for _, reason in counts.dropped):
+        found.append("Some records could not be read: they lie in the folder dead-letters, each with the reason.")
+    if any(reason == "retention" for _, reason in counts.dropped):
+        found.append("Tuples were deleted before they were read: keep the logs longer, or shed more by a lower target.")
+    if score is not None and optimum and score < POOR * optimum and mode == "enforce":
+        found.append(
+            f"The mix kept is worth {score / optimum:.0%} of the best one: let `floodway measure` find the operators' "
+            "costs, or run with --replan."
+        )
+    return found or ["Nothing: everything offered was processed in time."]
+
+
+def _capacity(network: Network | None, counts: Counts, seconds: float) -> list[str]:
+    """How much larger a node would have to be to drop nothing."""
+    if network is None or seconds <= 0:
+        return ["Tuples were dropped: add capacity if they are worth it; the ledger says which and how many."]
+    rates = {name: counts.offered[name] / seconds for name in network.streams}
+    keeps = {at: max(0, counts.kept[at]) / offered for at, offered in counts.offered.items() if offered}
+    asked, used = flows(network, rates).load, flows(network, rates, keeps).load
+    found = []
+    for node in network.nodes:
+        if used[node] > 0 and asked[node] > used[node] * 1.02:
+            found.append(
+                f"To drop nothing at this load, {node} needs {asked[node] / used[node]:.1f} times the CPU it had "
+                f"(asked for {asked[node]:.2f} CPU-seconds a second, used {used[node]:.2f}); else give the outputs you "
+                "need most a higher weight, and the plan will spare them."
+            )
+    return found

@@ -111,8 +111,7 @@ def _arc_rate(
     keep = keeps.get(str(arc), 1.0)
     if network.node_of(arc.producer) == node:
         return emitted[arc.producer] * keep
-    # Served tuples passed the mildest drop of the arcs that enter this node; the others thin them out
-    # further.
+    # Served tuples passed the mildest drop of the arcs that enter this node; the others thin them out further.
     mildest = max(
         keeps.get(str(Arc(arc.producer, consumer)), 1.0)
         for consumer in network.consumers[arc.producer]

@@ -6,12 +6,12 @@ l is the mean latency of the results since the last tick, so it tells about deci
 is tau = T / tick. Such a loop is stable for 0 < q < 2 / (2 tau + 1) (Proposition 1). The paper's q = 0.1 breaks that
 bound at T = 3 s and ticks of 250 ms (0.08): allowed, with a warning. Left out, q is chosen from T.
 
-Around the law, in this order: - *start*: before the first latency above T all that waits is admitted and n is unknown
-(or `nominal`, if given); - *hold* n when there is no new measurement, and when N < n: then n limits nothing and l
-says nothing about it,
+Around the law, in this order:
+
+- *start*: before the first latency above T all that waits is admitted and n is unknown (or `nominal`, if given);
+- *hold* n when there is no new measurement, and when N < n: then n limits nothing and l says nothing about it,
   neither that it could grow (wind-up) nor that it should shrink. The batch itself is capped at N, n is not;
-- *bound* the relative error (T - l) / T to at least -1, so that one outlier cannot cost more than a factor 1
-- q.
+- *bound* the relative error (T - l) / T to at least -1, so that one outlier cannot cost more than a factor 1 - q.
   This is ours, not the paper's: with it steps down are no larger than steps up;
 - *floor* n at 1 tuple, as 0 would be absorbing, and *cap* it at N.
 

@@ -57,8 +57,7 @@ def _to_merge(parents: Mapping[str, Mapping[str | None, None]]) -> set[str] | No
             return {here, *feeding}
         if len(feeding) > 1:
             return feeding
-    # Every group has one parent at most now, so a cycle is found by walking up; what was walked before has
-    # none.
+    # Every group has one parent at most now, so a cycle is found by walking up; what was walked before has none.
     clear: set[str] = set()
     for here in parents:
         walked: dict[str, None] = {}

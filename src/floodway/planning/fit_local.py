@@ -163,8 +163,7 @@ def useful_range(local: LocalProgram, children: Sequence[Vector], offered: Vecto
                     most_below[i] = max(most_below[i], rate / gain)
     below = np.array(most_below)
     limits = local.limits
-    # With one arc an input nothing gets past its limit; with splits another branch may still have use for
-    # more.
+    # With one arc an input nothing gets past its limit; with splits another branch may still have use for more.
     found = np.minimum(limits, below) if local.simple else np.where(np.isfinite(limits), limits, below)
     return np.where(np.isfinite(found) & (found > 0), found, np.maximum(offered, 1e-12))
 

@@ -112,8 +112,7 @@ class _Rounds:
             solution = self._highs.getSolution()
             duals = np.abs(np.array(solution.row_dual)[self._first_goal :])
             stuck = [goal for goal in active if duals[goal] > _NONZERO_DUAL]
-            # The duals of the active rows add up to 1: if all are tiny something is out of scale; take the
-            # largest.
+            # The duals of the active rows add up to 1: if all are tiny something is out of scale; take the largest.
             for goal in stuck or [max(active, key=lambda goal: float(duals[goal]))]:
                 active.remove(goal)
                 self._fix(goal, solution.col_value[self._t])

@@ -109,8 +109,7 @@ class Program:
         full = np.zeros((self.size, len(self.streams)))
         for i, arc in enumerate(self.variables):
             stream = self.stream_of[i]
-            # Variables are in topological order, so what the producer emits is known when its branch comes
-            # up.
+            # Variables are in topological order, so what the producer emits is known when its branch comes up.
             full[i] = _unit(len(self.streams), int(stream)) if stream >= 0 else self._emit[arc.producer] @ full
         return full
 

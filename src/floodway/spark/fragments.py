@@ -61,8 +61,7 @@ def fragments(network: Network, node: str) -> tuple[Fragment, ...]:
     for name in local:
         if name not in home:
             homes = {home[p] for p in network.operators[name].inputs if p in home and p in local}
-            # A tail operator with one zone above it belongs to that zone's query; `_zones` leaves no other
-            # mixture.
+            # A tail operator with one zone above it belongs to that zone's query; `_zones` leaves no other mixture.
             home[name] = next(iter(sorted(homes - {""})), "")
     names = sorted(set(home.values()))
     made = [_fragment(network, node, label, home, zone_of) for label in names]

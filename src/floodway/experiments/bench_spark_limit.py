@@ -32,8 +32,8 @@ TARGET_SECONDS = 2.0
 COST_SECONDS = 0.001
 OVERLOAD = 2.0
 SIZES = (200, 800)
-WARM_SECONDS = 6.0
-FIRST_BATCH_SECONDS = 60.0
+QUIET, QUIET_SECONDS = 0.2, 10.0
+"""The load before the overload, as a part of it, and how long it lasts."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Seen:
 
 def fixed_limit(*, long: bool, progress: Progress) -> BenchResult:
     """Latency and tuples processed after settling, under the same load for the same time."""
-    seconds = 60.0 if long else 21.0
+    seconds = 60.0 if long else 24.0
     with workbench("bench-limit") as bench:
         batch_seconds = _calibrate(bench)
         progress(0.2)
@@ -86,13 +86,10 @@ def fixed_limit(*, long: bool, progress: Progress) -> BenchResult:
             )
         best = round((period - fixed) / per_tuple)
         rate = OVERLOAD * best / period
-        # Calibration has warmed up the job without a shed; this does it for the one with.
-        _overloaded(bench, rate / 4, WARM_SECONDS, None)
-        progress(0.3)
         runs = {
-            "shed": _measured(bench, rate, seconds, None),
-            "tuned": _measured(bench, rate, seconds, best),
-            "tuned to twice as much": _measured(bench, rate, seconds, 2 * best),
+            "shed": measured(bench, rate, seconds, None),
+            "tuned": measured(bench, rate, seconds, best),
+            "tuned to twice as much": measured(bench, rate, seconds, 2 * best),
         }
         progress(1.0)
     ours, peer = runs["shed"], runs["tuned"]
@@ -148,15 +145,18 @@ def _job(bench: Workbench, log: Path, limit: int | None, protect: Callable[[Fram
     return apply_operator(_operator(), [frame if protect is None else frame.transform(protect)])
 
 
-def _measured(bench: Workbench, rate: float, seconds: float, limit: int | None) -> dict[str, Any]:
-    """Run under load; the first third is left out of the figures."""
+def measured(bench: Workbench, rate: float, seconds: float, limit: int | None) -> dict[str, Any]:
+    """Run under load; the first third of the overload is left out of the figures."""
     seen, started = _overloaded(bench, rate, seconds, limit)
     series = [(rounded(end - started), tuples, rounded(latency)) for end, tuples, latency in seen.batches]
     return {**seen.after(started + seconds / 3, started + seconds), "all batches (end, tuples, latency)": series}
 
 
 def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None) -> tuple[Seen, float]:
-    """Run the job for some seconds while a feeder writes; what was seen, and when its first batch had ended."""
+    """Run the job at little load, then for some seconds overloaded; what was seen, and when the overload began.
+
+    It starts quietly because the first batches of any query are slow and pile up what they cannot help.
+    """
     root = bench.fresh("run")
     network = Network(
         "bench-limit",
@@ -170,24 +170,23 @@ def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None
     if limit is None:
         state = str(bench.folder / "state")
         protect = shed(root.name, target_latency=TARGET_SECONDS, mode="enforce", state_dir=state)
-    with Feeder(network, layout, {"s": Feed(rate=rate)}) as feeder:
+    steps = f"{QUIET_SECONDS}:{rate * QUIET:g},{10 * seconds + 600}:{rate:g}"
+    with Feeder(network, layout, {"s": Feed(options=("--profile", "steps", "--steps", steps))}) as feeder:
         frame = _job(bench, Path(layout.stream(network, "s")), limit, protect)
         writer = frame.writeStream.option("checkpointLocation", str(root / "checkpoint")).foreachBatch(seen.note)
         query = writer.start()
-        begun = time.time()
         try:
             feeder.start()
-            started = _watched(query, lambda now: bool(seen.batches) or now > begun + FIRST_BATCH_SECONDS)
-            _watched(query, lambda now: now >= started + seconds)
-            return seen, started
+            burst = time.time() + QUIET_SECONDS
+            _watched(query, burst + seconds)
+            return seen, burst
         finally:
             query.stop()
 
 
-def _watched(query: Any, done: Callable[[float], bool]) -> float:
-    """Wait while the query runs; the time at which it was done."""
-    while not done(now := time.time()):
+def _watched(query: Any, until: float) -> None:
+    """Wait, as long as the query runs."""
+    while (now := time.time()) < until:
         if not query.isActive:
             raise BenchError(f"the query ended: {query.exception()}", hint="See the log above")
-        time.sleep(0.1)
-    return now
+        time.sleep(min(0.2, until - now))

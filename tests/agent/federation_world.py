@@ -31,7 +31,7 @@ participants:
   A: {{url: "http://127.0.0.1:{a}", cpu: 1.0}}
   B: {{url: "http://127.0.0.1:{b}", cpu: 1.0}}
 contracts:
-  A<->B: {{price: 4.0}}
+  A<->B: {{price: 4.0, kinds: [sum]}}
 fragments:
   f0: {{owner: A, run: sum, logs: {{input: logs/f0}}, parameters: {{cpu: 0.6}}}}
   f1: {{owner: A, run: sum, logs: {{input: logs/f1}}, parameters: {{cpu: 0.6}}}}
@@ -104,11 +104,15 @@ class World:
             create_log(self.log(name), "id bigint")
             self.fed[name] = 0
 
+    def body(self) -> Callable[[str, str, str, str | None], None]:
+        """What a participant's process runs."""
+        return run_participant
+
     def log(self, fragment: str) -> Path:
         return self.root / "shared" / "logs" / fragment
 
     def start(self, name: str, kill_at: str | None = None) -> BaseProcess:
-        process = self._context.Process(target=run_participant, args=(self.text, name, str(self.root), kill_at))
+        process = self._context.Process(target=self.body(), args=(self.text, name, str(self.root), kill_at))
         process.start()
         self.processes[name] = process
         return process
@@ -162,6 +166,13 @@ class World:
         reader = LogReader(path)
         batches = list(reader.read(0, 0, reader.end_positions()[0]))
         return [row for batch in batches for row in batch.drop_columns(["_arrival"]).to_pylist()]
+
+    def settled(self) -> bool:
+        """Whether one fragment is at each of A and B, as leases and processes agree."""
+        owners, running = self.owners(), self.running()
+        return sorted(owners.values()) == ["A", "B"] and all(
+            running.get(owner) == [name] for name, owner in owners.items()
+        )
 
     def caught_up(self) -> bool:
         return all(len(self.written(name)) >= count for name, count in self.fed.items())

@@ -18,13 +18,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.end()
 
 
-def settled(world: World) -> bool:
-    """One fragment at each participant, as leases and processes agree."""
-    owners = world.owners()
-    running = world.running()
-    return sorted(owners.values()) == ["A", "B"] and all(running.get(owner) == [name] for name, owner in owners.items())
-
-
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_any_step_leaves_one_owner(world: World, step: str) -> None:
     victim = "A" if step.startswith("giver") else "B"
@@ -35,7 +28,7 @@ def test_a_kill_at_any_step_leaves_one_owner(world: World, step: str) -> None:
         process.join(timeout=40.0)
         assert process.exitcode == 9, f"{victim} never came to {step}: {world.statuses()}"
         world.start(victim)
-        world.wait("one fragment at each", lambda: settled(world), alive=("A", "B"))
+        world.wait("one fragment at each", world.settled, alive=("A", "B"))
         world.wait("a payment in both books", world.agreed, alive=("A", "B"))
     world.wait("all results", world.caught_up, alive=("A", "B"))
     world.end()

@@ -28,7 +28,7 @@ from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World, free_ports
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
-OWN = "  g0: {{owner: B, run: sum, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
+OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
 
 
 class SetEngine(LogEngine):
@@ -109,7 +109,7 @@ def test_load_moves_away_and_comes_home_when_the_tables_turn(pair: Pair) -> None
     (moved,) = set(pair.where()["B"]) - {"g0"}
     # A's other fragment calms down, B's own rises: through B's own contract with A the fragment goes home.
     pair.loads.update({name: 0.1 for name in ("f0", "f1") if name != moved})
-    pair.loads["g0"] = 0.5
+    pair.loads["g0"] = 0.8
     pair.wait("the way home", lambda: pair.where() == {"A": ["f0", "f1"], "B": ["g0"]})
     pair.world.feed()
     pair.wait("all results", pair.world.caught_up)

@@ -35,11 +35,11 @@ FEDERATION = """
 version: 1
 participants:
   A: {{url: "http://127.0.0.1:{a}", cpu: 1.0}}
-  B: {{url: "http://127.0.0.1:{b}", cpu: 1.0}}
+  B: {{url: "http://127.0.0.1:{b}", cpu: 4.0}}
 contracts:
-  A->B: {{price: 11.0}}
+  A->B: {{price: 2.0}}
 fragments:
-  active: {{owner: A, run: active-sources, logs: {{connections: logs/c}}, parameters: {{at_least: 5}}, cost: 0.02}}
+  active: {{owner: A, run: active-sources, logs: {{connections: logs/c}}, parameters: {{at_least: 5}}, cost: 0.01}}
 """
 
 
@@ -135,6 +135,8 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     table = generated(5, seconds=300.0, rate=10.0)
     half = table.num_rows // 2
     create_log(shared / "logs" / "c", SCHEMA)
+    with LogWriter(shared / "logs" / "c") as writer:
+        writer.append(table.slice(0, half))
     pace = Pace(tick=0.05, measure=0.5, bill=1.0)
     agents = {}
     for name, port in (("A", a_port), ("B", b_port)):
@@ -162,11 +164,10 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     told = agents["A"].status
     output = shared / "outputs" / "active"
 
-    # The first half comes slowly: the windows that are open at its end must live through the move. Then the rate rises
-    # beyond what the price is worth, and A gives the fragment away in the middle of a window.
+    # Half of it was there before. Then 80 tuples/s come, 0.8 CPUs at the cost that the file declares: A gives the
+    # fragment away in the middle of a window, which must live through the move.
+    wait("a first result", lambda: (output / "meta.json").exists() and len(results(output, "source")) > 0, told)
     with LogWriter(shared / "logs" / "c") as writer:
-        writer.append(table.slice(0, half))
-        wait("a first result", lambda: (output / "meta.json").exists() and len(results(output, "source")) > 0, told)
         at = half
         while not agents["B"].machine.holdings and at < table.num_rows - 100:
             writer.append(table.slice(at, 20))

@@ -54,8 +54,8 @@ class Moving:
     clock: Callable[[], float] = time.time
     at: Callable[[str], None] = lambda step: None
     held: dict[str, Lease] = field(default_factory=dict)
-    stalled: set[str] = field(default_factory=set)
-    """Fragments that are held but could not be started; `retry` tries again."""
+    stalled: dict[str, str] = field(default_factory=dict)
+    """Fragments that are held but do not run, with the reason; `retry` tries again."""
     _leaving: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -153,15 +153,20 @@ class Moving:
 
     def retry(self) -> None:
         """Start what could not be started, or ended by itself, if it is still held."""
-        for fragment in sorted(self.stalled & set(self.held)):
+        for fragment in list(self.stalled):
+            if fragment not in self.held:
+                del self.stalled[fragment]
+                continue
             with suppress(FloodwayError):
                 self._start(fragment)
-        self.stalled &= set(self.held)
 
     def _start(self, fragment: str) -> None:
-        self.stalled.add(fragment)
-        self.engine.start(self.specs[fragment], partial(self._fence, self.held[fragment]))
-        self.stalled.discard(fragment)
+        try:
+            self.engine.start(self.specs[fragment], partial(self._fence, self.held[fragment]))
+        except FloodwayError as error:
+            self.stalled[fragment] = error.message
+            raise
+        self.stalled.pop(fragment, None)
 
     def renew(self) -> list[str]:
         """Push all leases ahead; the fragments that turned out to be lost, which are stopped."""
@@ -220,7 +225,8 @@ class Moving:
                 self.store.claim(spec.name, self.name, after=0, now=self.clock())
         for fragment, lease in self.store.held_by(self.name).items():
             if fragment in self.specs and fragment not in self.held:
-                self.hold(fragment, lease, "own" if lease.move is None else "moved")
+                with suppress(FloodwayError):  # its log is not there yet, say: `retry` goes on
+                    self.hold(fragment, lease, "own" if lease.move is None else "moved")
 
     def reclaim(self, *, margin_seconds: float) -> list[str]:
         """Take back own fragments whose lease has run out elsewhere, and run them from their checkpoints."""
@@ -231,8 +237,9 @@ class Moving:
                 continue
             with suppress(LeaseLostError):  # it came back, or another claimed it, in this very moment
                 fresh = self.store.claim(spec.name, self.name, after=lease.epoch, now=self.clock())
-                self.hold(spec.name, fresh, "reclaimed")
                 found.append(spec.name)
+                with suppress(FloodwayError):
+                    self.hold(spec.name, fresh, "reclaimed")
         return found
 
     def _check(self, move: Move, epochs: Mapping[str, int]) -> None:

@@ -126,7 +126,7 @@ class ParticipantAgent:
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._shedding = Shedding()
         self._figures = _Figures()
-        self._measured_at = self._billed_at = -float("inf")
+        self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
 
@@ -168,10 +168,13 @@ class ParticipantAgent:
             self._remove(self._lost.get())
         for fragment, reason in self.engine.failures().items():
             self._figures.failures[fragment] = reason
-            self.moving.stalled.add(fragment)
-        self.moving.retry()
+            self.moving.stalled[fragment] = reason
+        if self.moving.stalled and now >= self._retry_at:
+            self._retry_at = now + self.pace.measure
+            self.moving.retry()
         for fragment in self.moving.reclaim(margin_seconds=self.pace.margin):
-            self._add(fragment, self.moving.held[fragment])
+            if fragment in self.moving.held:
+                self._add(fragment, self.moving.held[fragment])
         if now - self._measured_at >= self.pace.measure:
             self._measured_at = now
             self._measure(now)
@@ -255,6 +258,7 @@ class ParticipantAgent:
             "refused": dict(self.server.refused),
             "unreachable": dict(self._figures.unreachable),
             "failures": dict(self._figures.failures),
+            "stalled": dict(self.moving.stalled),
         }
 
     def _measure(self, now: float) -> None:

@@ -1,0 +1,240 @@
+"""Three participants as processes of their own, with logs fed to a script: what `federation_fig13` runs and watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+import floodway
+from floodway.agent.federation.leases import LeaseStore
+from floodway.contracts.federation_file import Federation
+from floodway.errors import FloodwayError, InputError
+from floodway.spark.journal import committed_batches, read_batch
+from floodway.spark.log import LogReader, LogWriter, create_log
+
+CHECKOUT = Path(floodway.__file__).parents[2]
+CATALOGUE = "examples.intrusion_catalogue"
+FEED_SECONDS = 0.25
+_START_SECONDS = 600.0
+_DRAIN_SECONDS = 300.0
+
+
+class StoryError(FloodwayError):
+    """A participant died or did not get ready: there is no story to tell."""
+
+
+def example(module: str) -> Any:
+    """A module of the checkout's examples; the installed package has none."""
+    if str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))
+    try:
+        return import_module(f"examples.{module}")
+    except ImportError:
+        raise InputError(
+            f"examples/{module}.py is not beside this installation", hint="Run it from a checkout of the project"
+        ) from None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@dataclass
+class Feeding:
+    """Replays a table into a log at a rate that may change; `rate` in tuples/s."""
+
+    log: Path
+    table: pa.Table
+    rate: float = 0.0
+    fed: int = 0
+    _due: float = 0.0
+    _writer: LogWriter | None = None
+
+    def feed(self, seconds: float) -> None:
+        """Append what has become due since the last call."""
+        if self._writer is None:
+            self._writer = LogWriter(self.log, sync=False)
+        self._due += self.rate * seconds
+        count = min(int(self._due), self.table.num_rows - self.fed)
+        if count > 0:
+            self._writer.append(self.table.slice(self.fed, count))
+            self.fed += count
+            self._due -= count
+
+    def close(self, last: pa.Table | None = None) -> None:
+        """Append a last tuple, if one is given, and let go of the log."""
+        if self._writer is not None:
+            if last is not None:
+                self._writer.append(last)
+            self._writer.close()
+            self._writer = None
+
+
+@dataclass
+class Sample:
+    """The participants at one moment: load by name, and the moves done so far."""
+
+    at: float
+    load: Mapping[str, float]
+    moves: int
+
+
+@dataclass
+class Story:
+    """Participants as processes, a clock that starts when all are ready, and what was seen."""
+
+    root: Path
+    text: str
+    federation: Federation
+    schema: str
+    options: Sequence[str] = ()
+    samples: list[Sample] = field(default_factory=list)
+    feeds: dict[str, Feeding] = field(default_factory=dict)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _began: float = 0.0
+
+    @property
+    def shared(self) -> Path:
+        """The storage that all participants see."""
+        return self.root / "shared"
+
+    def __enter__(self) -> Self:
+        for spec in self.federation.fragments.values():
+            for log in spec.logs.values():
+                create_log(self.shared / log, self.schema)
+        file = self.root / "federation.yaml"
+        file.write_text(self.text, encoding="utf-8")
+        for name in self.federation.members:
+            command = [sys.executable, "-m", "floodway.cli.main", "participant", str(file), "--name", name]
+            command += ["--state", str(self.root / name), "--shared", str(self.shared)]
+            command += ["--catalogue", CATALOGUE, *self.options]
+            environment = os.environ | {
+                "PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
+            }
+            with (self.root / f"{name}.log").open("wb") as output:
+                self._processes[name] = subprocess.Popen(
+                    command, stdout=output, stderr=output, start_new_session=True, cwd=CHECKOUT, env=environment
+                )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self.feeds.values():
+            one.close()
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask all to stop at a batch boundary; whoever does not is killed with all it started."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(120.0)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self._processes.clear()
+
+    def wait_ready(self) -> None:
+        """Until every participant runs the fragments it owns."""
+        wanted = {name: {one.name for one in self.federation.owned_by(name)} for name in self.federation.members}
+        deadline = time.monotonic() + _START_SECONDS
+        while any(not wanted[name] <= set(self.status(name).get("fragments", ())) for name in wanted):
+            self._alive()
+            if time.monotonic() > deadline:
+                raise StoryError("not all participants are ready", hint=f"See the logs in {self.root}")
+            time.sleep(0.5)
+        self._began = time.monotonic()
+
+    def play(self, least: float, most: float, until: Callable[[], bool]) -> None:
+        """Feed for at least `least` seconds, and go on until something is so, but no longer than `most`."""
+        began = last = time.monotonic()
+        while (now := time.monotonic()) - began < most and (now - began < least or not until()):
+            for one in self.feeds.values():
+                one.feed(now - last)
+            last = now
+            self._alive()
+            if not self.samples or now - self._began - self.samples[-1].at >= 1.0:
+                load = {name: float(self.status(name).get("load", 0.0)) for name in self.federation.members}
+                self.samples.append(Sample(now - self._began, load, len(self.moves())))
+            time.sleep(max(0.0, FEED_SECONDS - (time.monotonic() - now)))
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What a participant wrote last; empty before its first tick."""
+        try:
+            found: dict[str, Any] = json.loads((self.root / name / "status.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found
+
+    def moves(self) -> list[dict[str, Any]]:
+        """Moves that were done, as their givers tell, in the order of time."""
+        found = [
+            move
+            for name in self.federation.members
+            for move in self.status(name).get("moves", ())
+            if move["from"] == name and move["state"] == "done"
+        ]
+        return sorted(found, key=lambda move: float(move["at"]))
+
+    def drain(self) -> None:
+        """Until every fragment has committed all that is in its logs."""
+        store = LeaseStore(self.shared)
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        for spec in self.federation.fragments.values():
+            (log,) = spec.logs.values()
+            end = sum(LogReader(self.shared / log).end_positions().values())
+            while _committed(store.checkpoint(spec.name)) < end:
+                self._alive()
+                if time.monotonic() > deadline:
+                    raise StoryError(f"fragment {spec.name} did not catch up", hint=f"See the logs in {self.root}")
+                time.sleep(0.5)
+
+    def _alive(self) -> None:
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                tail = (self.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-500:]
+                raise StoryError(f"participant {name} ended with {process.returncode}: {tail}")
+
+
+def _committed(checkpoint: Path) -> int:
+    """How far the committed batches have come in the log."""
+    for number in reversed(committed_batches(checkpoint)):
+        offsets = read_batch(checkpoint, number).offsets
+        if offsets:
+            return sum(sum(offset.end.values()) for offset in offsets.values())
+    return 0
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    """The tuples of an output log without their arrival times, sorted."""
+    reader = LogReader(path)
+    found = [
+        tuple(row[name] for name in reader.meta.schema.names)
+        for partition, end in reader.end_positions().items()
+        for batch in reader.read(partition, 0, end)
+        for row in batch.to_pylist()
+    ]
+    return sorted(found, key=str)

@@ -59,6 +59,7 @@ class Fifo:
     clock: Clock = "arrived"
 
     def rank(self, queue: QueueClass, *, cost_seconds: float) -> Rank:
+        """One rank for all: what came first goes first."""
         return Rank(0, 0.0)
 
 
@@ -70,6 +71,7 @@ class EarliestDeadlineFirst:
     clock: Clock = "generated"
 
     def rank(self, queue: QueueClass, *, cost_seconds: float) -> Rank:
+        """By deadline alone."""
         return _by_deadline(0, queue)
 
 
@@ -85,6 +87,7 @@ class MaximumUrgencyFirst:
     clock: Clock = "generated"
 
     def rank(self, queue: QueueClass, *, cost_seconds: float) -> Rank:
+        """Urgent queues before the others, each by deadline less the time a tuple takes."""
         group = 0 if queue.priority > 0 else 1
         return _by_deadline(group, queue, earlier_by=cost_seconds, tie=-queue.priority)
 
@@ -97,6 +100,7 @@ class StrictPriority:
     clock: Clock = "generated"
 
     def rank(self, queue: QueueClass, *, cost_seconds: float) -> Rank:
+        """By priority, then by deadline."""
         return _by_deadline(-queue.priority, queue)
 
 

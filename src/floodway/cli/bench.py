@@ -29,6 +29,8 @@ def bench(
     """Measure Floodway against its goals and against the way one would do without it.
 
     Exits with 0 also where a goal is missed (see `holds`), with 1 if a benchmark failed to run.
+
+    Example: floodway bench --list
     """
     registry = import_module(REGISTRY)
     chosen: list[str] = registry.choose(ids or [])

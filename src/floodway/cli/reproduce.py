@@ -27,21 +27,29 @@ class Found(Protocol):
     """What the command needs of a result."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Its id, such as buffer-fig3."""
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """What it is about."""
     @property
-    def paper(self) -> Any: ...
+    def paper(self) -> Any:
+        """The claim: source, where, text."""
     @property
-    def measured(self) -> Mapping[str, Any]: ...
+    def measured(self) -> Mapping[str, Any]:
+        """All numbers, as JSON can hold them."""
     @property
-    def holds(self) -> bool: ...
+    def holds(self) -> bool:
+        """Whether the claim holds here."""
     @property
-    def where(self) -> str: ...
+    def where(self) -> str:
+        """simulation, spark or computation."""
     @property
-    def headline(self) -> str: ...
+    def headline(self) -> str:
+        """The numbers that matter, in a line."""
     @property
-    def notes(self) -> tuple[str, ...]: ...
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know."""
 
     def as_json(self, *, seconds: float) -> dict[str, Any]:
         """The result for scripts."""

@@ -169,6 +169,7 @@ class Epochs:
 
     @property
     def latest(self) -> Epoch:
+        """The epoch that began last."""
         return self.history[-1]
 
     @property

@@ -152,6 +152,7 @@ class ControlTable:
 
     @property
     def latest(self) -> Entry:
+        """The entry written last, which may not be valid yet."""
         return self.table.history[-1]
 
     def put(self, entry: Entry, *, replays_from_us: int = 0) -> Entry:

@@ -71,6 +71,7 @@ class BatchReport:
 
     @property
     def ended_us(self) -> int:
+        """When the batch ended, in microseconds of the epoch."""
         return self.started_us + round(self.seconds * 1e6)
 
 

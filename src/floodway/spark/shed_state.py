@@ -78,14 +78,17 @@ class ShedFiles:
 
     @property
     def control(self) -> Path:
+        """The control table, which executors read."""
         return self.folder / "control.json"
 
     @property
     def ledger(self) -> Path:
+        """The ledger."""
         return self.folder / "ledger.jsonl"
 
     @property
     def dropped(self) -> Path:
+        """The side output of dropped tuples."""
         return self.folder / "dropped.jsonl"
 
     def read_mode(self) -> Mode | None:
@@ -109,6 +112,7 @@ class ShedFiles:
             return None
 
     def write_status(self, status: Status) -> None:
+        """Replace the status."""
         write_atomically(self.folder / "status.json", json.dumps(asdict(status)))
 
 

@@ -29,6 +29,7 @@ class WindowSteering:
 
     @property
     def epochs(self) -> Epochs:
+        """The keep rates of windows, as the control table holds them."""
         return Epochs(self.shape, self.control.table.epochs)
 
     def saw(self, query: str, batch_time_us: int, event_us: int | None) -> None:

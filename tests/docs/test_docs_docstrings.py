@@ -1,0 +1,78 @@
+"""Every public module, class, function and method says what it is; every command shows an example."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.models import CommandInfo
+from typer.testing import CliRunner
+
+from floodway.cli import main
+from tests.docs.pages import ROOT
+
+SOURCE = ROOT / "src" / "floodway"
+MODULES = sorted(SOURCE.rglob("*.py"))
+# What begins with an underscore is private, or says what Python says of it.
+INHERITED = re.compile(r"^_")
+
+
+def undocumented(path: Path) -> list[str]:
+    """Public names of a module without a docstring, as `Class.method`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = [] if ast.get_docstring(tree) else ["<module>"]
+    for item in tree.body:
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not item.name.startswith("_"):
+            if not ast.get_docstring(item):
+                found.append(item.name)
+            if isinstance(item, ast.ClassDef):
+                found += [f"{item.name}.{name}" for name in _methods(item)]
+    return found
+
+
+def _methods(item: ast.ClassDef) -> list[str]:
+    """Public methods without a docstring; what implements a documented method of a base class inherits its text."""
+    bare = [
+        method.name
+        for method in item.body
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and not INHERITED.match(method.name)
+        and not ast.get_docstring(method)
+        and not any("overload" in ast.unparse(decorator) for decorator in method.decorator_list)
+    ]
+    bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in item.bases} - {"Protocol", "Generic", "ABC"}
+    return [] if bases else bare
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_public_names_have_docstrings(path: Path) -> None:
+    assert undocumented(path) == []
+
+
+def test_a_missing_docstring_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text("def f(): ...\nclass C:\n    'c'\n    def m(self): ...\n    def _p(self): ...\n")
+    assert undocumented(path) == ["<module>", "f", "C.m"]
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_has_an_example_that_it_understands(name: str) -> None:
+    main.app.registered_commands = [CommandInfo(name=c.name, callback=c.callback) for c in registered()]
+    answer = CliRunner().invoke(main.app, [name, "--help"])
+    assert answer.exit_code == 0
+    text = " ".join(answer.stdout.split())
+    example = re.search(rf"Examples?: (?:\w+=\S+ )?floodway {name}\b([^.]*)", text)
+    assert example is not None, f"floodway {name} --help has no line 'Example: floodway {name} …'"
+    options = set(re.findall(r"--[a-z][a-z-]*", example.group(1).split("Arguments:")[0].split("Options:")[0]))
+    assert options <= set(re.findall(r"--[a-z][a-z-]*", text.split("Options:")[-1]))
+
+
+def registered() -> list[CommandInfo]:
+    """All commands, registered once."""
+    if not main.app.registered_commands:
+        main._register()
+    assert get_command(main.app) is not None
+    return main.app.registered_commands

@@ -29,24 +29,31 @@ class Found(Protocol):
     @property
     def id(self) -> str:
         """Its id, such as buffer-fig3."""
+
     @property
     def title(self) -> str:
         """What it is about."""
+
     @property
     def paper(self) -> Any:
         """The claim: source, where, text."""
+
     @property
     def measured(self) -> Mapping[str, Any]:
         """All numbers, as JSON can hold them."""
+
     @property
     def holds(self) -> bool:
         """Whether the claim holds here."""
+
     @property
     def where(self) -> str:
         """simulation, spark or computation."""
+
     @property
     def headline(self) -> str:
         """The numbers that matter, in a line."""
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know."""

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +45,8 @@ class UpOptions:
     """How to run all nodes. `settle_seconds` at the start count for the ledgers but not for latency and score.
 
     `peers` replaces the addresses that nodes are given for each other (tests cut links by it); `node_arguments` are
-    passed on to `floodway node`; `progress` gets the latest status of every node.
+    passed on to `floodway node`; `progress` gets the latest status of every node. Once `ended` is set, the run comes to
+    its end early: it lets the nodes finish what waits, ends them and reports as ever.
     """
 
     network_file: Path
@@ -60,6 +62,7 @@ class UpOptions:
     key_file: Path | None = None
     node_arguments: tuple[str, ...] = ()
     progress: Callable[[Mapping[str, Mapping[str, Any]]], None] = lambda statuses: None
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 def bring_up(network: Network, options: UpOptions) -> NodesReport:
@@ -92,7 +95,7 @@ class _Up:
             ended, after = time.time(), logs.totals()
             feeder.stop()
             self._drain()
-        rates = {name: (after[name] - before[name]) / (ended - began) for name in after}
+        rates = {name: (after[name] - before[name]) / max(ended - began, 1e-3) for name in after}
         return report_nodes(
             self.network,
             self.files,
@@ -116,15 +119,15 @@ class _Up:
 
     def _keep_up(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end and not self.options.ended.is_set():
             self.supervisor.poll()
             self.options.progress(self.statuses())
-            time.sleep(POLL_SECONDS)
+            self.options.ended.wait(POLL_SECONDS)
 
     def _await_nodes(self) -> None:
         """Until every node has processed a first batch: it starts workers and compiles plans, and takes its time."""
         end = time.monotonic() + START_SECONDS
-        while not all(status.get("warm") for status in self.statuses().values()):
+        while not self.options.ended.is_set() and not all(one.get("warm") for one in self.statuses().values()):
             self.supervisor.poll()
             culprits = [name for name, count in self.supervisor.restarts.items() if count > MOST_EARLY_RESTARTS]
             late = [name for name, status in self.statuses().items() if not status.get("warm")]
@@ -137,7 +140,7 @@ class _Up:
                     hint=f"See {self.files.own(name).root / 'process.log'}",
                 )
             self.options.progress(self.statuses())
-            time.sleep(POLL_SECONDS)
+            self.options.ended.wait(POLL_SECONDS)
 
     def _drain(self) -> None:
         """Let the nodes finish what waits, as long as protected jobs need; more is left to a restart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -32,17 +33,20 @@ def up(
     settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
     key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting key=value for every node.")] = None,
+    peers: Annotated[str, typer.Option(help="Addresses that nodes use for each other in place of the real ones.")] = "",
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run every node of a network as a process of its own, restart what dies, and report over all ledgers.
+
+    Asked to end early (SIGTERM, Ctrl-C) it lets the nodes finish what waits, ends them and reports all the same.
 
     Example: floodway up net.yaml --seconds 60 --target 6 --control dfit --state runs/net
     """
     from floodway.agent.feeding import Feed
     from floodway.agent.node_options import parse_control
     from floodway.agent.up import UpOptions, bring_up
-    from floodway.cli.node import parse_conf
+    from floodway.cli.node import parse_conf, parse_urls
     from floodway.cli.run import parse_mode
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
@@ -63,10 +67,13 @@ def up(
         controller=controller,
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(settle, seconds / 2),
+        peers=parse_urls(peers),
         key_file=key_file,
         node_arguments=tuple(f"--conf={key}={value}" for key, value in parse_conf(conf or []).items()),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: options.ended.set())
     result = bring_up(net, options)
     body = {"network": net.name, "state": str(root), **result.to_dict()}
     if report is not None:

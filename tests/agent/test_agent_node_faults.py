@@ -1,0 +1,84 @@
+"""Kill every process of a network in turn, and cut the link between agents: shedding goes on, accounts stay whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from floodway.network.file import parse_network
+from floodway.spark.node_audit import audit_nodes
+from tests.agent.nodes import FIGURE1, Relay, Up, until
+
+pytestmark = pytest.mark.spark
+
+
+def begin(up: Up) -> None:
+    until(lambda: up.check() and all(up.status(node).get("warm") for node in "AB"), "all nodes up", 240)
+    for node in "AB":
+        up.await_more(node, f"batches of {node}")
+
+
+def end(up: Up) -> None:
+    """The end is clean, every tuple is accounted for, and nothing is left running."""
+    report = up.finish()
+    assert report["reconciled"], report["differences"]
+    assert report["restarts"]["A"] >= 1 and report["restarts"]["B"] >= 1
+    audited = audit_nodes(parse_network(FIGURE1), up.layout)
+    assert audited.differences == ()
+    assert {link.link for link in audited.links} == {"a1->b1", "a2->b2"}
+    assert all(link.delivered == link.in_log and link.offered > 0 for link in audited.links)
+    assert any(line.dropped for line in up.lines("A"))
+    assert up.left() == []
+
+
+def table_of_b(up: Up) -> int | None:
+    """The version of B's table that A plans with; None while it plans B as the file says."""
+    version: int | None = up.status("A")["control"]["children"]["B"]["version"]
+    return version
+
+
+def kill_and_resume(up: Up, node: str) -> None:
+    """The node comes back as another process and goes on with the batch after its last."""
+    before, pid = up.lines(node)[-1].batch, up.pid(node)
+    up.kill(node)
+    until(lambda: up.check() and up.pid(node) != pid, f"{node} started again")
+    up.await_more(node, f"{node} resumed")
+    assert up.lines(node)[-1].batch > before
+
+
+def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    relay = Relay(lambda: str(json.loads((state / "nodes" / "A" / "agent.json").read_text())["url"]))
+    relay.open()
+    try:
+        with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--peers", f"A={relay.url}") as up:
+            begin(up)
+            until(lambda: table_of_b(up) is not None, "B's table has come to A")
+            relay.close()
+            until(lambda: up.status("A")["control"]["cut_off"] == ["B"], "A says that B is silent")
+            assert table_of_b(up) is not None  # planned as its last table
+            up.await_more("A", "A sheds on with the last good plan")
+            kill_and_resume(up, "B")
+            kill_and_resume(up, "A")
+            relay.open()
+            until(lambda: up.check() and up.status("A")["control"]["cut_off"] == [], "A hears B again")
+            end(up)
+    finally:
+        relay.close()
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_dies_leaves_every_node_shedding(tmp_path: Path) -> None:
+    with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--control", "coordinator") as up:
+        begin(up)
+        until(lambda: up.status("A")["control"].get("plan") is not None, "A has a plan of the coordinator's")
+        pid = up.pid("coordinator")
+        up.kill("coordinator")
+        for node in "AB":
+            up.await_more(node, f"{node} sheds without the coordinator")
+        until(lambda: up.check() and up.pid("coordinator") != pid, "the coordinator started again")
+        for node in "AB":
+            kill_and_resume(up, node)
+        end(up)

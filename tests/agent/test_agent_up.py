@@ -1,0 +1,74 @@
+"""Nodes as processes on real Spark: D-FIT and the coordinator get what the LP promises, uncoordinated nodes do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodway.agent.node_options import Control
+from floodway.agent.node_report import NodesReport
+from floodway.agent.up import UpOptions, bring_up
+from floodway.network.file import parse_network
+from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
+
+TARGET = 6.0
+
+
+def run(folder: Path, text: str, control: Control, *, seconds: float, target: float = TARGET) -> NodesReport:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "net.yaml"
+    file.write_text(text)
+    options = UpOptions(
+        network_file=file,
+        root=folder / "state",
+        seconds=seconds,
+        control=control,
+        target_seconds=target,
+        settle_seconds=seconds / 2,
+    )
+    report = bring_up(parse_network(text), options)
+    assert report.differences == ()
+    assert sum(report.restarts.values()) == 0
+    assert all(link.unfinished == 0 and link.waiting == 0 for link in report.links)
+    return report
+
+
+def predicted(report: NodesReport, text: str) -> float:
+    """What uncoordinated nodes with the same CPU would get."""
+    capacity = {name: node.capacity for name, node in report.nodes.items()}
+    return uncoordinated(parse_network(text), report.rates, capacity)
+
+
+@pytest.mark.spark
+def test_dfit_reaches_the_optimum_of_two_nodes(tmp_path: Path) -> None:
+    report = run(tmp_path, FIGURE1, "dfit", seconds=44)
+    assert report.score >= 0.95 * report.optimum
+    assert report.score >= 1.4 * predicted(report, FIGURE1)
+    assert report.throughput["q2"] > report.throughput["q1"] > 0  # plan 4: twice as much of s2
+    dropped = report.to_dict()["dropped"]
+    at_links = sum(sum(reasons.values()) for at, reasons in dropped.items() if "->" in at)
+    at_streams = sum(sum(reasons.values()) for at, reasons in dropped.items() if "->" not in at)
+    assert at_links < 0.05 * at_streams  # shed at the source, not three queues later
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_alone_dfit_and_coordinator_side_by_side(tmp_path: Path) -> None:
+    alone = run(tmp_path / "alone", FIGURE1, "alone", seconds=60)
+    dfit = run(tmp_path / "dfit", FIGURE1, "dfit", seconds=60)
+    coordinated = run(tmp_path / "coordinator", FIGURE1, "coordinator", seconds=60)
+    # Table 1, plan 2: the first node passes on all of s1 that it can and nothing of s2.
+    assert alone.score == pytest.approx(predicted(alone, FIGURE1), rel=0.15)
+    assert alone.throughput["q2"] < 0.1 * alone.throughput["q1"]
+    for report in (dfit, coordinated):
+        assert report.score >= 0.95 * report.optimum
+        assert report.score >= 1.4 * alone.score
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_three_nodes_shed_at_the_source_for_the_last(tmp_path: Path) -> None:
+    report = run(tmp_path, THREE_NODES, "dfit", seconds=80, target=12.0)
+    assert report.score >= 0.9 * report.optimum
+    assert report.score >= 1.2 * predicted(report, THREE_NODES)

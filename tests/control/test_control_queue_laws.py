@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from statistics import fmean
 
@@ -205,3 +206,13 @@ def test_pi_holds_when_not_overloaded() -> None:
     for k in range(100):
         assert loop.step(Observation(float(k), 50.0, miss_ratio=0.0)).admit == 50.0
     assert loop.step(Observation(100.0, 1000.0, miss_ratio=0.01)).admit == pytest.approx(400.0)
+
+
+def test_pi_goes_down_when_deadlines_are_missed_at_little_load() -> None:
+    loop = Loop(PiController(PiConfig(permitted_miss_ratio=0.05, nominal=400.0)))
+    admitted = [loop.step(Observation(float(k), 50.0, miss_ratio=0.5)).capacity_scale for k in range(20)]
+    assert all(later < earlier for earlier, later in pairwise(admitted))
+    # By the law's own steps: the little that waits at the moment is no measure of what can be processed.
+    assert admitted[0] == pytest.approx(1.0 - 0.1 * 0.45 / 0.95, abs=1e-3)
+    # A miss ratio that falls, but not far enough, must not raise what is admitted.
+    assert loop.step(Observation(20.0, 50.0, miss_ratio=0.06)).capacity_scale <= admitted[-1]

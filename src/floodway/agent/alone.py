@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from floodway.agent.dfit_own import UNMEASURED, Measured, as_measured
+from floodway.agent.dfit_own import UNMEASURED, Measured, as_measured, has_moved
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner
@@ -32,7 +32,8 @@ class AlonePlanning:
     def planner(self, measured: Measured) -> Planner:
         """The planner for these costs."""
         with self._lock:
-            if self._planner is None or not measured.near(self._measured, self._tolerance):
+            operators = self._part.operators.values()
+            if self._planner is None or has_moved(operators, self._measured, measured, self._tolerance):
                 network = as_measured(self._part, {self._node: measured})
                 self._planner = make_planner(network, self._name, epsilon=self._epsilon, headroom=self._headroom)
                 self._measured = measured

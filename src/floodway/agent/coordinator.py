@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from floodway.agent.dfit_own import UNMEASURED, Measured, as_measured
+from floodway.agent.dfit_own import UNMEASURED, Measured, as_measured, has_moved
 from floodway.agent.dfit_state import Member, stamp
 from floodway.agent.wire.messages import (
     COORDINATOR,
@@ -33,7 +33,7 @@ from floodway.agent.wire.messages import (
 )
 from floodway.agent.wire.refusals import RefusedError
 from floodway.network.flow import flows
-from floodway.network.model import Network
+from floodway.network.model import Network, Operator
 from floodway.network.part import node_part, part_keeps
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner
@@ -62,6 +62,12 @@ class Office:
     def nodes(self) -> tuple[str, ...]:
         """The nodes that run something."""
         return tuple(dict.fromkeys(op.node for op in self.network.operators.values()))
+
+    @cached_property
+    def operators(self) -> dict[str, tuple[Operator, ...]]:
+        """The operators of every node."""
+        every = self.network.operators.values()
+        return {node: tuple(op for op in every if op.node == node) for node in self.nodes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +206,17 @@ def _planned(office: Office, state: CoordinatorState, now: float) -> Coordinator
         return state
     measured = {node: member.measured for node, member in state.members.items()}
     planner = state.planner
+    plain = {node: replace(found, scale=1.0) for node, found in measured.items()}
     moved = any(
-        not replace(found, scale=1.0).near(replace(state.planned.get(node, UNMEASURED), scale=1.0), office.tolerance)
-        for node, found in measured.items()
+        has_moved(office.operators[node], state.planned.get(node, UNMEASURED), found, office.tolerance)
+        for node, found in plain.items()
     )
     if planner is None or moved or len(state.rows) >= _MOST_ROWS:
-        plain = {node: replace(found, scale=1.0) for node, found in measured.items()}
         network = as_measured(office.network, plain)
         if planner is None or moved:
             planner = make_planner(network, office.planner, epsilon=office.epsilon, headroom=office.headroom)
         generation = stamp(state.generation, now)
-        state = replace(state, planner=planner, planned=measured, generation=generation, rows={})
+        state = replace(state, planner=planner, planned=plain, generation=generation, rows={})
     scale = min(found.scale for found in measured.values())
     rates = {
         name: max((member.rates.get(name, 0.0) for member in state.members.values()), default=0.0)

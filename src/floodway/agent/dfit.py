@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from floodway.agent.dfit_own import UNMEASURED, Measured, Own, work_out
+from floodway.agent.dfit_own import UNMEASURED, Measured, Own, has_moved, work_out
 from floodway.agent.dfit_push import next_push
 from floodway.agent.dfit_state import Child, DFitState, Member, Role, rates_of, scales_of, stamp
 from floodway.agent.dfit_topology import Topology
@@ -129,7 +129,9 @@ def _measured(
     if number is not None and number <= before.number:
         return state
     member = Member(measured, rates, before.number if number is None else number, now)
-    stale = state.stale or not measured.near(state.planned.get(node, UNMEASURED), role.settings.tolerance)
+    planned = state.planned.get(node, UNMEASURED)
+    moved = has_moved(role.topology.operators[node], planned, measured, role.settings.tolerance)
+    stale = state.stale or (role.leads and moved)
     return replace(state, members={**state.members, node: member}, stale=stale)
 
 

@@ -5,7 +5,7 @@ Pure: made from the network as measured, the children's tables and the parent's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from floodway.agent.dfit_program import ThriftyProgram
 from floodway.agent.dfit_topology import Topology
-from floodway.network.model import Arc, Network
+from floodway.network.model import Arc, Network, Operator
 from floodway.network.part import node_part
 from floodway.planning.fit_local import LocalProgram, arc_flows, local_program, useful_range
 from floodway.planning.fit_node import NodeTable, build_table
@@ -28,14 +28,6 @@ class Measured:
     costs: Mapping[str, float]
     selectivities: Mapping[str, float]
     scale: float = 1.0
-
-    def near(self, other: Measured, tolerance: float) -> bool:
-        """Whether no number differs by more than this part of itself."""
-        return (
-            _near(self.costs, other.costs, tolerance)
-            and _near(self.selectivities, other.selectivities, tolerance)
-            and abs(self.scale - other.scale) <= tolerance * other.scale
-        )
 
 
 UNMEASURED = Measured({}, {})
@@ -162,7 +154,11 @@ def as_measured(network: Network, measured: Mapping[str, Measured]) -> Network:
     return replace(network, operators=operators, nodes=nodes)
 
 
-def _near(one: Mapping[str, float], other: Mapping[str, float], tolerance: float) -> bool:
-    return one.keys() == other.keys() and all(
-        abs(value - other[name]) <= tolerance * abs(other[name]) for name, value in one.items()
-    )
+def has_moved(operators: Iterable[Operator], before: Measured, after: Measured, tolerance: float) -> bool:
+    """Whether a cost, selectivity or scale moved by more than this part of itself; unmeasured is as in the file."""
+    pairs = [(before.scale, after.scale)]
+    for operator in operators:
+        name, cost, selectivity = operator.name, operator.cost or 0.0, operator.selectivity or 0.0
+        pairs.append((before.costs.get(name, cost), after.costs.get(name, cost)))
+        pairs.append((before.selectivities.get(name, selectivity), after.selectivities.get(name, selectivity)))
+    return any(abs(new - old) > tolerance * abs(old) for old, new in pairs)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from floodway.errors import InputError
 from floodway.network.flow import flows
-from floodway.network.model import Arc, Network
+from floodway.network.model import Arc, Network, Operator
 from floodway.network.suggest import did_you_mean
 from floodway.planning.fit_cluster import Cluster, cluster_forest
 from floodway.planning.fit_dfit import DFitPlanner
@@ -37,6 +37,14 @@ class Topology:
     def index(self) -> dict[str, int]:
         """The cluster of every node that runs something."""
         return {node: i for i, cluster in enumerate(self.clusters) for node in cluster.nodes}
+
+    @cached_property
+    def operators(self) -> dict[str, tuple[Operator, ...]]:
+        """The operators of every node."""
+        found: dict[str, list[Operator]] = {}
+        for operator in self.network.operators.values():
+            found.setdefault(operator.node, []).append(operator)
+        return {node: tuple(own) for node, own in found.items()}
 
     @cached_property
     def parents(self) -> dict[int, int]:

@@ -29,6 +29,7 @@ EXPERIMENTS: dict[str, str] = {
     "dissp-fig6": "floodway.experiments.dissp_fig6",
     "dissp-fig7": "floodway.experiments.dissp_fig7",
     "dissp-laws": "floodway.experiments.dissp_laws",
+    "dfit-agents": "floodway.experiments.dfit_agents",
     "contracts-table1": "floodway.experiments.contracts_table1",
     "contracts-fig8": "floodway.experiments.contracts_fig8",
     "contracts-fig9": "floodway.experiments.contracts_fig9",

@@ -1,0 +1,57 @@
+"""Whatever the network does to messages and whoever restarts, agents come to the same tables in the end."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodway.agent.dfit_own import Measured, as_measured
+from floodway.agent.dfit_simulation import SimulatedAgents, Wire
+from floodway.agent.dfit_topology import Topology
+from floodway.planning.fit_dfit import DFitPlanner
+from floodway.planning.program import Program
+from tests.planning.test_planning_fit_nodes import tree
+
+NETWORK = tree(7, 2, seed=6)
+TOPOLOGY = Topology(NETWORK)
+NODES = list(NETWORK.nodes)
+RESTARTS = st.lists(st.tuples(st.sampled_from(NODES), st.booleans()), max_size=4)
+COSTS = st.dictionaries(st.sampled_from(list(NETWORK.operators)), st.sampled_from((0.25, 0.5, 1.5, 2.5)), max_size=4)
+
+
+def measured_by_node(costs: dict[str, float]) -> dict[str, Measured]:
+    found: dict[str, dict[str, float]] = {}
+    for name, factor in costs.items():
+        operator = NETWORK.operators[name]
+        found.setdefault(operator.node, {})[name] = factor * (operator.cost or 1.0)
+    return {node: Measured(own, {}) for node, own in found.items()}
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    loss=st.sampled_from((0.0, 0.1, 0.4)),
+    double=st.sampled_from((0.0, 0.3)),
+    slowest=st.sampled_from((0.02, 0.5, 3.0)),
+    costs=COSTS,
+    restarts=RESTARTS,
+)
+def test_lost_doubled_overtaken_and_restarted_the_tables_are_the_same(
+    seed: int, loss: float, double: float, slowest: float, costs: dict[str, float], restarts: list[tuple[str, bool]]
+) -> None:
+    measured = measured_by_node(costs)
+    wire = Wire(loss, double, (0.001, slowest))
+    sim = SimulatedAgents(TOPOLOGY, np.random.default_rng(seed), wire=wire, tick_seconds=0.25)
+    for node, found in measured.items():
+        sim.measure(node, found)
+    for node, with_journal in restarts:
+        sim.run(0.7)
+        sim.restart(node, with_journal=with_journal)
+    sim.settle(20.0, 400.0)
+    central = DFitPlanner(Program(as_measured(NETWORK, measured)), 0.05)
+    for i, cluster in enumerate(central.clusters):
+        own = sim.machines[cluster.nodes[0]].state.own
+        assert own is not None and np.allclose(own.table.rates, central.tables[i].rates, rtol=1e-12)
+        assert np.allclose(own.table.scores, central.tables[i].scores, rtol=1e-3, atol=1e-6), cluster.nodes
+    assert set(sim.refused) == set()

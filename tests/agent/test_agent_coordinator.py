@@ -1,0 +1,201 @@
+"""The coordinator and the nodes under it: plans, ids, uploads, losses, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from floodway.agent.control_machines import CoordinatorMachine, PostMachine
+from floodway.agent.coordinator import WHOLE, Office
+from floodway.agent.coordinator_node import Post, UploadedPlanner, post_from_journal, post_to_journal
+from floodway.agent.dfit_own import UNMEASURED, Measured, as_measured
+from floodway.agent.wire.messages import AnyMessage, PlanChoice, PlanUpload, decode, encode
+from floodway.agent.wire.refusals import RefusedError
+from floodway.network.model import Network
+from floodway.network.part import node_part
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.program import Program
+from tests.oracles.plan_checks import example, hard_rates
+
+RATES = {"s1": 1.0, "s2": 1.0}
+
+
+class Office1:
+    """A coordinator and its nodes without a network between them; `sent` is what the coordinator said last."""
+
+    def __init__(self, network: Network, planner: str = "exact", now: float = 1000.0) -> None:
+        self.network = network
+        self.now = now
+        self.coordinator = CoordinatorMachine(Office(network, planner))
+        self.nodes = {node: PostMachine(Post(network, node)) for node in self.coordinator.office.nodes}
+        self.sent: list[AnyMessage] = []
+        self.cut: set[str] = set()
+
+    def planner(self, node: str) -> UploadedPlanner:
+        return UploadedPlanner(self.nodes[node].post, lambda: self.nodes[node].state)
+
+    def turn(self, rates: Mapping[str, float], measured: Mapping[str, Measured] | None = None) -> float:
+        """All report what reaches them, the coordinator plans and tells; the score that the plans then earn."""
+        for _ in range(3):
+            self.flow(rates, measured or {})
+            for node, machine in self.nodes.items():
+                self.deliver(machine.tick(self.now), from_node=node)
+            self.sent = list(self.coordinator.tick(self.now))
+            self.deliver(tuple(self.sent), from_node=None)
+            self.now += 0.6
+        return self.flow(rates, measured or {})
+
+    def flow(self, rates: Mapping[str, float], measured: Mapping[str, Measured]) -> float:
+        """Every node observes what reaches it and plans for it; the score."""
+        offered, score = dict(rates), 0.0
+        order = [self.network.operators[name].node for name in self.network.order]
+        for node in sorted(self.nodes, key=lambda name: max(i for i, n in enumerate(order) if n == name)):
+            here = {name: offered.get(name, 0.0) for name in node_part(self.network, node).streams}
+            self.nodes[node].observe(here, measured.get(node, UNMEASURED), self.now)
+            plan = self.planner(node).plan(here)
+            offered.update(plan.throughput)
+            score += sum(out.weight * plan.throughput.get(name, 0.0) for name, out in self.network.outputs.items())
+        return score
+
+    def deliver(self, messages: tuple[AnyMessage, ...], from_node: str | None) -> None:
+        """Carry messages there and answers back, as bytes; nodes that are cut off get and send none."""
+        for message in messages:
+            other = message.receiver if from_node is None else from_node
+            if other in self.cut:
+                continue
+            sender = self.coordinator if from_node is None else self.nodes[from_node]
+            receiver = self.nodes[message.receiver] if from_node is None else self.coordinator
+            found = decode(encode(message), network=self.network.name, receiver=message.receiver)
+            answer = receiver.hear(found, self.now)
+            if answer is not None:
+                sender.hear(decode(encode(answer), network=self.network.name, receiver=answer.receiver), self.now)
+
+
+@pytest.mark.parametrize("planner", ["exact", "solver", "solver-w", "fit"])
+def test_figure_1_with_every_planner(planner: str) -> None:
+    office = Office1(example("figure1"), planner)
+    assert office.turn(RATES) >= 0.95 * 0.6
+    assert office.planner("A").plan(RATES).keeps == pytest.approx({"s1": 0.2, "s2": 0.4}, rel=0.1)
+    assert office.planner("B").plan(office.planner("A").plan(RATES).throughput).drops == {}
+    assert office.planner("A").size == 1 and office.planner("A").plan(RATES).overloaded
+
+
+@pytest.mark.parametrize("name", ["diamond", "bandwidth-memory", "figure9-64-32", "two-level-split"])
+def test_within_epsilon_whatever_the_topology(name: str) -> None:
+    network = example(name)
+    office = Office1(network)
+    exact = ExactPlanner(Program(network))
+    for rates in hard_rates(network, seed=4, count=6):
+        assert office.turn(rates) >= exact.plan(rates).score * 0.95 * (1 - 1e-6), rates
+
+
+def test_a_plan_is_uploaded_once_and_then_only_named() -> None:
+    office = Office1(example("figure1"))
+    office.turn(RATES)
+    (plan,) = office.coordinator.state.rows
+    office.turn({"s1": 1.005, "s2": 1.005})  # the same cell
+    assert office.coordinator.state.plan == plan
+    office.turn({"s1": 2.0, "s2": 0.5})
+    assert len(office.coordinator.state.rows) == 2
+    office.now += 10.0
+    office.flow(RATES, {})
+    for node, machine in office.nodes.items():
+        office.deliver(machine.tick(office.now), from_node=node)
+    back = office.coordinator.tick(office.now)
+    assert {type(message) for message in back} == {PlanChoice} and len(back) == 2
+    assert office.coordinator.tick(office.now + 0.1) == ()
+
+
+def test_low_rates_drop_nothing_anywhere() -> None:
+    office = Office1(example("figure1"))
+    assert office.turn({"s1": 0.1, "s2": 0.1}) == pytest.approx(0.2)
+    assert office.nodes["A"].state.plan == WHOLE and office.coordinator.state.rows == {}
+
+
+def test_new_costs_make_a_new_generation_and_small_changes_none() -> None:
+    network = example("figure1")
+    office = Office1(network)
+    office.turn(RATES)
+    before = office.coordinator.state.generation
+    office.turn(RATES, {"B": Measured({"b1": 3.0 * 1.01}, {})})
+    assert office.coordinator.state.generation == before
+    measured = {"B": Measured({"b1": 1.0}, {})}
+    score = office.turn(RATES, measured)
+    assert office.coordinator.state.generation > before
+    assert score >= 0.95 * ExactPlanner(Program(as_measured(network, measured))).plan(RATES).score
+
+
+def test_a_scale_of_the_capacity_needs_no_other_row() -> None:
+    office = Office1(example("figure1"))
+    office.turn({"s1": 4.0, "s2": 4.0}, {"A": replace(UNMEASURED, scale=0.5)})
+    keeps = office.planner("A").plan({"s1": 4.0, "s2": 4.0}).keeps
+    assert keeps == pytest.approx({"s1": 0.2 / 4 / 2, "s2": 0.4 / 4 / 2}, rel=0.05)
+
+
+def test_a_coordinator_that_dies_leaves_every_node_shedding() -> None:
+    office = Office1(example("figure1"))
+    office.turn(RATES)
+    office.cut = {"A", "B"}
+    score = office.turn(RATES)
+    assert score == pytest.approx(0.6, rel=0.05)
+    # Rates that rise are cut to what was planned, rates that fall are not cut more than needed.
+    assert office.turn({"s1": 5.0, "s2": 5.0}) == pytest.approx(score, rel=0.05)
+    assert office.turn({"s1": 0.1, "s2": 0.1}) == pytest.approx(0.2)
+    office.now += 60
+    assert office.nodes["A"].status(office.now)["cut_off"] == ["coordinator"]
+    assert office.coordinator.status(office.now)["cut_off"] == ["A", "B"]
+
+
+def test_another_coordinator_with_a_clock_behind_is_listened_to() -> None:
+    office = Office1(example("figure1"))
+    office.turn(RATES)
+    old = office.coordinator.state.generation
+    office.coordinator = CoordinatorMachine(Office(office.network, "fit"))
+    office.now = 50.0
+    for node, machine in office.nodes.items():
+        office.nodes[node] = PostMachine(machine.post, replace(machine.state, report_due_seconds=0.0))
+    office.turn({"s1": 2.0, "s2": 0.3})
+    assert office.turn({"s1": 2.0, "s2": 0.3}) >= 0.95 * 0.7 / 1.5
+    assert office.nodes["A"].state.generation == office.coordinator.state.generation > old
+    assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
+
+
+def test_a_node_that_lost_its_rows_gets_them_again() -> None:
+    office = Office1(example("figure1"))
+    office.turn(RATES)
+    office.nodes["A"] = PostMachine(Post(office.network, "A"))
+    alone = office.planner("A").plan(RATES)
+    assert alone.keeps == pytest.approx({"s1": 1.0, "s2": 0.0}, abs=1e-6)
+    office.now += 5.0
+    office.turn(RATES)
+    assert office.planner("A").plan(RATES).keeps == pytest.approx({"s1": 0.2, "s2": 0.4}, rel=0.05)
+
+
+def test_a_restarted_node_goes_on_with_the_plan_of_its_journal() -> None:
+    office = Office1(example("figure1"))
+    office.turn(RATES)
+    before = office.nodes["A"]
+    text = post_to_journal(before.post, before.state)
+    found = post_from_journal(before.post, text)
+    assert found is not None and found.row == before.state.row and found.plan == before.state.plan
+    planner = UploadedPlanner(before.post, lambda: found)
+    assert planner.plan(RATES).keeps == office.planner("A").plan(RATES).keeps
+    for wrong in ("", "{}", text.replace('"A"', '"B"'), text[:-3]):
+        assert post_from_journal(before.post, wrong) is None
+
+
+def test_who_may_say_what() -> None:
+    office = Office1(example("figure1"))
+    office.turn(RATES)
+    choice = next(message for message in office.coordinator.tick(office.now + 9) if isinstance(message, PlanChoice))
+    state = office.nodes["A"].state
+    with pytest.raises(RefusedError):
+        office.nodes["A"].hear(choice.model_copy(update={"sender": "B"}), office.now)
+    with pytest.raises(RefusedError):
+        office.coordinator.hear(choice, office.now)
+    assert office.nodes["A"].state is state
+    old = PlanUpload(network="figure1", sender="coordinator", receiver="A", number=1, generation=1, rows=())
+    office.nodes["A"].hear(old, office.now)
+    assert office.nodes["A"].state.rows == state.rows and office.nodes["A"].state.generation == state.generation

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation import api
-from floodway.agent.federation.engine import Measure
+from floodway.agent.federation.engine import Fence, Measure
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.signing import Security, signed_headers
-from floodway.contracts.federation_file import parse_federation
+from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from tests.agent.federation_engine import LogEngine
@@ -32,9 +32,16 @@ OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 
 
 
 class SetEngine(LogEngine):
-    """The engine without Spark, with loads that a test can change."""
+    """The engine without Spark, with loads that a test can change, and starts that fail as often as it likes."""
 
     loads: dict[str, float]
+    fail: int = 0
+
+    def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        if spec.owner == "A" and self.fail:
+            self.fail -= 1
+            raise RuntimeError("no more memory")
+        super().start(spec, fence)
 
     def measure(self, now: float) -> dict[str, Measure]:
         return {name: Measure(10.0, self.loads.get(name, one.cpu), 0.1) for name, one in super().measure(now).items()}
@@ -130,6 +137,23 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
     pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
+
+
+def test_what_cannot_be_started_is_given_back(pair: Pair) -> None:
+    pair.engines["B"].fail = 1
+    pair.world.feed()
+    pair.start("B", "A")
+    pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
+    failed, done = pair.members["A"].journal.moves()
+    assert (failed.state, done.state) == ("failed", "done") and "no more memory" in failed.note
+    assert [row.state for row in pair.members["B"].journal.moves()] == ["failed", "done"]
+    (moved,) = set(pair.where()["B"]) - {"g0"}
+    # Epochs 1: A; 2: taken by B; 3: given back to A; 4: taken again.
+    lease = pair.world.store.current(moved)
+    assert lease is not None and (lease.epoch, lease.owner) == (4, "B")
+    pair.world.feed()
+    pair.wait("all results", pair.world.caught_up)
+    pair.world.check_results()
 
 
 def test_a_partner_that_falls_silent_loses_its_fragments(world: World) -> None:

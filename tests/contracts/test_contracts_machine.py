@@ -24,6 +24,7 @@ from floodway.contracts.messages import (
     MoveFailed,
     Offer,
     Reject,
+    Remeasured,
     Room,
     Send,
     Started,
@@ -356,3 +357,14 @@ def test_both_directions_can_be_agreed_at_once() -> None:
     a = member("A", 0, *bilateral("A", "B", PRICE[12], PRICE[14]))
     assert a.gives_to["B"].taker == "B"
     assert a.takes_from["B"].giver == "B"
+
+
+def test_measured_tasks_replace_what_they_were_thought_to_need() -> None:
+    state = participant("A", InFlight(), [fixed_price("A", "B", 4.0)], [Task("t", Load(0.1)), Task("u", Load(0.1))])
+    state = replace(state, asleep_until=1e9)
+    risen, _ = step(state, Remeasured((Task("t", Load(0.7, rate=7.0), units=0.7), Task("gone", Load(9.0)))), now=0.0)
+    assert risen.load.cpu == pytest.approx(0.8) and risen.load.rate == 7.0 and set(risen.holdings) == {"t", "u"}
+    assert risen.holdings["t"].task.units == 0.7 and risen.holdings["t"].task.origin == "A"
+    assert risen.asleep_until < 0, "a risen load is a reason to look for partners"
+    fallen, _ = step(replace(risen, asleep_until=1e9), Remeasured((Task("t", Load(0.2)),)), now=0.0)
+    assert fallen.load.cpu == pytest.approx(0.3) and fallen.asleep_until == 1e9

@@ -40,6 +40,7 @@ def participant(
     """
     from floodway.agent.federation.leases import LeaseStore
     from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
     from floodway.contracts.participant import Settings
@@ -57,6 +58,7 @@ def participant(
         entries.check(spec.run, spec.logs, spec.parameters)
     security = load_security(key_file, cert, private_key, ca, os.environ)
     address = _address(listen or found.members[name].url.partition("://")[2])
+    HttpServer((), host=address[0], port=address[1], security=security)  # refuses a bad address before Spark starts
 
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.spark.session import spark_session

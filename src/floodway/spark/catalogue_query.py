@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from floodway.errors import FloodwayError
 from floodway.spark.catalogue import CatalogueEntry
 from floodway.spark.fragment_query import BatchError, shortened
 from floodway.spark.journal import committed_batches, read_batch
@@ -82,7 +83,12 @@ class CatalogueQuery:
     def start(self) -> None:
         """Start, and return when the query has found its sources and its place in them."""
         trigger = f"{round(self._trigger_seconds * 1000)} milliseconds"
-        self._query = self._writer().trigger(processingTime=trigger).start()
+        try:
+            self._query = self._writer().trigger(processingTime=trigger).start()
+        except FloodwayError:
+            raise
+        except Exception as error:  # whatever Spark raises: who asked must be able to give the fragment back
+            raise BatchError(f"fragment {self.name} did not start: {shortened(error)}") from None
         deadline = time.monotonic() + START_SECONDS
         while self.failure() is None and time.monotonic() < deadline:
             if not str(self._query.status["message"]).startswith("Initializing"):
@@ -112,7 +118,10 @@ class CatalogueQuery:
         deadline = time.monotonic() + grace_seconds
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-        query.stop()
+        try:
+            query.stop()
+        except Exception as error:
+            raise BatchError(f"fragment {self.name} did not stop: {shortened(error)}") from None
         return self.at_boundary()
 
     def at_boundary(self) -> bool:

@@ -133,9 +133,9 @@ class Moving:
         try:
             for fragment, lease in leases.items():
                 self.hold(fragment, lease, "moved")
-        except FloodwayError as error:
-            self._give_back(row, leases, error.message)
-            raise MoveError(f"move {row.id} could not be started: {error.message}", hint="The giver resumes") from None
+        except Exception as error:  # of any kind: a fragment is never left taken and not running
+            self._give_back(row, leases, str(error)[:300])
+            raise MoveError(f"move {row.id} could not be started: {error}"[:300], hint="The giver resumes") from None
         seconds = {"start": self.clock() - began}
         self.at("taker:started")
         self.journal.reach(row.id, "done", seconds=seconds, at=decision.at)
@@ -258,7 +258,8 @@ class Moving:
     def _give_back(self, row: MoveRow, leases: Mapping[str, Lease], why: str) -> None:
         for fragment, lease in leases.items():
             self._forget(fragment)
-            self.engine.stop(fragment)
+            with suppress(FloodwayError):
+                self.engine.stop(fragment)
             with suppress(LeaseLostError):
                 self.store.claim(fragment, row.giver, after=lease.epoch, now=self.clock())
             self.journal.lease_ended(fragment, lease.epoch, self.clock())

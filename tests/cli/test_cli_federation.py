@@ -1,0 +1,81 @@
+"""`floodway validate`, `participant` and `ledger` for federations: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from floodway.agent.federation.journal import FILE, BookedEntry, Journal, MoveRow
+from floodway.contracts.ledger import Entry, Reason
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "federation" / "three.yaml"
+CATALOGUE = ("--catalogue", "examples.intrusion_catalogue")
+
+
+def floodway(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "floodway.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    journal = Journal(tmp_path / FILE, "A")
+    row = MoveRow("A/0", "giver", "A", "B", 4.0, {"f": 0.5}, {"f": 1}, "asked", 100.0)
+    journal.begin(row)
+    journal.reach("A/0", "done", seconds={"stop": 0.5, "hand_over": 0.1, "start": 0.25}, at=100.0)
+    journal.book(BookedEntry(Entry("A/0/f/load/0.000", "A", "B", 20.0, Reason.LOAD, 110.0), "A/0", 100.0, agreed=True))
+    journal.book(BookedEntry(Entry("A/0/f/penalty/0.000", "B", "A", 2.5, Reason.PENALTY, 110.0), "A/0", 100.0))
+    journal.close()
+    return tmp_path
+
+
+def test_the_ledger_tells_who_ran_what_for_whom_at_which_price(state: Path) -> None:
+    body = json.loads(floodway("ledger", state, "--json").stdout)
+    (move,) = body["moves"]
+    assert (move["giver"], move["taker"], move["fragments"], move["price"]) == ("A", "B", ["f"], 4.0)
+    assert (move["paid"], move["penalties"], move["seconds"]["start"]) == (20.0, 2.5, 0.25)
+    assert body["balances"] == {"A": -17.5, "B": 17.5}
+    assert [one["agreed"] for one in body["entries"]] == [True, False]
+    shown = floodway("ledger", state).stdout
+    assert "A/0" in shown and "1 not agreed" in shown
+
+
+def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:
+    answer = floodway("ledger", tmp_path)
+    assert answer.returncode == 1 and "--state of a `floodway participant`" in answer.stderr
+    (tmp_path / FILE).write_text("this is not a database, however long it may be" * 20)
+    answer = floodway("ledger", tmp_path)
+    assert answer.returncode == 1 and "is no journal" in answer.stderr
+
+
+def test_a_federation_file_is_validated(tmp_path: Path) -> None:
+    answer = floodway("validate", EXAMPLE, "--json")
+    assert json.loads(answer.stdout) == {"ok": True, "errors": [], "name": "three"}
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(EXAMPLE.read_text().replace("owner: A, run: active-sources", "owner: Z, run: active-sources"))
+    answer = floodway("validate", wrong, "--json")
+    (error,) = json.loads(answer.stdout)["errors"]
+    assert answer.returncode == 2 and error["key"] == "fragments.utah-active.owner" and error["line"] > 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("--name", "D"), "no participant 'D'"),
+        (("--catalogue", "examples.none"), "cannot be imported"),
+        (("--catalogue", "examples.intrusion_logs"), "has no catalogue"),
+        (("--listen", "0.0.0.0:0"), "nothing authenticates"),
+        (("--listen", "nowhere"), "HOST:PORT"),
+        (("--lease", "0"), "--lease"),
+    ],
+)
+def test_wrong_options_are_refused_before_spark_starts(tmp_path: Path, change: tuple[str, str], told: str) -> None:
+    options = {"--name": "A", "--state": tmp_path / "A", "--shared": tmp_path, "--catalogue": CATALOGUE[1]}
+    options[change[0]] = change[1]
+    answer = floodway("participant", EXAMPLE, *[part for pair in options.items() for part in pair])
+    assert answer.returncode == 2 and told in answer.stderr, answer.stderr

@@ -53,10 +53,10 @@ def settled_once(plant: Plant) -> None:
 
 
 def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(tmp_path: Path) -> None:
-    arrivals = around_capacity(seconds=30)
-    ours = Plant(tmp_path / "cwb", BufferOptions(), arrivals).run(30)
-    cob = Plant(tmp_path / "cob", BufferOptions("cob"), arrivals).run(30)
-    aurora = Plant(tmp_path / "aurora", BufferOptions("aurora"), arrivals).run(30)
+    arrivals = around_capacity(seconds=20)
+    ours = Plant(tmp_path / "cwb", BufferOptions(), arrivals).run(20)
+    cob = Plant(tmp_path / "cob", BufferOptions("cob"), arrivals).run(20)
+    aurora = Plant(tmp_path / "aurora", BufferOptions("aurora"), arrivals).run(20)
     assert in_time(ours) >= 1.1 * in_time(cob)
     assert in_time(ours) >= 1.1 * in_time(aurora)
     assert ours.late.total() <= 0.02 * in_time(ours)
@@ -75,7 +75,7 @@ def test_short_bursts_cost_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheduler", list(schedulers()))
 def test_every_scheduler_serves_and_conserves(tmp_path: Path, scheduler: str) -> None:
-    plant = Plant(tmp_path, BufferOptions(scheduler=scheduler), around_capacity(seconds=10)).run(10)
+    plant = Plant(tmp_path, BufferOptions(scheduler=scheduler), around_capacity(seconds=6)).run(6)
     settled_once(plant)
     assert plant.in_time.total() > 0
 
@@ -83,7 +83,7 @@ def test_every_scheduler_serves_and_conserves(tmp_path: Path, scheduler: str) ->
 @pytest.mark.parametrize("adaptor", list(adaptors()))
 def test_every_adaptor_keeps_within_the_limit(tmp_path: Path, adaptor: str) -> None:
     options = BufferOptions(adaptor=adaptor, limit=200)
-    plant = Plant(tmp_path, options, around_capacity(seconds=10)).run(10)
+    plant = Plant(tmp_path, options, around_capacity(seconds=6)).run(6)
     settled_once(plant)
     assert sum(account.adaptor for account in plant.account.values()) > 0
     for offsets in plant.offsets:

@@ -46,6 +46,7 @@ _ALL = (
         "drop-cpu-json", "spark", "CPU of a dropped and of a JSON-parsed tuple", "bench_spark_drop_cpu:against_json"
     ),
     Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "bench_spark_limit:fixed_limit"),
+    Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "bench_spark_buffer:against_cob"),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {f"{entry.group}-{entry.id}": entry for entry in _ALL}

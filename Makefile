@@ -22,7 +22,7 @@ demo: setup ## Two minutes of overload, without and with Floodway, side by side
 	$(BIN)/floodway demo
 
 test: setup lint ## All checks: lint, types, import direction, tests (ARGS="-k plan" is passed to pytest)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/python scripts/run_tests.py $(ARGS)
 
 lint: setup ## Formatting, style, strict types and import direction
 	$(BIN)/ruff check $(SOURCES)

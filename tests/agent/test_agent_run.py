@@ -20,7 +20,7 @@ from floodway.spark.shed_state import ShedFiles
 if TYPE_CHECKING:
     from floodway.spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timing]
 
 CHAIN = """
 version: 1

@@ -201,3 +201,17 @@ def test_model_keeps_the_overhead_through_a_thousand_steady_batches() -> None:
 
 def test_a_batch_without_work_teaches_nothing() -> None:
     assert learn(BatchModel(), 0.0, 3.0) == BatchModel()
+
+
+def test_a_job_that_is_all_overhead_finds_out_that_work_is_cheap() -> None:
+    """A batch takes 1.5 s whatever it holds and 1 s per unit of work: a target of 3 s leaves room for 0.5 a batch."""
+    config = BatchConfig(target_seconds=3.0, nominal=2.0, floor=0.002, cost_guess=1.0)
+    controller = BatchLatencyController(config)
+    state = controller.initial()
+    work = 0.005  # what a first batch happens to hold
+    for number in range(20):
+        seconds = 1.5 + work
+        seen = Observation(3.0 * number, waiting=10.0, kept=work, offered=10.0, batch_seconds=seconds)
+        state, decision = controller.update(state, seen)
+        work = decision.admit
+    assert work == pytest.approx(0.5, rel=0.1)

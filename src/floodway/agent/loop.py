@@ -109,6 +109,7 @@ class SteeringLoop:
         self.refining = Refining(self.network) if len(parts) == 1 else None
         self._on_costs = on_costs
         self._on_batch = on_batch
+        self._seen: set[str] = set()
         self._warm: set[str] = set()
         self._running: list[RunningFragment] = []
 
@@ -134,7 +135,8 @@ class SteeringLoop:
 
     def status(self, now: float, target_seconds: float, steered: Steered) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
-        return self.record.status(now, target_seconds, steered, self.arrived)
+        figures = self.record.status(now, target_seconds, steered, self.arrived)
+        return figures if self._buffer is None else {**figures, "queues": self._buffer.waiting()}
 
     @property
     def idle(self) -> bool:
@@ -144,7 +146,7 @@ class SteeringLoop:
     @property
     def warm(self) -> bool:
         """Whether every query has processed a batch since it was started, or had nothing to do but resume."""
-        return all(query.name in self._warm or committed_batches(query.checkpoint) for query in self.queries)
+        return all(query.name in self._seen or committed_batches(query.checkpoint) for query in self.queries)
 
     def waiting(self) -> dict[str, int]:
         """Tuples of each input that no batch has taken yet."""
@@ -182,7 +184,7 @@ class SteeringLoop:
             latency = self.record.batch(report, self.steering.scale)
             arc_keeps = _arc_keeps(self.network, report)
             batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
-            # The first batch of a query starts workers and compiles its plan: it says nothing about those to come.
+            # The first batch that holds anything starts workers and compiles plans: it tells nothing of those to come.
             missed = self.deadlines.observe(report)
             if report.fragment in self._warm:
                 if self._buffer is not None:
@@ -190,7 +192,9 @@ class SteeringLoop:
                 else:
                     self.steering.observe(now, batch, self.waiting())
                 self._refine(kept, arc_keeps)
-            self._warm.add(report.fragment)
+            self._seen.add(report.fragment)
+            if any(kept.values()):
+                self._warm.add(report.fragment)
             self._on_batch(batch, report)
 
     def _cut(self, query: str, journal: JournaledBatch) -> None:

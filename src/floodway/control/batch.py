@@ -35,7 +35,7 @@ from floodway.control.base import (
     positive,
     within,
 )
-from floodway.control.batch_model import BatchModel, learn
+from floodway.control.batch_model import LEAST_VARIATION, BatchModel, learn
 from floodway.control.latency import choose_gain, law_factor, stability_bound
 
 BATCH_SHARE = 1.5
@@ -47,6 +47,9 @@ OFFSET_GAIN = 0.5
 OFFSET_STEP = 0.25
 KNOWN = 0.5
 """Trust in the slope from which on the overhead counts as measured."""
+
+OVERHEAD_ONLY = 0.25
+"""Share of a batch that its work explains, at the guessed cost, below which the batch is nearly all overhead."""
 
 CORRECTION_RANGE = (0.5, 2.0)
 
@@ -126,7 +129,7 @@ class BatchLatencyController(Controller[BatchState]):
         if observation.batch is None:
             return self._decide(state, observation.waiting, target, "hold: no measurement")
         seconds, kept = observation.batch
-        state = learn(state, kept, seconds)
+        state = self._guessed(learn(state, kept, seconds))
         offered = observation.offered
         # Without the offered work, less kept than n says that the batch was limited by what waited, not by n.
         shed = kept < offered if offered is not None else state.n is not None and kept >= state.n
@@ -135,6 +138,21 @@ class BatchLatencyController(Controller[BatchState]):
             state = self._trim(state, observation.latency_seconds, seconds, target)
         state = replace(state, last_seconds=seconds)
         return self._decide(self._plan(state, target), observation.waiting, target, "plan")
+
+    def _guessed(self, state: BatchState) -> BatchState:
+        """Batches that are nearly all overhead, and all alike, say nothing about c: there the guess of it holds.
+
+        Otherwise c = P/n would be taken to be huge, the next batches planned as small, and that would never end. The
+        line still passes through the present operating point, and now a is known: a target below the floor is told,
+        and batches grow until they show the true slope.
+        """
+        guess = self.config.cost_guess
+        if guess is None or state.cost is None or state.variation >= LEAST_VARIATION:
+            return state
+        explained = guess * state.mean_work
+        if explained >= OVERHEAD_ONLY * state.mean_seconds or state.cost <= guess:
+            return state
+        return replace(state, cost=guess, overhead=state.mean_seconds - explained, trust=max(state.trust, KNOWN))
 
     def _trim(self, state: BatchState, latency: float, seconds: float, target: float) -> BatchState:
         """Learn b from this batch's latency and, in the steady state of shedding, h."""

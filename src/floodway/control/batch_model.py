@@ -55,6 +55,11 @@ class BatchModel(State):
     surprise: int = 0
     trust: float = 0.0
 
+    @property
+    def variation(self) -> float:
+        """V: the relative variance of n."""
+        return self.spread / self.weight / self.mean_work**2 if self.weight > 0.0 and self.mean_work > 0.0 else 0.0
+
     def seconds(self, work: float) -> float | None:
         """The expected duration of a batch with this much work, None before the first batch."""
         return None if self.cost is None else self.overhead + self.cost * work

@@ -77,7 +77,7 @@ def first_state(role: Role) -> DFitState:
         return DFitState(None, (), members)
     children = tuple(configured_child(topology, child) for child in topology.clusters[role.cluster].children)
     reach = topology.configured.ranges[role.cluster] if role.cluster in topology.parents else None
-    return _rebuilt(role, DFitState(None, children, members, reach=reach))
+    return rebuilt(role, DFitState(None, children, members, reach=reach))
 
 
 def configured_child(topology: Topology, cluster: int) -> Child:
@@ -216,7 +216,7 @@ def _ticked(role: Role, state: DFitState, now: float) -> Step:
         state = replace(state, children=children, stale=True)
     before = state.own
     if state.stale:
-        state = _rebuilt(role, state)
+        state = rebuilt(role, state)
     orders, state = _orders(role, state, now)
     push, state = next_push(role, state, now)
     return Step(state, (*_reaches(role, before, state), *orders, *push))
@@ -235,7 +235,8 @@ def _reaches(role: Role, before: Own | None, state: DFitState) -> list[AnyMessag
     ]
 
 
-def _rebuilt(role: Role, state: DFitState) -> DFitState:
+def rebuilt(role: Role, state: DFitState) -> DFitState:
+    """The state with its own table worked out anew from all that it holds."""
     measured = {node: member.measured for node, member in state.members.items()}
     tables = [child.table for child in state.children]
     useful = [child.useful for child in state.children]

@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from floodway.agent.dfit import first_state
+from floodway.agent.dfit import first_state, rebuilt
 from floodway.agent.dfit_own import Measured
 from floodway.agent.dfit_state import Child, DFitState, Member, Role
 from floodway.agent.wire.messages import Amount, Amounts, Inputs, Name, Number, Shares
@@ -80,18 +80,21 @@ def to_journal(role: Role, state: DFitState) -> str:
 
 
 def from_journal(role: Role, text: str, now_seconds: float) -> DFitState | None:
-    """The state again, its own table to be built at the first tick; None if the journal is not this agent's."""
+    """The state again, with its own table built from it; None if the journal is not this agent's."""
     try:
         record = _StateRecord.model_validate_json(text)
         tables = [decode_table(base64.b64decode(child.table, validate=True)) for child in record.children]
     except (ValidationError, WireError, ValueError, OverflowError):
         return None
     state = first_state(role)
+    inputs = role.topology.clusters[role.cluster].inputs
     fits = (
         (record.version, record.network, record.node) == (1, role.topology.network.name, role.node)
         and record.members.keys() == state.members.keys()
         and [child.leader for child in record.children] == [child.leader for child in state.children]
         and all(new.inputs == old.table.inputs for new, old in zip(tables, state.children, strict=True))
+        and all(len(child.useful) == len(table.inputs) for child, table in zip(record.children, tables, strict=True))
+        and len(record.reach or inputs) == len(inputs)
     )
     if not fits:
         return None
@@ -102,11 +105,6 @@ def from_journal(role: Role, text: str, now_seconds: float) -> DFitState | None:
     members = {
         node: Member(Measured(found.costs, found.selectivities, found.scale)) for node, found in record.members.items()
     }
-    return replace(
-        state,
-        children=children,
-        members=members,
-        reach=None if record.reach is None else np.array(record.reach),
-        ordered=record.ordered,
-        stale=True,
-    )
+    reach = None if record.reach is None else np.array(record.reach)
+    state = replace(state, children=children, members=members, reach=reach, ordered=record.ordered)
+    return rebuilt(role, state) if role.leads else state

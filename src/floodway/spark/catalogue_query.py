@@ -79,6 +79,8 @@ class CatalogueQuery:
         self._on_batch = on_batch
         self._trigger_seconds = trigger_seconds
         self._query: StreamingQuery | None = None
+        self._finished = -1
+        """The last batch that has written its results and is, or is about to be, committed."""
 
     def start(self) -> None:
         """Start, and return when the query has found its sources and its place in them."""
@@ -116,7 +118,11 @@ class CatalogueQuery:
         if query is None:
             return True
         deadline = time.monotonic() + grace_seconds
+        running = self._finished
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            # Behind its trigger, a query goes from batch to batch without a pause: then right after a commit will do.
+            if self._finished != running and (self.files.checkpoint / "commits" / str(self._finished)).exists():
+                break
             time.sleep(_POLL_SECONDS)
         try:
             query.stop()
@@ -160,6 +166,7 @@ class CatalogueQuery:
             written = write_logs({self.name: (batch, self.files.output)}, f"{self.name}:{number}", tasks=1)
             self._fence()
             self._on_batch(self._report(number, written[self.name].rows))
+            self._finished = number
         except Exception as error:
             raise BatchError(f"batch {number} of {self.name}: {shortened(error)}") from None
 

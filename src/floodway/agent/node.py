@@ -4,9 +4,6 @@ The node runs its part of the network between logs: it reads streams and the lin
 links and outputs, each log having one writer. It sheds at its own inputs, links included. What it sheds for others
 comes from its control plane, which is asked for a planner at every tick and never waited for: a node whose peers are
 silent goes on with the last plan it has.
-
-A node's capacity g (`agent/steering.py`) is told to the control plane as dearer operators, cost/g, when it has moved
-by more than 5%: so the nodes that feed this one plan for what it can really do.
 """
 
 from __future__ import annotations
@@ -16,21 +13,18 @@ import os
 import signal
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
 from floodway.agent.control_plane import ControlPlane, make_control_plane
-from floodway.agent.loop import LoopOptions, SteeringLoop, fragments_of, target_of
+from floodway.agent.loop import SteeringLoop, target_of
 from floodway.agent.node_api import node_routes
 from floodway.agent.node_options import NodeOptions, spark_master, spark_settings
-from floodway.agent.stages import Stage, stages
-from floodway.agent.steering import FragmentBatch, Steered, Steering, source_work
+from floodway.agent.node_steering import NodeSteering
+from floodway.agent.steering import FragmentBatch, source_work
 from floodway.agent.wire.server import HttpServer
-from floodway.control.batch import BATCH_SHARE
 from floodway.errors import PlanningError
 from floodway.network.model import Network
-from floodway.network.part import incoming
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.node_layout import NodeLayout
 from floodway.spark.session import Session, spark_session
@@ -38,11 +32,6 @@ from floodway.spark.shed_state import ShedFiles, write_atomically
 from floodway.spark.source import register
 
 TICK_SECONDS = 0.2
-OBSERVE_SECONDS = 1.0
-REMARKABLE_SCALE = 0.05
-SMOOTHING = 0.3
-RATE_PERIODS = 3.0
-"""Rates of links are taken over this many batches of the nodes that write them."""
 
 
 class NodeAgent:
@@ -58,23 +47,13 @@ class NodeAgent:
         self.plane: ControlPlane = make_control_plane(
             options.control, network, options.node, options.security, options.urls, self.files.control(options.node)
         )
-        self._fragments = fragments_of(self.part)
-        places = stages(fragments_of(network))
-        self._places = {name: places.get(name, Stage(1, 1)) for name in self._fragments}
-        self._links = [str(arc) for arc in incoming(network, options.node)]
-        self._steering = Steering(
+        self._steering = NodeSteering(
+            network,
+            self.part,
             self.plane.planner,
-            self._fragments,
             target_seconds=self.target,
             controller=options.controller,
-            places=self._places,
-            links=self._links,
         )
-        # Work is counted in the file's costs, or in those that refining finds; never in the planner's.
-        self._costs = self.part
-        self._smooth = self._told = 1.0
-        self._steering.plan_with(self.plane.planner, self._costs)
-        self._observed = 0.0
         self._ended = threading.Event()
         self._status: dict[str, Any] = {"name": self.part.name, "node": options.node, "phase": "starting"}
         self._status["pid"] = os.getpid()
@@ -122,22 +101,14 @@ class NodeAgent:
             session.stop()
 
     def _loop(self, session: Session) -> SteeringLoop:
-        share = min(self._places[name].share_seconds(self.target) for name in self._fragments)
-        window = RATE_PERIODS * share / BATCH_SHARE if self._links else 1.0
-        options = LoopOptions(
-            mode=self.options.mode,
-            side_output=self.options.side_output,
-            rate_window_seconds=max(1.0, window),
-            delivered_every=dict.fromkeys(self._links, share),
-        )
         return SteeringLoop(
             session,
             self.part,
-            self._steering,
-            self._fragments,
+            self._steering.steering,
+            self._steering.fragments,
             self.layout,
-            options,
-            on_costs=self._take_costs,
+            self._steering.loop_options(self.options.mode, self.options.side_output),
+            on_costs=self._steering.take_costs,
             on_batch=self._write_figures,
         )
 
@@ -163,13 +134,15 @@ class NodeAgent:
                 return
             self._take_mode()
             try:
-                self._steering.plan_with(self.plane.planner, self._costs, self._told)
+                self._steering.plan_with(self.plane.planner)
                 steered = loop.tick(now)
             except PlanningError as error:
                 # No plan is no reason to stop: the decision in force stays, as with a peer that is silent.
                 self._say("running", planning_error=error.message, unplanned=self._status.get("unplanned", 0) + 1)
             else:
-                self._observe(now, steered)
+                costs = self._steering.costs_to_tell(now)
+                if costs is not None:
+                    self.plane.observe(steered.rates, costs, now)
                 figures = loop.status(now, self.target, steered)
                 self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
             self._ended.wait(max(0.0, TICK_SECONDS - (time.time() - now)))
@@ -180,25 +153,11 @@ class NodeAgent:
             ShedFiles(self.layout.root).write_mode(self.plane.mode)
             self.plane.mode = None
 
-    def _observe(self, now: float, steered: Steered) -> None:
-        """Tell the control plane rates and costs, the latter for the capacity that the node turns out to have."""
-        if now - self._observed < OBSERVE_SECONDS:
-            return
-        self._observed = now
-        self._smooth += SMOOTHING * (self._steering.scale - self._smooth)
-        if abs(self._smooth / self._told - 1.0) > REMARKABLE_SCALE:
-            self._told = self._smooth
-        costs = {name: (op.cost or 0.0) / self._told for name, op in self._costs.operators.items()}
-        self.plane.observe(steered.rates, costs, now)
-
-    def _take_costs(self, corrected: Network) -> None:
-        self._costs = replace(self.part, operators=corrected.operators)
-
     def _write_figures(self, batch: FragmentBatch, report: BatchReport) -> None:
-        fragment = self._fragments[batch.fragment]
+        fragment = self._steering.fragments[batch.fragment]
         work = source_work(self.part, fragment, batch.arc_keeps)
         kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
-        figures = BatchFigures.of(report, self.network.outputs, kept, self._steering.scale)
+        figures = BatchFigures.of(report, self.network.outputs, kept, self._steering.steering.scale)
         append_figures(self.files.batches(self.options.node), figures)
 
     def _introduce(self, url: str) -> None:

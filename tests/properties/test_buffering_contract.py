@@ -104,6 +104,8 @@ views = st.builds(
     newest_generated=times,
     oldest_arrived=times,
     newest_arrived=times,
+    waiting_times=st.lists(st.floats(-1e6, 1e6), max_size=5).map(tuple),
+    arrived_times=st.lists(st.floats(-1e6, 1e6), max_size=5).map(tuple),
 )
 
 

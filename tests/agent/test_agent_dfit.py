@@ -213,6 +213,23 @@ class TestTogether:
         sent = {node for node, machine in sim.machines.items() if machine.state.number > before[node]}
         assert "n8" in sent and sent <= {"n8", "n3", "n1", "n0", "n7", "n4", "n9", "n10"}
 
+    def test_an_operator_that_moves_to_another_node(self) -> None:
+        network = tree(7, 2, seed=4)
+        sim = settled(network, {"n3": Measured({"o3.0": 1.5}, {})}, Wire(), 1)
+        before = sim.traffic.counts["rows"]
+        # o1.0 joins its producer on the root: n1 now reads one input only.
+        moved = {**network.operators, "o1.0": replace(network.operators["o1.0"], node="n0")}
+        topology = Topology(replace(network, operators=moved))
+        sim.reconfigure(topology)
+        sim.settle(3.0, 60.0)
+        true = as_measured(topology.network, {"n3": Measured({"o3.0": 1.5}, {})})
+        central = DFitPlanner(Program(true), 0.05)
+        for i, cluster in enumerate(central.clusters):
+            own = sim.machines[cluster.nodes[0]].state.own
+            assert own is not None and own.table.inputs == central.tables[i].inputs
+            assert np.allclose(own.table.scores, central.tables[i].scores, rtol=1e-3, atol=1e-6), cluster.nodes
+        assert sim.traffic.counts["rows"] > before and not sim.refused
+
     @pytest.mark.parametrize("name", ["figure1", "diamond", "figure9-64-32"])
     def test_within_epsilon_of_the_optimum(self, name: str) -> None:
         network = example(name)

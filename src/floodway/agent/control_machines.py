@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from floodway.agent.coordinator import CoordinatorState, Office, first_coordinator_state, hear, turn
 from floodway.agent.coordinator_node import Post, PostState, hear_order, report
-from floodway.agent.dfit import Heard, Observed, Step, Ticked, first_state, step
+from floodway.agent.dfit import Heard, Observed, Step, Ticked, first_state, reconfigured, step
 from floodway.agent.dfit_own import Measured
 from floodway.agent.dfit_state import DFitState, Role
 from floodway.agent.wire.messages import COORDINATOR, AnyMessage
@@ -31,6 +31,11 @@ class DFitMachine:
     def observe(self, rates: Mapping[str, float], measured: Measured, now_seconds: float) -> None:
         """Note what the node itself has measured."""
         self._step(Observed(now_seconds, dict(rates), measured))
+
+    def reconfigure(self, role: Role) -> None:
+        """Go on under another network file."""
+        with self._lock:
+            self.role, self._state = role, reconfigured(role, self._state)
 
     def hear(self, message: AnyMessage, now_seconds: float) -> AnyMessage | None:
         """Take a message and return the answer."""

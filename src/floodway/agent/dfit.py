@@ -80,6 +80,24 @@ def first_state(role: Role) -> DFitState:
     return rebuilt(role, DFitState(None, children, members, reach=reach))
 
 
+def reconfigured(role: Role, state: DFitState) -> DFitState:
+    """The state under another network file (a placement has changed): what still fits is kept.
+
+    Children that read the same producers keep their tables, nodes keep what they measured of operators that are still
+    theirs; the parent is told by a change to the last table if its inputs are the same.
+    """
+    fresh = first_state(role)
+    known = {(child.leader, child.table.inputs): child for child in state.children}
+    members = {node: state.members.get(node, member) for node, member in fresh.members.items()}
+    children = tuple(known.get((child.leader, child.table.inputs), child) for child in fresh.children)
+    fresh = replace(fresh, members=members, children=children, number=state.number)
+    if fresh.own is None or state.own is None:
+        return fresh
+    if fresh.own.table.inputs == state.own.table.inputs:
+        fresh = replace(fresh, reach=state.reach, pushed=state.pushed, acked=state.acked)
+    return rebuilt(role, fresh)
+
+
 def configured_child(topology: Topology, cluster: int) -> Child:
     """A child that was never heard of, or forgotten."""
     table = decode_table(topology.configured.sent[cluster])

@@ -88,6 +88,13 @@ class SimulatedAgents:
         self.machines[node] = DFitMachine(role, state)
         self.machines[node].observe({}, self._measured.get(node, UNMEASURED), self.now_seconds)
 
+    def reconfigure(self, topology: Topology) -> None:
+        """Give all agents another network file with the same nodes: an operator was placed elsewhere."""
+        self.topology = topology
+        for node, machine in self.machines.items():
+            self._roles[node] = Role(topology, node, self._roles[node].settings)
+            machine.reconfigure(self._roles[node])
+
     def run(self, seconds: float) -> None:
         """Let time pass."""
         end = self.now_seconds + seconds

@@ -1,6 +1,6 @@
 # Needs git, make and Python >= 3.11; everything else is put into .venv by `make setup`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench reproduce lock clean
+.PHONY: help setup demo test lint bench reproduce docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +35,9 @@ bench: setup ## Measure against the goals and the alternatives
 
 reproduce: setup ## The papers' tables and figures, each beside what is measured here
 	$(BIN)/floodway reproduce
+
+docs: setup ## All pages as browsable HTML in build/docs
+	$(BIN)/python scripts/make_docs.py
 
 lock: setup ## Resolve the newest allowed versions into the lock files (ARGS="-P numpy" moves one only)
 	$(BIN)/python scripts/lock.py $(ARGS)

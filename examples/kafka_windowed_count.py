@@ -3,7 +3,8 @@
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 examples/kafka_windowed_count.py \\
         localhost:9092 clicks out/
 
-Watch it with `floodway top clicks` or `floodway dashboard`. It drops nothing until `floodway set clicks --mode enforce`.
+Watch it with `floodway top clicks` or `floodway dashboard`.
+It drops nothing until `floodway set clicks --mode enforce`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from scripts import make_screenshots
 from scripts.make_pictures import FOLDER, make, names
 from tests.docs.pages import pages
 
@@ -19,9 +20,14 @@ def test_pictures_are_up_to_date(tmp_path: Path) -> None:
 
 
 def test_every_picture_is_made_and_shown() -> None:
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(names())
+    made = [*names(), *make_screenshots.names()]
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(made)
     shown = "".join(page.read_text(encoding="utf-8") for page in pages())
-    assert [name for name in names() if f"pictures/{name})" not in shown] == []
+    assert [name for name in made if f"pictures/{name})" not in shown] == []
+
+
+def test_screenshots_are_small_enough_for_a_repository() -> None:
+    assert [name for name in make_screenshots.names() if (FOLDER / name).stat().st_size > 300_000] == []
 
 
 def drawing(path: Path) -> str:

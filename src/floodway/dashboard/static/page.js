@@ -157,10 +157,10 @@ function tiles(job) {
   fill("ledger", states[job.ledger.state], job.ledger.state);
   fill("lines", `${whole(job.ledger.lines)} lines`, job.ledger.lines);
   judge("tile-ledger", job.ledger.state === "none" ? null : job.ledger.state === "reconciled");
-  const loss = job.loss || 0;
-  const sheds = job.mode === "enforce" ? (loss > 0.0005 ? `Floodway drops ${percent(loss)} of what arrives, so that the rest is in time` : "Everything that arrives is processed") : `Nothing is dropped: the mode is ${job.mode ?? "unknown"}`;
-  const late = latency == null || target == null ? "" : latency <= 1.1 * target ? `; results are ${seconds(latency)} old, the target is ${target} s.` : `; results are ${seconds(latency)} old, later than the target of ${target} s.`;
-  const sentence = `${sheds}${late || "."}`;
+  const loss = job.loss || 0, late = latency != null && target != null && latency > 1.1 * target;
+  const sheds = job.mode === "enforce" ? (loss > 0.0005 ? `Floodway drops ${percent(loss)} of what arrives${late ? "" : ", so that the rest is in time"}` : "Everything that arrives is processed") : `Nothing is dropped: the mode is ${job.mode ?? "unknown"}`;
+  const age = latency == null || target == null ? "" : `; results are ${seconds(latency)} old, ${late ? "later than the target of" : "the target is"} ${target} s`;
+  const sentence = `${sheds}${age}.`;
   if ($("sentence").textContent !== sentence) $("sentence").textContent = sentence;
 }
 

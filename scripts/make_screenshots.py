@@ -1,0 +1,97 @@
+"""Screenshots of the live page for the README, into docs/pictures: `python scripts/make_screenshots.py [--url URL]`.
+
+Without an address the demo network is run on real Spark for a minute and a half and photographed while it sheds. The
+pictures are of one run on one machine: no test compares their pixels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from scripts.fetch_browser import fetch_browser
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "pictures"
+RUN_SECONDS, WAIT_SECONDS, START_SECONDS = 120, 50.0, 90.0
+WIDTH, HEIGHT, PHONE = 1120, 1150, 390
+Scheme = Literal["light", "dark"]
+SHOTS: tuple[tuple[str, Scheme, int], ...] = (
+    ("page-light", "light", WIDTH),
+    ("page-dark", "dark", WIDTH),
+    ("page-phone", "dark", PHONE),
+)
+
+
+def names() -> list[str]:
+    """File names of all screenshots."""
+    return [f"{name}.png" for name, _, _ in SHOTS]
+
+
+def shoot(url: str, folder: Path) -> None:
+    """Photograph the page at this address, light, dark and at a phone's width."""
+    from playwright.sync_api import sync_playwright
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=fetch_browser(), args=["--no-sandbox", "--no-proxy-server"]
+        )
+        for name, scheme, width in SHOTS:
+            page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
+            page.goto(url)
+            page.wait_for_selector("#picture [data-value]", timeout=30_000)
+            page.wait_for_timeout(1500)
+            page.screenshot(path=str(folder / f"{name}.png"))
+            page.close()
+        browser.close()
+
+
+@contextmanager
+def running_demo() -> Iterator[str]:
+    """The demo network on real Spark with its page; yields the address when the page has something to show."""
+    with tempfile.TemporaryDirectory(prefix="floodway-shot-", ignore_cleanup_errors=True) as state:
+        command = [str(Path(sys.executable).parent / "floodway"), "run", "src/floodway/cli/demo.yaml"]
+        command += ["--seconds", str(RUN_SECONDS), "--target", "2", "--state", state, "--page", "127.0.0.1:0", "--json"]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+        try:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if line.startswith("page: "))
+            ledger = Path(state) / "ledger.jsonl"
+            deadline = time.monotonic() + START_SECONDS
+            while not ledger.exists() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.5)
+            time.sleep(WAIT_SECONDS)
+            yield line.removeprefix("page: ").strip()
+        finally:
+            # The whole group: feeders are processes of their own, and the folder can go only when they are gone.
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+def main() -> None:
+    """Photograph the page that is named, or the demo."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", help="A page that is being served.")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    given = parser.parse_args()
+    if given.url:
+        shoot(given.url, given.out)
+        return
+    with running_demo() as url:
+        shoot(url, given.out)
+
+
+if __name__ == "__main__":
+    main()

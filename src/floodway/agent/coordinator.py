@@ -1,9 +1,10 @@
 """The coordinator: collects statistics, plans with any planner, uploads plan tables, then sends plan ids.
 
-Rates are rounded up to cells that grow by δ = ε/2, and one plan is kept a cell: the flows it lets in at every stream,
-the keeps at every branch. A node applies a plan as min(F, r), so it needs no word while rates stay in the cell. Why
-that is within δ of the planner's own answer: the plan is for rates r' with r <= r' <= (1+δ)·r, whose optimum is at
-least that of r, and min(F, r) >= F/(1+δ) at every stream. Rows are sent once to each node; after that a plan is its id.
+Rates are rounded up to cells that grow by ε/2, and one plan is kept a cell: the flows it lets in at every stream, the
+keeps at every branch. A node applies a plan as min(F, r), and it stays in force while r <= r' <= (1+ε)·r for the rates
+r' it was made for, so that noise does not change plans. Why that is within ε of the planner's own answer: the optimum
+of r' is at least that of r, and min(F, r) >= F/(1+ε) at every stream. Rows are sent once to each node; after that a
+plan is its id.
 
 Pure: (state, event) -> (state, messages). Every number it sends grows with its clock, so that a coordinator that was
 restarted, or is another one, is listened to. Long paper, section 5 (Solver) and 8 (run-time).
@@ -84,7 +85,10 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class CoordinatorState:
-    """All that a coordinator knows. `rows` are the plans of this generation by id, each with a row a node."""
+    """All that a coordinator knows. `rows` are the plans of this generation by id, with a row a node.
+
+    `cell` holds the rates that `plan` was made for.
+    """
 
     members: Mapping[str, Member]
     told: Mapping[str, Told]
@@ -93,6 +97,7 @@ class CoordinatorState:
     generation: int = 0
     rows: Mapping[str, Mapping[str, PlanRow]] = field(default_factory=dict)
     plan: str | None = None
+    cell: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0
     number: int = 0
 
@@ -222,28 +227,30 @@ def _planned(office: Office, state: CoordinatorState, now: float) -> Coordinator
         name: max((member.rates.get(name, 0.0) for member in state.members.values()), default=0.0)
         for name in office.network.streams
     }
-    plan, rows = _cell(office, planner, {name: rate / scale for name, rate in rates.items()}, state.rows)
-    return replace(state, plan=plan, scale=scale, rows=rows)
+    return _cell(office, replace(state, scale=scale), planner, {name: rate / scale for name, rate in rates.items()})
 
 
-def _cell(
-    office: Office, planner: Planner, rates: Mapping[str, float], rows: Mapping[str, Mapping[str, PlanRow]]
-) -> tuple[str, Mapping[str, Mapping[str, PlanRow]]]:
-    """The plan's id for these rates at nominal capacity, and the rows with that plan's among them."""
+def _cell(office: Office, state: CoordinatorState, planner: Planner, rates: Mapping[str, float]) -> CoordinatorState:
+    """The state with the plan for these rates (at nominal capacity) in force."""
     program = planner.program
-    vector = [rates[name] for name in program.streams]
-    if not program.overloaded(np.array(vector)):
-        return WHOLE, rows
-    step = 1.0 + office.epsilon / 2
-    steps, rounded = [], {}
-    for name, rate, alone in zip(program.streams, vector, program.max_feasible_rates.tolist(), strict=True):
-        least = _SMALLEST * (alone if math.isfinite(alone) else 1.0)
-        steps.append(max(0, math.ceil(math.log(rate / least) / math.log(step))) if rate > least else 0)
-        rounded[name] = max(least * step ** steps[-1], rate)
-    plan = hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
-    if plan in rows:
-        return plan, rows
-    return plan, {**rows, plan: plan_rows(office, planner, plan, rounded)}
+    if not program.overloaded(np.array([rates[name] for name in program.streams])):
+        return replace(state, plan=WHOLE, cell={})
+    least = {
+        name: _SMALLEST * (alone if math.isfinite(alone) else 1.0)
+        for name, alone in zip(program.streams, program.max_feasible_rates.tolist(), strict=True)
+    }
+    rates = {name: max(rate, least[name]) for name, rate in rates.items()}
+    near = state.cell and all(
+        rates[name] <= top <= (1 + office.epsilon) * rates[name] for name, top in state.cell.items()
+    )
+    if near and state.plan in state.rows:
+        return state
+    step = math.log1p(office.epsilon / 2)
+    steps = {name: math.ceil(math.log(rates[name] / least[name]) / step) for name in program.streams}
+    cell = {name: max(least[name] * math.exp(step * steps[name]), rates[name]) for name in program.streams}
+    plan = hashlib.sha256(repr(sorted(steps.items())).encode()).hexdigest()[:16]
+    rows = state.rows if plan in state.rows else {**state.rows, plan: plan_rows(office, planner, plan, cell)}
+    return replace(state, plan=plan, cell=cell, rows=rows)
 
 
 def plan_rows(office: Office, planner: Planner, plan: str, rates: Mapping[str, float]) -> dict[str, PlanRow]:

@@ -134,14 +134,12 @@ class Fuzzer:
                 found[at:at] = found[at : at + int(self.rng.integers(1, 40))]
             else:
                 found[at:at] = self._one(list(SPECIAL)).encode()
-        return bytes(found)
+        return bytes(found) if found != data else data + b"!"
 
     def _broken(self, message: AnyMessage, receiver: str) -> bytes:
-        whole = encode(message)
-        line, cut, table = whole.partition(b"\n")
+        line, cut, table = encode(message).partition(b"\n")
         if table and self.rng.random() < 0.3:
-            other = self.mutated(table)
-            return line + cut + other if other != table else whole[:-1]
+            return line + cut + self.mutated(table)
         while True:
             body = (self._otherwise(line) if self.rng.random() < 0.5 else self.mutated(line)) + cut + table
             try:

@@ -37,6 +37,18 @@ def test_json_is_one_object_with_the_stable_fields(tmp_path: Path) -> None:
     assert (tmp_path / "buffer-fig6.png").is_file()
 
 
+def test_html_holds_the_table_and_every_plot(tmp_path: Path) -> None:
+    out = tmp_path / "papers.html"
+    result = runner.invoke(app, ["staying-fit-table1", "dissp-laws", "--seeds", "1", "--html", str(out)])
+    assert result.exit_code == 0, result.output
+    text = out.read_text(encoding="utf-8")
+    assert "2 of 2 hold" in text
+    assert text.count("<article") == 2
+    assert text.count("data:image/png;base64,") >= 1
+    assert "<td>simulation</td>" in text and "<td>computation</td>" in text
+    assert 'src="http' not in text
+
+
 def test_a_claim_that_does_not_hold_exits_with_one_and_says_so(tmp_path: Path) -> None:
     # Traffic more even than Poisson: a buffer gains less on it, so the claim about bursts must fail.
     rng = random.Random(1)

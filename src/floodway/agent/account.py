@@ -17,6 +17,7 @@ from floodway.spark.ledger import LedgerLine, Reason, reconcile
 
 MOST_SECONDS = 6 * 3600
 MOST_DIFFERENCES = 50
+PART_BYTES = 4 * 2**20
 NO_TUPLES = (Reason.GAP, Reason.CONFLICT)
 
 
@@ -76,6 +77,7 @@ class Account:
         self.seconds: dict[int, Counts] = {}
         self.lines = 0
         self.modes: Counter[str] = Counter()
+        self._first = 0
         self._wrong: list[str] = []
         self._reach: dict[tuple[str, str], int] = {}
         self._beyond: dict[tuple[str, str], set[int]] = {}
@@ -86,13 +88,17 @@ class Account:
             self.lines += 1
             self.total.add(line)
             self.modes[line.mode] += 1
-            self.seconds.setdefault(line.time_us // 1_000_000, Counts()).add(line)
-            if len(self._wrong) < MOST_DIFFERENCES:
-                # Alone, a line can be unbalanced, a gap or a conflict; holes between batches are told below.
+            second = line.time_us // 1_000_000
+            if second not in self.seconds:
+                self.seconds[second] = Counts()
+            self.seconds[second].add(line)
+            # Alone, a line can be unbalanced, a gap or a conflict; holes between batches are told below.
+            if (line.reason in NO_TUPLES or not line.balanced) and len(self._wrong) < MOST_DIFFERENCES:
                 self._wrong += reconcile([line])
             self._cover(line)
-        while len(self.seconds) > MOST_SECONDS:
-            self.seconds.pop(min(self.seconds))
+        for second in sorted(self.seconds)[:-MOST_SECONDS] if len(self.seconds) > MOST_SECONDS else ():
+            del self.seconds[second]
+        self._first = min(self.seconds, default=0)
 
     def differences(self) -> list[str]:
         """Every way in which the ledger fails to account for its tuples, as sentences; empty if it does."""
@@ -109,8 +115,7 @@ class Account:
         for second in range(until - length, until):
             if second in self.seconds:
                 found.merge(self.seconds[second])
-        first = min(self.seconds, default=until - 1)
-        return found, min(length, max(1, until - first))
+        return found, min(length, max(1, until - self._first))
 
     def _cover(self, line: LedgerLine) -> None:
         key = (line.query, line.at)
@@ -140,13 +145,17 @@ class LedgerTail:
         self.unreadable = 0
 
     def advance(self) -> None:
-        """Read on from where the last call ended; a torn last line waits for its end."""
+        """Read on from where the last call ended, part by part; a torn last line waits for its end."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)
-                raw = file.read()
+                rest = b""
+                while part := file.read(PART_BYTES):
+                    rest = self._take(rest + part)
         except OSError:
             return
+
+    def _take(self, raw: bytes) -> bytes:
         whole = raw.rfind(b"\n") + 1
         self._read += whole
         lines = []
@@ -155,4 +164,6 @@ class LedgerTail:
                 lines.append(LedgerLine.decode(stored))
             except ValueError:
                 self.unreadable += 1
-        self._account.add(lines)
+        if lines:
+            self._account.add(lines)
+        return raw[whole:]

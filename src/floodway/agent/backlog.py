@@ -72,13 +72,22 @@ class Backlog:
         return max(0.0, max(ends, default=now) - now)
 
     def demand(
-        self, now: float, arrived: Mapping[str, int], rates: Mapping[str, float], period_seconds: float
+        self,
+        now: float,
+        arrived: Mapping[str, int],
+        rates: Mapping[str, float],
+        period_seconds: float,
+        batch_seconds: float | None = None,
     ) -> dict[str, float]:
-        """Tuples/s of each stream that the next batches have to carry."""
+        """Tuples/s of each stream that the next batches have to carry: what a batch will hold, over the period P*.
+
+        `batch_seconds` is how long batches are expected to take, if not P*: a delivered input brings that much a batch.
+        """
         until = self.until_cut(now)
         waiting = self.waiting(arrived)
         found = {name: (waiting[name] + rates[name] * until) / period_seconds for name in rates}
+        length = period_seconds if batch_seconds is None else batch_seconds
         for name, every in self._delivered_every.items():
-            above = waiting[name] - rates[name] * every
-            found[name] = rates[name] + max(0.0, above) / period_seconds
+            above = waiting[name] - rates[name] * max(every, length)
+            found[name] = (rates[name] * length + max(0.0, above)) / period_seconds
         return found

@@ -164,7 +164,8 @@ class SteeringLoop:
         self.arrived = self._logs.totals()
         self._meter.sample(now, self.arrived)
         rates = self._meter.rates()
-        demand = self._backlog.demand(now, self.arrived, rates, self.steering.period_seconds)
+        period, length = self.steering.period_seconds, self.steering.batch_seconds
+        demand = self._backlog.demand(now, self.arrived, rates, period, length)
         if self._buffer is not None:
             demand = self._buffer.demand(now, self.steering)
         steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))

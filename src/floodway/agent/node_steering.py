@@ -81,7 +81,7 @@ class NodeSteering:
         if now < self._due:
             return None
         self._due = now + TELL_SECONDS
-        self._smooth += SMOOTHING * (self.steering.scale - self._smooth)
+        self._smooth += SMOOTHING * (self.steering.sustained_scale - self._smooth)
         if abs(self._smooth / self._told - 1.0) > REMARKABLE_SCALE:
             self._told = self._smooth
         return {name: (operator.cost or 0.0) / self._told for name, operator in self._costs.operators.items()}

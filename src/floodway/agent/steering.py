@@ -103,6 +103,31 @@ class Steering:
         """g: the share of the nominal capacity that may be planned for now."""
         return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
 
+    @property
+    def batch_seconds(self) -> float:
+        """How long the batches that are planned now are expected to take; P* where no controller has a model of it."""
+        found = [seconds for work, seconds in self._planned_batches() if work > 0.0]
+        return max(found, default=self.period_seconds)
+
+    @property
+    def sustained_scale(self) -> float:
+        """The share of the nominal capacity that such batches do in the long run: their work over their time.
+
+        It differs from g = n/P* where latency leaves room for longer batches, or asks for shorter ones.
+        """
+        found = [work / seconds for work, seconds in self._planned_batches() if work > 0.0 and seconds > 0.0]
+        return max(min(found, default=self.scale), LEAST_SCALE)
+
+    def _planned_batches(self) -> list[tuple[float, float]]:
+        """(work, seconds) of the next full batch of every fragment whose controller models it: n and a + c·n."""
+        states = [self._loops[name].snapshot() for name in self.control]
+        found = []
+        for state in states:
+            work, overhead, cost = (state.get(key) for key in ("n", "overhead", "cost"))
+            if isinstance(work, float) and isinstance(overhead, float) and isinstance(cost, float):
+                found.append((work, overhead + cost * work))
+        return found
+
     def plan_with(self, planner: Planner, network: Network | None = None, planned_scale: float = 1.0) -> None:
         """From now on plan with this planner: the same network with other costs.
 

@@ -1,0 +1,48 @@
+"""Several nodes on a simulated clock: the mix, the place of the drops and the latency that real nodes should show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from floodway.network.file import parse_network
+from floodway.network.model import Network
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.program import Program
+from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
+from tests.agent.simulated_nodes import Outcome, simulate
+
+RATES = {"s1": 100.0, "s2": 100.0}
+
+
+def optimum(network: Network, outcome: Outcome) -> float:
+    nodes = {name: replace(node, cpu=node.cpu * outcome.capacity[name]) for name, node in network.nodes.items()}
+    return ExactPlanner(Program(replace(network, nodes=nodes))).plan(RATES).score
+
+
+@pytest.mark.parametrize("kind", ["dfit", "coordinator"])
+@pytest.mark.parametrize("slowness", [{}, {"B": 1.5}, {"A": 1.5}])
+def test_coordinated_nodes_reach_the_optimum(tmp_path: Path, kind: str, slowness: dict[str, float]) -> None:
+    network = parse_network(FIGURE1)
+    found = simulate(network, kind, tmp_path, rates=RATES, slowness=slowness)
+    score = sum(found.throughput.values())
+    assert score >= 0.95 * optimum(network, found)
+    assert found.link_loss < 0.05
+    assert found.latency == pytest.approx(6.0, rel=0.2)
+
+
+def test_nodes_alone_get_what_table_1_predicts(tmp_path: Path) -> None:
+    network = parse_network(FIGURE1)
+    found = simulate(network, "alone", tmp_path, rates=RATES)
+    assert sum(found.throughput.values()) == pytest.approx(uncoordinated(network, RATES, found.capacity), rel=0.05)
+    assert found.throughput["q2"] < 0.05 * found.throughput["q1"]
+
+
+@pytest.mark.parametrize("kind", ["dfit", "coordinator"])
+def test_three_nodes_shed_at_the_source(tmp_path: Path, kind: str) -> None:
+    network = parse_network(THREE_NODES)
+    found = simulate(network, kind, tmp_path, rates=RATES, target=9.0, seconds=160.0)
+    assert sum(found.throughput.values()) >= 0.95 * optimum(network, found)
+    assert found.link_loss < 0.05

@@ -52,6 +52,15 @@ class Phase:
     most: float
 
 
+@dataclass(frozen=True, slots=True)
+class PhaseEnd:
+    """When a phase was over, in seconds since the start, and how many moves were done by then."""
+
+    phase: str
+    at: float
+    moves: int
+
+
 PHASES = (
     Phase("constant", {}, 0, 30.0, 30.0),
     Phase("A rises", {"u0": 0.16, "u1": 0.16, "u2": 0.16, "u3": 0.16}, 1, 25.0, 150.0),
@@ -71,7 +80,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     parts = [part for names in OWNED.values() for part in names]
     text = _text(free_ports(3))
     federation = parse_federation(text, name="figure-13")
-    phase_ends: list[float] = []
+    ends: list[PhaseEnd] = []
     options = ["--period", f"{PERIOD_SECONDS:g}", "--trigger", f"{TRIGGER_SECONDS:g}", "--lease", f"{LEASE_SECONDS:g}"]
     with tempfile.TemporaryDirectory(prefix="floodway-federation-") as folder:
         with Story(Path(folder), text, federation, logs.SCHEMA, options) as story:
@@ -84,14 +93,14 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
                 for part, load in phase.load.items():
                     story.feeds[part].rate = load / COST
                 story.play(phase.least, phase.most, partial(_moved, story, phase.moves))
-                phase_ends.append(story.samples[-1].at)
+                ends.append(PhaseEnd(phase.name, story.seconds(), len(story.moves())))
             for feed in story.feeds.values():
                 feed.close(_closing(feed.table))
             story.drain()
             moves = story.moves()
         progress(0.9)
         equal, written = _same_as_unmoved(Path(folder), federation)
-        return _result(story, moves, phase_ends, equal, written, trace)
+        return _result(story, moves, ends, equal, written, trace)
 
 
 def _moved(story: Story, count: int) -> bool:
@@ -150,16 +159,13 @@ def _same_as_unmoved(root: Path, federation: Federation) -> tuple[dict[str, bool
 def _result(
     story: Story,
     moves: list[dict[str, Any]],
-    ends: list[float],
+    ends: list[PhaseEnd],
     equal: dict[str, bool],
     written: dict[str, int],
     trace: Path | None,
 ) -> Result:
     told = [f"{move['from']}→{move['to']}" for move in moves]
-    # What must not follow a fall of load: moves in the last phase.
-    after_fall = len(moves) - next(
-        (sample.moves for sample in reversed(story.samples) if sample.at <= ends[-2]), len(moves)
-    )
+    after_fall = ends[-1].moves - ends[-2].moves
     phases = {phase: [move["seconds"].get(phase, 0.0) for move in moves] for phase in ("stop", "hand_over", "start")}
     mean = {phase: sum(found) / max(1, len(found)) for phase, found in phases.items()}
     same = all(equal.values()) and all(written[name] > 0 for name in written)
@@ -177,7 +183,7 @@ def _result(
             "mean_move_seconds": {**mean, "total": sum(mean.values())},
             "results_equal_to_unmoved_run": equal,
             "result_tuples": written,
-            "phase_ends_seconds": ends,
+            "phase_ends": [{"phase": one.phase, "at_seconds": one.at, "moves": one.moves} for one in ends],
             "trace": "generated" if trace is None else trace.name,
         },
         holds=holds,
@@ -192,11 +198,11 @@ def _result(
         headline=f"moves {', '.join(told) or 'none'}; {after_fall} after the fall; results equal to an unmoved run: "
         f"{same}; a move takes {mean['stop']:.1f} s to stop, {mean['hand_over']:.2f} s to hand over, "
         f"{mean['start']:.1f} s to start",
-        plots={"federation-fig13": lambda: _draw(story, moves, ends)},
+        plots={"federation-fig13": lambda: _draw(story, moves)},
     )
 
 
-def _draw(story: Story, moves: list[dict[str, Any]], ends: list[float]) -> Figure:
+def _draw(story: Story, moves: list[dict[str, Any]]) -> Figure:
     from floodway.experiments.plots import FAINT, PALETTE, panels, style
 
     figure, (axes,) = panels(1, 1, width=9.0)

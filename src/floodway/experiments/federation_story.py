@@ -178,8 +178,12 @@ class Story:
             self._alive()
             if not self.samples or now - self._began - self.samples[-1].at >= 1.0:
                 load = {name: float(self.status(name).get("load", 0.0)) for name in self.federation.members}
-                self.samples.append(Sample(now - self._began, load, len(self.moves())))
+                self.samples.append(Sample(self.seconds(), load, len(self.moves())))
             time.sleep(max(0.0, FEED_SECONDS - (time.monotonic() - now)))
+
+    def seconds(self) -> float:
+        """Since all were ready."""
+        return time.monotonic() - self._began
 
     def status(self, name: str) -> dict[str, Any]:
         """What a participant wrote last; empty before its first tick."""

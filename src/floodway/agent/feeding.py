@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -45,7 +46,7 @@ class Feeder:
             if feed is not None:
                 self._commands[name] = [
                     *(sys.executable, "-m", "floodway.cli.main", "feed", layout.stream(network, name)),
-                    *("--seconds", f"{_FOREVER_SECONDS:g}", *feed.arguments()),
+                    *("--seconds", f"{_FOREVER_SECONDS:g}", "--parent", str(os.getpid()), *feed.arguments()),
                 ]
 
     def start(self) -> None:

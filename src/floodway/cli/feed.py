@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -50,6 +52,7 @@ def feed(
     partitions: Annotated[int | None, typer.Option(help="Partitions if it is created; default 1.")] = None,
     schema: Annotated[str | None, typer.Option(help="DDL; default id, key, value, event_time.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random generators.")] = 7,
+    parent: Annotated[int | None, typer.Option(hidden=True, help="End when this parent process has gone.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Write load into an embedded log (created if it is not there) or a Kafka topic.
@@ -84,6 +87,9 @@ def feed(
             pieces = constant(rate, seconds=length)
         length = duration(pieces)
         per_tick = counts(pieces, tick=TICK)
+    if parent is not None:
+        # Orphaned, it would fill the disk for ever.
+        per_tick = takewhile(lambda _: os.getppid() == parent, per_tick)
     progress = None if json else _progress(length)
     with _opened(target, schema, partitions) as (place, ddl, number):
         fed = run(place, TupleMaker(ddl, payload), per_tick, partitions=number, progress=progress)

@@ -1,9 +1,9 @@
 """Merging children's tables and carrying them from a node's outputs to its inputs (short paper 3.3, long paper 6.3).
 
-    several children   cross product of rows, scores added, filtered by the node's own load
-    chain              input rate = output rate / selectivity
-    split              the largest of the branches' input rates; what is too much is dropped on the other branches
-    union, join        all pairs (r1, r2) on a grid with a1·r1 + a2·r2 = r
+several children   cross product of rows, scores added, filtered by the node's own load
+chain              input rate = output rate / selectivity
+split              the largest of the branches' input rates; what is too much is dropped on the other branches
+union, join        all pairs (r1, r2) on a grid with a1·r1 + a2·r2 = r
 """
 
 from __future__ import annotations

@@ -7,14 +7,13 @@ are only within its tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.errors import PlanningError
+from floodway.planning.highs import new_solver, solve
 from floodway.planning.program import Matrix, Program, Vector
 
 _OBJECTIVE_SIZE = 1e3
@@ -23,7 +22,6 @@ _TIE_BREAK = 2e-10
 """Relative perturbation of the objective. Above the solver's tolerance, so ties between identical streams always go the
 same way; below 1e-9, so that no plan is worse by more than the error we promise."""
 
-_new_highs: Callable[[], highspy.Highs] = highspy.Highs  # the class has no annotations of its own
 _BASIC = int(highspy.HighsBasisStatus.kBasic)
 _UPPER = int(highspy.HighsBasisStatus.kUpper)
 
@@ -73,20 +71,7 @@ class LinearProgram:
         """Change the bounds to these rates and solve, from the basis of the solve before."""
         upper = rates[self._stream_rows] / self._stream_units
         self._highs.changeColsBounds(len(upper), self._stream_columns, self._lower, upper)
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            # Among identical streams the simplex method now and then loses its way from a warm basis; from a cold
-            # start it finds the optimum.
-            self._highs.clearSolver()
-            self._highs.run()
-            status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            ended = self._highs.modelStatusToString(status)
-            raise PlanningError(
-                f"the solver ended with {ended} on network {self.program.network.name!r}",
-                hint="Costs, weights or rates may differ by too many orders of magnitude; check their units",
-            )
+        solve(self._highs, self.program.network.name)
 
 
 def _column_units(program: Program) -> Vector:
@@ -109,16 +94,7 @@ def _tie_broken(objective: Vector) -> Vector:
 
 
 def _model(matrix: Matrix, bound: Vector, objective: Vector) -> highspy.Highs:
-    highs = _new_highs()
-    for option, value in (
-        ("output_flag", False),
-        ("presolve", "off"),
-        ("solver", "simplex"),
-        ("threads", 1),
-        ("dual_feasibility_tolerance", 1e-9),
-        ("primal_feasibility_tolerance", 1e-9),
-    ):
-        highs.setOptionValue(option, value)
+    highs = new_solver()
     rows, columns = matrix.shape
     by_column = matrix.T
     column_of, row_of = np.nonzero(by_column)

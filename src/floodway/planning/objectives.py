@@ -19,14 +19,12 @@ Constraints and variables are those of `program.py`, so a scaled capacity is sti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
+from floodway.planning.highs import new_solver, solve
 from floodway.planning.lp import LinearProgram
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Matrix, Program, Vector
@@ -34,8 +32,6 @@ from floodway.planning.program import Matrix, Program, Vector
 _KEPT = 1.0 - 1e-9
 """Share of an earlier round's result that later rounds must keep: room for the solver's tolerance."""
 _NONZERO_DUAL = 1e-7
-
-_new_highs: Callable[[], Any] = highspy.Highs
 
 
 class ObjectivePlanner(Planner):
@@ -148,33 +144,12 @@ class _Rounds:
 
     def _solve(self) -> Vector:
         self.solves += 1
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            # From a warm basis the simplex method now and then loses its way; not from a cold start.
-            self._highs.clearSolver()
-            self._highs.run()
-            status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise PlanningError(
-                f"the solver ended with {self._highs.modelStatusToString(status)} on network "
-                f"{self._program.network.name!r}",
-                hint="Costs, weights or rates may differ by too many orders of magnitude; check their units",
-            )
+        solve(self._highs, self._program.network.name)
         values: NDArray[np.float64] = np.array(self._highs.getSolution().col_value[: self._t])
         return np.clip(values, 0.0, None) * self._lp.unit
 
-    def _model(self) -> Any:
-        highs = _new_highs()
-        for option, value in (
-            ("output_flag", False),
-            ("presolve", "off"),
-            ("solver", "simplex"),
-            ("threads", 1),
-            ("dual_feasibility_tolerance", 1e-9),
-            ("primal_feasibility_tolerance", 1e-9),
-        ):
-            highs.setOptionValue(option, value)
+    def _model(self) -> highspy.Highs:
+        highs = new_solver()
         none = np.zeros(0)
         for _ in range(self._program.size + 1):
             highs.addCol(0.0, 0.0, highspy.kHighsInf, 0, none.astype(np.int32), none)

@@ -24,6 +24,7 @@ from floodway.agent.peers import Traffic
 from floodway.agent.wire.messages import AnyMessage, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.network.flow import flows
+from floodway.network.model import Network
 from floodway.network.part import node_part
 
 
@@ -70,6 +71,7 @@ class SimulatedAgents:
         self.machines = {node: DFitMachine(role) for node, role in self._roles.items()}
         self._tables = {node: self._table(node) for node in self.machines}
         self._measured: dict[str, Measured] = {}
+        self._planners: dict[str, OwnTablePlanner] = {}
         self._order = 0
         self._due: list[_Due] = []
         for node in self.machines:
@@ -91,6 +93,7 @@ class SimulatedAgents:
     def reconfigure(self, topology: Topology) -> None:
         """Give all agents another network file with the same nodes: an operator was placed elsewhere."""
         self.topology = topology
+        self._planners.clear()
         for node, machine in self.machines.items():
             self._roles[node] = Role(topology, node, self._roles[node].settings)
             machine.reconfigure(self._roles[node])
@@ -120,13 +123,11 @@ class SimulatedAgents:
         """What the network earns when every agent decides on what reaches it, parents first, from its own table."""
         offered = dict(rates)
         score = 0.0
-        true = as_measured(self.topology.network, self._measured)
         for cluster in self.topology.clusters:
             for node in cluster.nodes:
-                part = node_part(true, node)
+                part = self._part(node)
                 here = {name: offered[name] for name in part.streams}
-                keeps = self._planner(node).plan(here).keeps
-                flow = flows(part, here, keeps)
+                flow = flows(part, here, self._planner(node).plan(here).keeps)
                 offered.update(flow.throughput)
                 score += sum(
                     out.weight * flow.throughput[name]
@@ -136,8 +137,16 @@ class SimulatedAgents:
         return score
 
     def _planner(self, node: str) -> OwnTablePlanner:
-        state = self.machines[node].state
-        return OwnTablePlanner(self._roles[node], lambda: state)
+        if node not in self._planners:
+            self._planners[node] = OwnTablePlanner(self._roles[node], lambda: self.machines[node].state)
+        return self._planners[node]
+
+    def _part(self, node: str) -> Network:
+        """A node's part with the costs that are true there."""
+        own = self.machines[node].state.own
+        if own is not None and not self.machines[node].state.stale:
+            return own.parts[node].network
+        return node_part(as_measured(self.topology.network, self._measured), node)
 
     def _ticked(self, node: str) -> None:
         for message in self.machines[node].tick(self.now_seconds):

@@ -60,7 +60,7 @@ class SimulatedNode:
         self.number = 0
         self.work = self.busy = 0.0
         self.latencies: list[tuple[float, int]] = []
-        self._carry: Counter[str] = Counter()
+        self._carry = dict.fromkeys(self.part.streams, 0.0)
 
     def receive(self, stream: str, tuples: float, first_arrival: float) -> None:
         """Tuples arrive; fractions are carried over."""

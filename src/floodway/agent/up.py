@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.feeding import Feed, Feeder
-from floodway.agent.loop import target_of
+from floodway.agent.loop import fragments_of, target_of
 from floodway.agent.node_options import Control
 from floodway.agent.node_report import NodesReport, report_nodes
 from floodway.agent.run_files import save_network
@@ -77,6 +77,7 @@ class _Up:
         self.files = NodeLayout(options.root)
         save_network(options.root, network)
         self.target = target_of(network, options.target_seconds)
+        fragments_of(network)  # refuses what no node could run before any process starts
         used = {operator.node for operator in network.operators.values()}
         self.nodes = [node for node in network.nodes if node in used]
         agents = [*self.nodes, *([COORDINATOR] if options.control == "coordinator" else [])]

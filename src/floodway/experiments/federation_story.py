@@ -74,7 +74,8 @@ class Feeding:
     def feed(self, seconds: float) -> None:
         """Append what has become due since the last call."""
         if self._writer is None:
-            self._writer = LogWriter(self.log, sync=False)
+            # Merging small segments takes seconds on a busy machine, in which nothing would arrive.
+            self._writer = LogWriter(self.log, sync=False, compact_every=0)
         self._due += self.rate * seconds
         count = min(int(self._due), self.table.num_rows - self.fed)
         if count > 0:
@@ -172,8 +173,9 @@ class Story:
         """Feed for at least `least` seconds, and go on until something is so, but no longer than `most`."""
         began = last = time.monotonic()
         while (now := time.monotonic()) - began < most and (now - began < least or not until()):
+            # Time that this process did not get is not made up for: a burst would be a story of its own.
             for one in self.feeds.values():
-                one.feed(now - last)
+                one.feed(min(now - last, 2 * FEED_SECONDS))
             last = now
             self._alive()
             if not self.samples or now - self._began - self.samples[-1].at >= 1.0:

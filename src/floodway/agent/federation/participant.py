@@ -1,8 +1,9 @@
 """One participant of a federation: the contract machine, carried out over HTTP on real fragments.
 
 The loop measures what arrives, steps `contracts.machine`, sends what it wants said and carries out what it wants
-moved. Messages of partners come in on the server's threads and step the same machine under a lock. Leases are renewed
-by a thread of their own, because a move may keep the loop waiting. Overloaded, it offers first and sheds last.
+moved. Messages of partners come in on the server's threads and step the same machine under a lock. A move waits for
+Spark and for the partner, so it has a thread of its own, and so have the leases. Overloaded, it offers first and sheds
+last.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from floodway.contracts.messages import (
     recipient,
 )
 from floodway.contracts.participant import Holding, Participant, Settings, participant
-from floodway.errors import FloodwayError, InputError
+from floodway.errors import InputError
 from floodway.spark.shed_state import write_atomically
 
 LEAST_UNITS = 1e-9
@@ -129,6 +130,7 @@ class ParticipantAgent:
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
+        self._mover: threading.Thread | None = None
 
     def start(self) -> None:
         """Recover what a crash left, run the fragments held, listen."""
@@ -155,6 +157,8 @@ class ParticipantAgent:
     def close(self) -> None:
         """Stop the fragments at a batch boundary, let others' go home, stop listening."""
         self._stop.set()
+        if self._mover is not None:
+            self._mover.join()
         self.server.stop()
         if self._renewer is not None:
             self._renewer.join()
@@ -295,7 +299,9 @@ class ParticipantAgent:
         while not self._actions.empty():
             action = self._actions.get()
             if isinstance(action, Move):
-                self._give(action)
+                # One at a time: the machine makes no offer while a move is under way.
+                self._mover = threading.Thread(target=self._give, args=(action,), name=f"move {action.id}", daemon=True)
+                self._mover.start()
             else:
                 self._say(action.message)
 
@@ -326,8 +332,8 @@ class ParticipantAgent:
         before = dict(self.machine.holdings)
         try:
             stayed = self.moving.give(move, ask)
-        except FloodwayError as error:  # it could not be resumed; `retry` does it at the next tick
-            self._figures.failures[move.id] = error.message
+        except Exception as error:  # it could not be resumed; `retry` does it at a later tick
+            self._figures.failures[move.id] = str(error)[:300]
             stayed = {task.name: lease for task in move.tasks if (lease := self.moving.held.get(task.name))}
         with self._lock:
             if len(stayed) == len(move.tasks):

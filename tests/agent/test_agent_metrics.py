@@ -15,8 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from floodway.agent.account import Counts
 from floodway.agent.latencies import Latencies
 from floodway.agent.metrics import Watched, metrics_text
+from floodway.agent.node_metrics import node_metrics_routes
+from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.serve import page_server
-from tests.dashboard.made_state import MadeJob
+from tests.dashboard.made_state import CLICKS, MadeJob
 
 ROOT = Path(__file__).resolve().parents[2]
 # What may stand in an expression beside metrics, labels and numbers.
@@ -134,6 +136,21 @@ def test_the_alerts_ask_only_for_what_is_exposed_and_say_what_to_do() -> None:
         assert rule["expr"].count("(") == rule["expr"].count(")")
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
         assert rule["annotations"]["summary"] and rule["annotations"]["action"].endswith(".")
+
+
+def test_a_node_serves_its_own_metrics(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "A", 1_000)
+    job.start()
+    job.run(2)
+    status = {"mode": "enforce", "load": {"A": 0.8}, "waiting": {"clicks": 5}}
+    with HttpServer(node_metrics_routes("A", job.root, lambda: status, {"A": 2.0})) as server:
+        first = values(httpx.get(f"{server.url}/metrics", trust_env=False).text)
+        job.run(1)
+        second = values(httpx.get(f"{server.url}/metrics", trust_env=False).text)
+    offered = ("floodway_offered_tuples_total", frozenset({"job_name": "A", "place": "clicks"}.items()))
+    assert (first[offered], second[offered]) == (2 * CLICKS, 3 * CLICKS)
+    assert second["floodway_node_load_ratio", frozenset({"job_name": "A", "node": "A"}.items())] == 0.4
+    assert second["floodway_backlog_tuples", frozenset({"job_name": "A", "place": "clicks"}.items())] == 5
 
 
 def test_the_page_serves_metrics_that_equal_the_ledger(tmp_path: Path) -> None:

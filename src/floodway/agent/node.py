@@ -19,6 +19,7 @@ from floodway.agent.batches import BatchFigures, append_figures
 from floodway.agent.control_plane import ControlPlane, make_control_plane
 from floodway.agent.loop import SteeringLoop, target_of
 from floodway.agent.node_api import node_routes
+from floodway.agent.node_metrics import node_metrics_routes
 from floodway.agent.node_options import NodeOptions, spark_master, spark_settings
 from floodway.agent.node_steering import NodeSteering
 from floodway.agent.steering import FragmentBatch, source_work
@@ -68,7 +69,9 @@ class NodeAgent:
 
     def run(self) -> None:
         """Serve, process and steer until the end. A failed query raises; a restart continues where it ended."""
-        routes = [*self.plane.routes(), *node_routes(self.status)]
+        cpu = {name: node.cpu for name, node in self.network.nodes.items()}
+        metrics = node_metrics_routes(self.options.node, self.layout.root, self.status, cpu)
+        routes = [*self.plane.routes(), *node_routes(self.status), *metrics]
         server = HttpServer(routes, host=self.options.host, port=self.options.port, security=self.options.security)
         server.start()
         try:

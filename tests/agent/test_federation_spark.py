@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.participant import Settings
 from floodway.spark.catalogue import load_catalogue
 from floodway.spark.catalogue_query import CatalogueQuery, QueryFiles
+from floodway.spark.fragment_query import BatchError
+from floodway.spark.journal import committed_batches
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.source import register
 from tests.agent.federation_world import free_ports
@@ -92,6 +94,27 @@ def test_the_entries_find_what_plain_python_finds(spark: SparkSession, tmp_path:
         # A chained aggregate hears of a window's end one window later than the first.
         last = max(row[0] for row in wanted) if entry == "active-clusters" else None
         assert {row for row in wanted if row[0] != last} <= set(found) <= wanted, entry
+
+
+@pytest.mark.spark
+def test_a_query_that_lost_its_lease_writes_nothing_and_ends(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    store = LeaseStore(tmp_path)
+    lease = store.claim("active", "B", after=0, now=0.0)
+    store.claim("active", "A", after=1, now=99.0)
+    create_log(tmp_path / "log", SCHEMA)
+    with LogWriter(tmp_path / "log") as writer:
+        writer.append(generated(1, seconds=200.0, rate=2.0))
+    entry = load_catalogue(CATALOGUE).get("active-sources")
+    files = QueryFiles({"connections": tmp_path / "log"}, tmp_path / "out", tmp_path / "check", tmp_path / "d.json")
+    query = CatalogueQuery(
+        *(spark, "active", entry, entry.parameters(), files), fence=lambda: store.check(lease, now=100.0)
+    )
+    with suppress(BatchError):  # it may be over before it counts as started
+        query.start()
+        wait("its end", lambda: query.failure() is not None, lambda: "it still runs")
+        assert "lost fragment active to A" in str(query.failure())
+    assert results(tmp_path / "out") == [] and not committed_batches(tmp_path / "check")
 
 
 class Running:

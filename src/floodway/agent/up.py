@@ -31,7 +31,7 @@ from floodway.spark.logs import StreamLogs
 from floodway.spark.node_layout import NodeLayout
 
 POLL_SECONDS = 0.25
-START_SECONDS = 240.0
+START_SECONDS = 400.0
 MOST_EARLY_RESTARTS = 4
 DRAIN_TARGETS = 3.0
 

@@ -1,0 +1,77 @@
+"""The report over several nodes, from files as nodes leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodway.agent.batches import BatchFigures, append_figures
+from floodway.agent.node_report import NodesReport, report_nodes
+from floodway.network.file import parse_network
+from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.node_layout import NodeLayout
+from tests.agent.nodes import FIGURE1
+
+
+def figures(node: str, batch: int, ended: float, work: float, delivered: dict[str, int]) -> BatchFigures:
+    """A batch of two seconds."""
+    latencies = ((5000, sum(delivered.values())),) if node == "B" else ()
+    return BatchFigures(f"{node}.main", batch, ended - 2.0, ended, work, 0.8, delivered, latencies)
+
+
+def report(tmp_path: Path) -> NodesReport:
+    """Plan 4 at 80% of both CPUs: batches of 2 s that end at 100, 102, …; those from 104 on are measured."""
+    layout = NodeLayout(tmp_path)
+    for batch in range(6):
+        ended = 100.0 + 2.0 * batch
+        append_figures(layout.batches("A"), figures("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
+        append_figures(layout.batches("B"), figures("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
+    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
+    Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
+    return report_nodes(
+        parse_network(FIGURE1),
+        layout,
+        control="dfit",
+        target_seconds=6.0,
+        rates={"s1": 100.0, "s2": 100.0},
+        window=(103.0, 111.0),
+        restarts={"A": 0, "B": 2},
+    )
+
+
+def test_capacity_and_optimum_are_those_of_the_batches(tmp_path: Path) -> None:
+    found = report(tmp_path)
+    assert {name: node.capacity for name, node in found.nodes.items()} == pytest.approx({"A": 0.8, "B": 0.8})
+    assert found.optimum == pytest.approx(0.8 * 60.0)
+    assert found.nominal_optimum == pytest.approx(60.0)
+    assert found.throughput == pytest.approx({"q1": 16.0, "q2": 32.0})
+    assert found.score == pytest.approx(found.optimum)
+    assert found.latency.mean == pytest.approx(5.0)
+
+
+def test_accounts_are_told_by_node_and_together(tmp_path: Path) -> None:
+    body = report(tmp_path).to_dict()
+    assert body["nodes"]["A"]["dropped"] == {"s1": {"shedder": 168}}
+    assert body["nodes"]["B"]["restarts"] == 2
+    assert body["offered"] == {"s1": 200, "a1->b1": 32}
+    assert body["dropped"] == {"s1": {"shedder": 168}, "a1->b1": {"shedder": 2}}
+    required = {"offered", "kept", "dropped", "reconciled", "latency", "score", "optimum", "load"}
+    assert required <= body.keys()
+
+
+def test_a_node_without_batches_counts_with_its_nominal_capacity(tmp_path: Path) -> None:
+    layout = NodeLayout(tmp_path)
+    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 0, 0, 0)])
+    found = report_nodes(
+        parse_network(FIGURE1),
+        layout,
+        control="alone",
+        target_seconds=6.0,
+        rates={"s1": 100.0, "s2": 100.0},
+        window=(0.0, 1.0),
+        restarts={},
+    )
+    assert found.score == 0.0
+    assert found.optimum == pytest.approx(60.0)
+    assert found.latency.mean is None

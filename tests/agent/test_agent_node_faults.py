@@ -39,13 +39,21 @@ def table_of_b(up: Up) -> int | None:
     return version
 
 
-def kill_and_resume(up: Up, node: str) -> None:
-    """The node comes back as another process and goes on with the batch after its last."""
-    before, pid = up.lines(node)[-1].batch, up.pid(node)
-    up.kill(node)
-    until(lambda: up.check() and up.pid(node) != pid, f"{node} started again")
-    up.await_more(node, f"{node} resumed")
-    assert up.lines(node)[-1].batch > before
+def kill_and_restart(up: Up, agent: str) -> None:
+    """kill -9, until the supervisor has started it again."""
+    pid = up.pid(agent)
+    up.kill(agent)
+    until(lambda: up.check() and up.pid(agent) != pid, f"{agent} started again")
+
+
+def kill_and_resume(up: Up, *nodes: str) -> None:
+    """One after the other; each comes back as another process and goes on with the batch after its last."""
+    before = {node: up.lines(node)[-1].batch for node in nodes}
+    for node in nodes:
+        kill_and_restart(up, node)
+    for node in nodes:
+        up.await_more(node, f"{node} resumed")
+        assert up.lines(node)[-1].batch > before[node]
 
 
 def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
@@ -60,8 +68,7 @@ def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
             until(lambda: up.status("A")["control"]["cut_off"] == ["B"], "A says that B is silent")
             assert table_of_b(up) is not None  # planned as its last table
             up.await_more("A", "A sheds on with the last good plan")
-            kill_and_resume(up, "B")
-            kill_and_resume(up, "A")
+            kill_and_resume(up, "B", "A")
             relay.open()
             until(lambda: up.check() and up.status("A")["control"]["cut_off"] == [], "A hears B again")
             end(up)
@@ -74,11 +81,8 @@ def test_a_coordinator_that_dies_leaves_every_node_shedding(tmp_path: Path) -> N
     with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--control", "coordinator") as up:
         begin(up)
         until(lambda: up.status("A")["control"].get("plan") is not None, "A has a plan of the coordinator's")
-        pid = up.pid("coordinator")
-        up.kill("coordinator")
+        kill_and_restart(up, "coordinator")
         for node in "AB":
             up.await_more(node, f"{node} sheds without the coordinator")
-        until(lambda: up.check() and up.pid("coordinator") != pid, "the coordinator started again")
-        for node in "AB":
-            kill_and_resume(up, node)
+        kill_and_resume(up, "A", "B")
         end(up)

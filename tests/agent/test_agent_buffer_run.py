@@ -1,4 +1,8 @@
-"""Real Spark, bursts around capacity, two deadlines: the buffer against the baseline on the same input; a restart."""
+"""Real Spark, bursts around capacity, two deadlines: the buffer against the baseline on the same input; a restart.
+
+Deadlines, bursts and the length of the run scale with what an empty batch takes on the machine, so that a busy one
+asks for the same of both.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,17 +23,21 @@ import pytest
 
 from floodway.agent.buffering_options import BufferOptions, Manager
 from floodway.agent.feeding import Feed, Feeder
-from floodway.agent.loop import fragments_of
-from floodway.agent.report import RunReport
+from floodway.agent.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
+from floodway.agent.report import totals
 from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.steering import Steering
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
+from floodway.planning.factory import make_planner
 from floodway.spark.audit import audit
+from floodway.spark.decision import Mode
 from floodway.spark.journal import committed_batches, last_offsets, read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, Reason
 from floodway.spark.log import LogReader, create_log
 from floodway.spark.log.tuples import DEFAULT_SCHEMA
+from floodway.spark.source import register
 from floodway.spark.source.admit import admit, output_schema
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
@@ -39,17 +47,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-CAPACITY = 500.0
-"""Tuples/s that one task of the network can process at the most: 2 ms each."""
-URGENT, PATIENT = 4.0, 16.0
-"""Deadlines in seconds: the tight one is several times what an empty batch takes on a busy machine."""
-
+COST = 0.002
+CAPACITY = 1.0 / COST
+"""Tuples/s that one task of the network can process at the most."""
+SHARES = {"urgent": 0.6, "patient": 0.4}
+OUTPUTS = {"urgent": "qu", "patient": "qp"}
 NETWORK = """
 version: 1
 name: deadlines
 streams:
-  urgent: {{max_rate: 1000, deadline: 4s, log: {logs}/urgent}}
-  patient: {{max_rate: 1000, deadline: 16s, log: {logs}/patient}}
+  urgent: {{max_rate: 1000, deadline: {tight:g}s, log: {logs}/urgent}}
+  patient: {{max_rate: 1000, deadline: {loose:g}s, log: {logs}/patient}}
 nodes: {{{node}: {{cpu: 1.0}}}}
 operators:
   u: {{node: {node}, from: urgent, {kind}, cost: 0.002}}
@@ -57,44 +65,71 @@ operators:
 outputs: {{qu: {{from: u}}, qp: {{from: p}}}}
 """
 SERVICE, BUSY = "run: 'tests.agent.waiting_service:call'", "kind: delay"
-SHARES = {"urgent": 0.6, "patient": 0.4}
 
 
-def network(logs: Path, node: str, kind: str = SERVICE) -> Network:
+@dataclass
+class Turn:
+    """One network under way; the test ticks it."""
+
+    net: Network
+    root: Path
+    loop: SteeringLoop
+
+    @classmethod
+    def of(cls, spark: Session, net: Network, root: Path, mode: Mode, buffer: BufferOptions | None) -> Turn:
+        parts = fragments_of(net)
+        steering = Steering(make_planner(net, "exact"), parts, target_seconds=1.0)
+        loop = SteeringLoop(spark, net, steering, parts, Layout(root), LoopOptions(mode=mode, buffer=buffer))
+        loop.start(time.time())
+        loop.record.begin(time.time(), loop.arrived)
+        return cls(net, root, loop)
+
+    @property
+    def batches(self) -> int:
+        """Batches that have ended and held something."""
+        return sum(point.kept > 0 for point in self.loop.record.points)
+
+    @property
+    def in_time(self) -> int:
+        return self.loop.deadlines.in_time.total()
+
+
+def drive(turns: Sequence[Turn], done: Callable[[], bool], most_seconds: float = 240.0) -> None:
+    until = time.monotonic() + most_seconds
+    while not done():
+        assert time.monotonic() < until, "no progress: is the machine overloaded?"
+        for turn in turns:
+            turn.loop.tick(time.time())
+        time.sleep(TICK_SECONDS / 2)
+
+
+def network(logs: Path, node: str, kind: str = SERVICE, tight: float = 4.0) -> Network:
     for stream in SHARES:
         create_log(logs / stream, DEFAULT_SCHEMA, stream=stream)
-    return parse_network(NETWORK.format(logs=logs, node=node, kind=kind))
+    return parse_network(NETWORK.format(logs=logs, node=node, kind=kind, tight=tight, loose=4 * tight))
 
 
 @contextmanager
-def bursts(net: Network, root: Path, half_seconds: float = 5.0) -> Iterator[None]:
-    """Feed both streams: 1.9 times the capacity, then 0.3 times, and so on."""
+def fed(net: Network, root: Path, half_seconds: float, high: float = 1.9, low: float = 0.3) -> Iterator[None]:
+    """Feed both streams: `high` times the capacity, then `low` times, and so on."""
     feeds = {}
     for stream, share in SHARES.items():
-        pair = f"{half_seconds}:{1.9 * CAPACITY * share:g},{half_seconds}:{0.3 * CAPACITY * share:g}"
+        pair = f"{half_seconds:g}:{high * CAPACITY * share:g},{half_seconds:g}:{low * CAPACITY * share:g}"
         feeds[stream] = Feed(options=("--profile", "steps", "--steps", ",".join([pair] * 50)))
     with Feeder(net, Layout(root), feeds) as feeder:
         feeder.start()
         yield
 
 
-def options(root: Path, manager: Manager, seconds: float) -> RunOptions:
-    return RunOptions(
-        seconds=seconds, root=root, settle_seconds=seconds / 2, buffer=BufferOptions(manager), target_seconds=1.0
-    )
-
-
-def in_time(report: RunReport) -> int:
-    return sum(int(seen["in_time"]) for seen in report.deadlines.values())
-
-
-def reconciled(net: Network, root: Path, report: RunReport) -> None:
-    assert report.differences == ()
+def reconciled(net: Network, root: Path) -> dict[str, dict[str, int]]:
+    """The ledger is in order; what was dropped, by stream and reason."""
+    lines = list(Ledger(Layout(root).ledger).read())
     assert audit(net, Layout(root)).differences == ()
-    for stream, output in (("urgent", "qu"), ("patient", "qp")):
-        delivered = sum(line.kept for line in report.lines if line.at == output and line.reason == Reason.DELIVERED)
-        assert report.to_dict()["kept"][stream] == delivered
-        assert report.deadlines[stream]["in_time"] + report.deadlines[stream]["late"] == delivered
+    counts = totals(lines)
+    for stream, output in OUTPUTS.items():
+        got = sum(line.kept for line in lines if line.at == output and line.reason == Reason.DELIVERED)
+        assert counts["kept"][stream] == got
+    return {stream: counts["dropped"].get(stream, {}) for stream in OUTPUTS}
 
 
 def admitted(net: Network, root: Path, stream: str) -> list[int]:
@@ -119,83 +154,76 @@ def delivered(root: Path, output: str) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def plain(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Network, RunReport]:
-    """A short run without any buffer, which also warms the session up: plans compiled, workers started."""
+def overhead(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """What a batch takes beside its tuples. The run has no buffer and drops nothing; deadlines are measured anyway."""
+    register(spark)
     root = tmp_path_factory.mktemp("plain")
     net = network(root, "plain")
-    with bursts(net, root):
-        off = RunOptions(seconds=5, root=root / "plain", mode="off", settle_seconds=1, target_seconds=1.0)
-        return root / "plain", net, run_network(net, off, spark)
-
-
-def test_without_a_buffer_deadlines_are_measured_all_the_same(plain: tuple[Path, Network, RunReport]) -> None:
-    root, net, report = plain
-    reconciled(net, root, report)
-    assert report.to_dict()["dropped"] == {}
-    assert report.deadlines["urgent"]["purged"] == 0
-    assert report.deadlines["urgent"]["in_time"] + report.deadlines["urgent"]["late"] > 0
+    with fed(net, root, 100.0, high=0.2):
+        turn = Turn.of(spark, net, root / "plain", "off", None)
+        try:
+            drive([turn], lambda: turn.batches >= 6)
+        finally:
+            turn.loop.stop()
+    assert reconciled(net, root / "plain") == {"urgent": {}, "patient": {}}
+    seen = turn.loop.deadlines.to_dict(turn.loop.ledger.read())
+    for stream, output in OUTPUTS.items():
+        assert seen[stream]["in_time"] + seen[stream]["late"] == len(delivered(root / "plain", output)) > 0
+        assert seen[stream]["purged"] == 0
+    return max(point.batch_seconds - point.kept * COST for point in turn.loop.record.points[-4:])
 
 
 @pytest.fixture(scope="module")
-def duel(
-    spark: Session, plain: object, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[Manager, tuple[Network, RunReport]]]:
+def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFactory) -> tuple[Turn, Turn]:
     """Both managers at the same time over the same logs: the same input, and the same noise."""
     root = tmp_path_factory.mktemp("duel")
-    managers: tuple[Manager, ...] = ("cwb", "cob")
-    nets = {manager: network(root, manager.upper()) for manager in managers}
-    reports: dict[Manager, tuple[Network, RunReport]] = {}
-
-    def run(manager: Manager) -> None:
-        report = run_network(nets[manager], options(root / manager, manager, 30.0), spark)
-        reports[manager] = nets[manager], report
-
-    threads = [threading.Thread(target=run, args=(manager,)) for manager in managers]
-    for thread in threads:
-        thread.start()
-    # Let both compile their plans and start their workers before the load begins.
-    until = time.monotonic() + 60.0
-    while not all((root / manager / "ledger.jsonl").exists() for manager in managers) and time.monotonic() < until:
-        time.sleep(0.1)
-    with bursts(nets["cwb"], root):
-        for thread in threads:
-            thread.join()
-    return root, reports
+    tight = max(4.0, round(6 * overhead, 1))
+    nets = {manager: network(root, manager.upper(), tight=tight) for manager in ("cwb", "cob")}
+    ours = Turn.of(spark, nets["cwb"], root / "cwb", "enforce", BufferOptions("cwb"))
+    peer = Turn.of(spark, nets["cob"], root / "cob", "enforce", BufferOptions("cob"))
+    half = 1.25 * tight
+    try:
+        # A query's first batch is cut at once, with nothing in it: the load begins when both have started.
+        drive([ours, peer], lambda: bool(ours.loop.record.points and peer.loop.record.points))
+        begun = time.time()
+        with fed(nets["cwb"], root, half):
+            drive([ours, peer], lambda: time.time() >= begun + 6 * half, most_seconds=12 * half)
+    finally:
+        ours.loop.stop()
+        peer.loop.stop()
+    return ours, peer
 
 
-def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(
-    duel: tuple[Path, dict[Manager, tuple[Network, RunReport]]],
-) -> None:
-    root, reports = duel
-    ours, peer = reports["cwb"][1], reports["cob"][1]
-    print(f"in time: {in_time(ours)} with the buffer, {in_time(peer)} without; {ours.deadlines} {peer.deadlines}")
-    for manager, (net, report) in reports.items():
-        reconciled(net, root / manager, report)
-    assert in_time(ours) >= 1.1 * in_time(peer)
-    dropped = ours.to_dict()["dropped"]
+def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(duel: tuple[Turn, Turn]) -> None:
+    ours, peer = duel
+    dropped = reconciled(ours.net, ours.root)
+    for turn in duel:
+        print(f"{turn.root.name}: {turn.in_time} in time, {turn.loop.deadlines.late.total()} late of")
+        print([(round(p.batch_seconds, 2), p.kept) for p in turn.loop.record.points], reconciled(turn.net, turn.root))
+    assert ours.in_time >= 1.1 * peer.in_time > 0
     assert sum(reasons.get("cleaner", 0) + reasons.get("adaptor", 0) for reasons in dropped.values()) > 0
     assert not any("shedder" in reasons for reasons in dropped.values())
-    assert {line.reason for line in ours.lines if line.at == "urgent"} == {"shedder", "adaptor", "cleaner"}
+    lines = list(ours.loop.ledger.read())
+    assert {line.reason for line in lines if line.at == "urgent"} == {"shedder", "adaptor", "cleaner"}
 
 
-def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(
-    spark: Session, duel: tuple[Path, dict[Manager, tuple[Network, RunReport]]]
-) -> None:
-    root, reports = duel
-    net, before = reports["cwb"]
-    state = root / "cwb"
+def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Session, duel: tuple[Turn, Turn]) -> None:
+    net, state = duel[0].net, duel[0].root
     checkpoint = Layout(state).checkpoint(next(iter(fragments_of(net).values())))
-    waiting = last_offsets(checkpoint)
-    assert any(offset.queues for offset in waiting.values())
+    assert any(offset.queues for offset in last_offsets(checkpoint).values())
     # As after a crash between the sinks and Spark's commit: the last batch is run once more.
     last = committed_batches(checkpoint)[-1]
     (checkpoint / "commits" / str(last)).unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
-    again = run_network(net, options(state, "cwb", 4.0), spark)
-    assert again.differences == ()
-    assert audit(net, Layout(state)).differences == ()
-    assert len(again.lines) > len(before.lines)
-    for stream, output in (("urgent", "qu"), ("patient", "qp")):
+    before = len(list(Ledger(Layout(state).ledger).read()))
+    turn = Turn.of(spark, net, state, "enforce", BufferOptions())
+    try:
+        drive([turn], lambda: len(turn.loop.record.points) >= 2)
+    finally:
+        turn.loop.stop()
+    reconciled(net, state)
+    assert len(list(Ledger(Layout(state).ledger).read())) > before
+    for stream, output in OUTPUTS.items():
         ids = delivered(state, output)
         assert len(ids) == len(set(ids))
         assert sorted(ids) == sorted(admitted(net, state, stream))
@@ -205,38 +233,36 @@ def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(
 def test_with_busy_operators_one_after_the_other(spark: Session, tmp_path: Path) -> None:
     """The papers' delay operator, which needs a quiet machine; the feed is the same to the tuple."""
     found = {}
-    for manager in ("cwb", "cob"):
-        name: Manager = "cwb" if manager == "cwb" else "cob"
-        net = network(tmp_path / manager, f"busy-{manager}", BUSY)
-        with bursts(net, tmp_path / manager):
-            report = run_network(net, options(tmp_path / manager / "state", name, 60.0), spark)
-        reconciled(net, tmp_path / manager / "state", report)
-        found[manager] = in_time(report)
+    managers: tuple[Manager, ...] = ("cwb", "cob")
+    for manager in managers:
+        root = tmp_path / manager
+        net = network(root, f"busy-{manager}", BUSY)
+        with fed(net, root, 5.0):
+            options = RunOptions(seconds=60, root=root / "state", buffer=BufferOptions(manager), target_seconds=1.0)
+            report = run_network(net, options, spark)
+        reconciled(net, root / "state")
+        seen = report.to_dict()["deadlines"]
+        found[manager] = sum(seen[stream]["in_time"] for stream in OUTPUTS)
     print(found)
     assert found["cwb"] >= 1.1 * found["cob"]
 
 
 @pytest.mark.slow
 def test_kills_neither_lose_nor_double_what_the_buffer_admitted(tmp_path: Path) -> None:
-    file = tmp_path / "net.yaml"
-    net = network(tmp_path, "A", BUSY)
-    file.write_text(NETWORK.format(logs=tmp_path, node="A", kind=BUSY))
-    state = tmp_path / "state"
+    net, file, state = network(tmp_path, "A", BUSY), tmp_path / "net.yaml", tmp_path / "state"
+    file.write_text(NETWORK.format(logs=tmp_path, node="A", kind=BUSY, tight=4.0, loose=16.0))
     command = [sys.executable, "-m", "floodway.cli.main", "run", str(file), "--state", str(state), "--buffer", "cwb"]
-    with bursts(net, tmp_path):
+    with fed(net, tmp_path, 5.0):
         for seconds in (25.0, 31.0):
             process = subprocess.Popen(
-                [*command, "--seconds", "300"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                [*command, "--seconds", "300"], start_new_session=True, stdout=subprocess.DEVNULL
             )
             time.sleep(seconds)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        assert subprocess.run([*command, "--seconds", "8"], stdout=subprocess.DEVNULL, check=False).returncode == 0
-    assert audit(load_network(file), Layout(state)).differences == ()
-    for stream, output in (("urgent", "qu"), ("patient", "qp")):
+        assert subprocess.run([*command, "--seconds", "8"], check=False, stdout=subprocess.DEVNULL).returncode == 0
+    reconciled(load_network(file), state)
+    for stream, output in OUTPUTS.items():
         ids = np.array(delivered(state, output))
         assert len(ids) == len(np.unique(ids)) > 0
         assert sorted(ids.tolist()) == sorted(admitted(net, state, stream))

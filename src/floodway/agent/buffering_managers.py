@@ -141,12 +141,27 @@ class WithBuffer:
         """Run the policies over all queues together."""
         limits = self._limits(now, queues)
         policy = replace(self._policy, overhead_seconds=self._pace.model.overhead)
-        views = [q.view(now, limit=limits[q.name], seconds_per_work=self._pace.seconds_per_work) for q in queues]
+        views = [self._view(q, now, limits[q.name], self._spare(queues)) for q in queues]
         reason = (
             f"budget {self.budget_seconds:.2f} s, overhead {self._pace.model.overhead:.2f} s, "
             f"waiting {sum(view.waiting + view.arrived for view in views)}"
         )
         return _scheduled(queues, views, self.budget_seconds, now, policy, reason)
+
+    def _spare(self, queues: Sequence[Queue]) -> float:
+        """CPU that the last batch could have taken and had no tuples for, seconds."""
+        taken = sum(q.served * q.work_seconds for q in queues) * self._pace.seconds_per_work
+        return max(0.0, self.budget_seconds - taken)
+
+    def _view(self, queue: Queue, now: float, limit: int, spare_seconds: float) -> QueueView:
+        """The queue as the policies see it. What left an emptied queue is not what could have left it.
+
+        The adaptor takes the tuples served last for the service there is; after a lull it would shed the first burst.
+        """
+        view = queue.view(now, limit=limit, seconds_per_work=self._pace.seconds_per_work)
+        if view.waiting > 0 or view.cost_seconds == 0.0:
+            return view
+        return replace(view, served=view.served + int(spare_seconds / view.cost_seconds))
 
     def _limits(self, now: float, queues: Sequence[Queue]) -> Mapping[str, int]:
         demands = {q.name: q.demand(now, self._pace.seconds_per_work) for q in queues}

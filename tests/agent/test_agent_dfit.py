@@ -19,7 +19,7 @@ from floodway.agent.dfit_topology import Topology
 from floodway.agent.wire.messages import AnyMessage, Statistics, TableAck, TablePush
 from floodway.agent.wire.refusals import RefusedError
 from floodway.errors import InputError
-from floodway.network.model import Network
+from floodway.network.model import Link, Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit_dfit import DFitPlanner
@@ -75,6 +75,12 @@ class TestAgent:
         found = keeps(A, state, {"s1": 0.0, "s2": 1.0}, 0.5)
         assert found["s2"] == pytest.approx(0.25, rel=1e-3)
         assert keeps(A, state, {"s1": 1.0, "s2": 0.0}, 10.0)["s1"] == pytest.approx(1 / 3, rel=1e-3)
+
+    def test_the_bandwidth_of_a_link_is_planned_for_by_the_node_above_it(self) -> None:
+        slow = replace(example("figure1"), links=(Link("A", "B", 30.0),))
+        plan = OwnTablePlanner(Role(Topology(slow), "A"), lambda: first_state(Role(Topology(slow), "A"))).plan(RATES)
+        # 100 bytes a tuple make 0.3 tuples/s in all, where A and B themselves could do with 0.6.
+        assert sum(plan.throughput.values()) == pytest.approx(0.3, rel=0.05)
 
     def test_a_table_is_pushed_once_and_again_only_when_it_changed(self) -> None:
         _, below = connected()

@@ -1,4 +1,4 @@
-"""Whatever the network does to messages and whoever restarts, agents come to the same tables in the end."""
+"""Whatever happens to messages and agents they come to the same tables, and with them near the optimum."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from floodway.agent.dfit_own import Measured, as_measured
 from floodway.agent.dfit_simulation import SimulatedAgents, Wire
 from floodway.agent.dfit_topology import Topology
+from floodway.network.model import Network
+from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit_dfit import DFitPlanner
 from floodway.planning.program import Program
+from tests.agent.test_agent_dfit import settled, told_all
 from tests.planning.test_planning_fit_nodes import tree
+from tests.strategies import networks, rates_for
 
 NETWORK = tree(7, 2, seed=6)
 TOPOLOGY = Topology(NETWORK)
@@ -55,3 +59,14 @@ def test_lost_doubled_overtaken_and_restarted_the_tables_are_the_same(
         assert own is not None and np.allclose(own.table.rates, central.tables[i].rates, rtol=1e-12)
         assert np.allclose(own.table.scores, central.tables[i].scores, rtol=1e-3, atol=1e-6), cluster.nodes
     assert set(sim.refused) == set()
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.data(), networks(3, 7, 4))
+def test_any_network_is_planned_near_its_optimum_by_agents_that_know_their_children_only(
+    data: st.DataObject, network: Network
+) -> None:
+    rates = data.draw(rates_for(network, above_max=2.0))
+    sim = settled(network, {}, Wire(), 1)
+    told_all(sim, rates)
+    assert sim.score(rates) >= 0.95 * ExactPlanner(Program(network)).plan(rates).score * (1 - 1e-6)

@@ -122,19 +122,20 @@ class SimulatedAgents:
     def score(self, rates: Mapping[str, float]) -> float:
         """What the network earns when every agent decides on what reaches it, parents first, from its own table."""
         offered = dict(rates)
-        score = 0.0
+        earned: dict[str, float] = {}
         for cluster in self.topology.clusters:
-            for node in cluster.nodes:
+            # Members of a cluster may feed each other in any order.
+            for node in cluster.nodes * len(cluster.nodes):
                 part = self._part(node)
-                here = {name: offered[name] for name in part.streams}
+                here = {name: offered.get(name, 0.0) for name in part.streams}
                 flow = flows(part, here, self._planner(node).plan(here).keeps)
                 offered.update(flow.throughput)
-                score += sum(
-                    out.weight * flow.throughput[name]
+                earned.update(
+                    (name, out.weight * flow.throughput[name])
                     for name, out in part.outputs.items()
                     if name in self.topology.network.outputs
                 )
-        return score
+        return sum(earned.values())
 
     def _planner(self, node: str) -> OwnTablePlanner:
         if node not in self._planners:

@@ -12,7 +12,9 @@ state and does not fight the plan in a transient. A step in load changes N, not 
 the right size.
 
 A target below 1.5 a + b cannot be met by any amount of shedding. The decision then says `unreachable`, with that
-floor, and plans for 1.1 times the floor instead: at the floor itself there would be no work done at all.
+floor, and plans for 1.1 times the floor instead: at the floor itself there would be no work done at all. When that
+has lasted for eight batches, it plans for up to 1.5 times the floor, more the further the target is out of reach: a
+target that is lost anyway is not worth most of the tuples.
 
 A batch's figures arrive one or two batches late; each is to be reported once and in order, with `kept` and `offered`.
 Feedback law and stability bound: Kalyvianaki et al., section 3. The model is ours: Spark's batches have an overhead
@@ -42,7 +44,8 @@ BATCH_SHARE = 1.5
 """Mean latency over batch duration in a steady state: half a batch of waiting and one of processing."""
 
 DELAY_BATCHES = 2.0
-FLOOR_HEADROOM = 1.1
+FLOOR_HEADROOM = (1.1, 1.5)
+LOST_BATCHES = 8
 OFFSET_GAIN = 0.5
 OFFSET_STEP = 0.25
 KNOWN = 0.5
@@ -82,7 +85,7 @@ class BatchConfig:
 class BatchState(BatchModel):
     """The model, n (None before the first measurement), the n at which g = 1, b, h and the last duration.
 
-    `shedding` counts the measured batches in a row that shed, up to 2.
+    `shedding` counts the measured batches in a row that shed, up to 2; `lost` those whose target was out of reach.
     """
 
     n: float | None = None
@@ -91,6 +94,7 @@ class BatchState(BatchModel):
     correction: float = 1.0
     last_seconds: float | None = None
     shedding: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,11 @@ class BatchLatencyController(Controller[BatchState]):
         return replace(state, correction=clamp(state.correction * factor, *CORRECTION_RANGE))
 
     def _plan(self, state: BatchState, target: float) -> BatchState:
-        reachable = max(target, FLOOR_HEADROOM * self._floor_seconds(state))
+        floor = self._floor_seconds(state)
+        state = replace(state, lost=min(state.lost + 1, LOST_BATCHES) if target < floor else 0)
+        least, most = FLOOR_HEADROOM
+        headroom = clamp(least * floor / target, least, most) if state.lost == LOST_BATCHES else least
+        reachable = max(target, headroom * floor)
         work = state.work((reachable - state.offset) / BATCH_SHARE)
         if work is None:
             return state

@@ -12,16 +12,16 @@ import json
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
-from floodway.agent.federation.engine import Engine, Measure
+from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.figures import Figures
 from floodway.agent.federation.journal import FILE, BookedEntry, Journal
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving
@@ -38,6 +38,7 @@ from floodway.contracts.messages import (
     Accept,
     Action,
     Arrived,
+    Cancel,
     Ended,
     Event,
     Message,
@@ -75,16 +76,6 @@ class Pace:
     move: float = 90.0
     failed_move: float = 20.0
     patience: float = 10.0
-
-
-@dataclass
-class _Figures:
-    """What the loop saw last, for the status."""
-
-    measures: Mapping[str, Measure] = field(default_factory=dict)
-    keeps: Mapping[str, float] = field(default_factory=dict)
-    unreachable: Counter[str] = field(default_factory=Counter)
-    failures: dict[str, str] = field(default_factory=dict)
 
 
 class ParticipantAgent:
@@ -126,7 +117,7 @@ class ParticipantAgent:
         self._actions: queue.SimpleQueue[Action] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._shedding = Shedding()
-        self._figures = _Figures()
+        self._figures = Figures()
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
@@ -138,9 +129,20 @@ class ParticipantAgent:
         self.moving.recover()
         for fragment, lease in self.moving.held.items():
             self._add(fragment, lease)
+        self._take_back_offers()
         self.server.start()
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
         self._renewer.start()
+
+    def _take_back_offers(self) -> None:
+        """Cancel what was offered before a crash and did not become a move: partners may hold room for it still."""
+        recent = self._clock() - self.machine.settings.arrival_seconds
+        done = {row.id for row in self.journal.moves(state="done")}
+        for offer in self.journal.offers():
+            unanswered = offer["answer"] in (None, "accept") and offer["id"] not in done
+            if offer["role"] == "giver" and unanswered and offer["at"] > recent:
+                self._actions.put(Send(Cancel(offer["id"], self.name, offer["partner"])))
+                self.journal.answered(offer["id"], "cancel")
 
     def run(self, seconds: float | None = None) -> None:
         """Tick until `stop` is called, or for so long."""
@@ -235,33 +237,12 @@ class ParticipantAgent:
     def status(self) -> dict[str, Any]:
         """Load, fragments, moves and refusals, as JSON can hold them."""
         with self._lock:
-            machine = self.machine
-        measures = self._figures.measures
-        return {
-            "name": self.name,
+            told = self._figures.status(self.machine, self.journal.moves())
+        return told | {
             "time": self._clock(),
             "url": self.server.url,
             "cpu": self.federation.members[self.name].cpu,
-            "load": machine.load.cpu,
-            "fragments": {
-                name: {
-                    "cpu": held.task.load.cpu,
-                    "rate": held.task.load.rate,
-                    "delay_seconds": measures[name].delay_seconds if name in measures else None,
-                    "for": held.contract.giver if held.contract else self.name,
-                    "price": held.price,
-                }
-                for name, held in machine.holdings.items()
-            },
-            "keeps": dict(self._figures.keeps),
-            "moves": [
-                {"id": row.id, "to": row.taker, "from": row.giver, "state": row.state, "at": row.at}
-                | {"fragments": sorted(row.units), "price": row.price, "seconds": dict(row.seconds), "note": row.note}
-                for row in self.journal.moves()
-            ],
             "refused": dict(self.server.refused),
-            "unreachable": dict(self._figures.unreachable),
-            "failures": dict(self._figures.failures),
             "stalled": dict(self.moving.stalled),
         }
 

@@ -116,6 +116,8 @@ def told(**changed: Any) -> list[str]:
         ({"latency": {"mean": 9.0, "target": 2.0}}, "although tuples were dropped"),
         ({"unreachable": True, "floor_seconds": 3.0}, "about 3.00 s"),
         ({"score": 50.0}, "floodway measure"),
+        ({"waiting": 900}, "900 tuples still waited"),
+        ({"latency": {"mean": None, "target": 2.0}}, "No latency was measured"),
         ({"counts": Counts(dropped=Counter({("clicks", "dead-letter"): 1}))}, "dead-letters"),
         ({"counts": Counts(dropped=Counter({("clicks", "retention"): 1}))}, "keep the logs longer"),
     ],

@@ -11,6 +11,7 @@ from floodway.network.model import Network
 
 LATE = 1.1
 POOR = 0.9
+BACKLOG = 0.2
 WHY = {
     "shedder": "did not fit into the capacity, and were worth least",
     "adaptor": "were dropped because the buffer's queue was getting too long",
@@ -32,6 +33,7 @@ def advice(
     score: float | None,
     optimum: float | None,
     differences: int,
+    waiting: int = 0,
 ) -> list[str]:
     """Sentences; never empty."""
     found: list[str] = []
@@ -55,6 +57,12 @@ def advice(
             f"Results were {mean:.1f} s old on the mean, above the target of {target:g} s although tuples were "
             "dropped: see what the controller says in `floodway top`, and whether anything but tuples costs time."
         )
+    offered = sum(counts.offered.values())
+    if waiting > BACKLOG * max(offered, 1):
+        found.append(
+            f"At the end {waiting:,} tuples still waited for a batch: more came than was taken, and results get later "
+            "from batch to batch."
+        )
     if dropped:
         found += _capacity(network, counts, seconds)
     if any(reason == "dead-letter" for _, reason in counts.dropped):
@@ -66,6 +74,8 @@ def advice(
             f"The mix kept is worth {score / optimum:.0%} of the best one: let `floodway measure` find the operators' "
             "costs, or run with --replan."
         )
+    if not found and mean is None:
+        return ["No latency was measured: let it run longer, until batches end."]
     return found or ["Nothing: everything offered was processed in time."]
 
 

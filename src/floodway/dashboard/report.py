@@ -18,7 +18,7 @@ from floodway.agent.batches import latencies_of, read_figures
 from floodway.agent.report import Latency
 from floodway.agent.run_files import BATCHES, node_folders, saved_report
 from floodway.dashboard.advice import WHY, advice
-from floodway.dashboard.board import past
+from floodway.dashboard.board import past, waiting
 from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import Sample
 from floodway.dashboard.network_svg import network_svg
@@ -27,6 +27,7 @@ from floodway.dashboard.svg_chart import COLOURS, Series, chart
 from floodway.errors import InputError
 
 MOST_POINTS = 360
+OWN_STYLE = "\nmain{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,9 @@ def make_report(root: Path, *, name: str | None = None) -> Report:
     begin, end = min(account.seconds), max(account.seconds) + 1
     gauge = Gauge(reading.network) if reading.network else None
     figures = gauge.measured(account.total, float(end - begin)) if gauge else None
-    latency = told.get("latency") or _latency(root, reading)
+    latency = told.get("latency") or {}
+    if latency.get("mean") is None:  # nothing came out after the start: take what came out at all
+        latency = _latency(root, reading)
     score = told.get("score", figures.score if figures else None)
     optimum = told.get("optimum", figures.optimum if figures else None)
     mode = account.modes.most_common(1)[0][0]
@@ -117,6 +120,7 @@ def make_report(root: Path, *, name: str | None = None) -> Report:
                 score=score,
                 optimum=optimum,
                 differences=len(differences),
+                waiting=sum(waiting(reading.status, account.total).values()),
             )
         ),
     )
@@ -136,7 +140,7 @@ def to_html(*reports: Report, title: str | None = None) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)} – Floodway report</title><style>{style}\nmain{{display:block}}</style></head>"
+        f"<title>{escape(name)} – Floodway report</title><style>{style}{OWN_STYLE}</style></head>"
         f"<body><header><h1>Floodway <span>report: {escape(name)}</span></h1></header><main>{body}</main></body></html>"
     )
 

@@ -52,7 +52,7 @@ def chart(label: str, times: Sequence[float], series: Sequence[Series], *, unit:
     for step in range(round(top / tick) + 1):
         level = y(step * tick)
         parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{level}" y2="{level}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{float(level) + 4:.1f}" text-anchor="end">{step * tick:.3g}</text>')
+        parts.append(f'<text x="{LEFT - 7}" y="{float(level) + 4:.1f}" text-anchor="end">{_short(step * tick)}</text>')
     for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
         place = LEFT + share * (WIDTH - LEFT - RIGHT)
         parts.append(f'<text x="{place}" y="{HEIGHT - 14}" text-anchor="{anchor}">{span * share:.0f} s</text>')
@@ -95,3 +95,7 @@ def _tick(most: float) -> float:
     raw = most / 4
     power = 10.0 ** math.floor(math.log10(raw))
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= raw)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

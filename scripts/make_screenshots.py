@@ -1,4 +1,4 @@
-"""Screenshots of the live page for the README, into docs/pictures: `python scripts/make_screenshots.py [--url URL]`.
+"""Screenshots of the live page for the README, into docs/pictures: `python -m scripts.make_screenshots [--url URL]`.
 
 Without an address the demo network is run on real Spark for a minute and a half and photographed while it sheds. The
 pictures are of one run on one machine: no test compares their pixels.

@@ -1,15 +1,15 @@
 """Where a run keeps its files: one folder, one place for each thing.
 
-    ROOT/decision.json            what the sources drop now (spark/decision.py)
-    ROOT/mode.json                what `floodway set` asks for
-    ROOT/status.json              the latest figures, for `floodway top`
-    ROOT/ledger.jsonl             offered, kept, dropped (spark/ledger.py)
-    ROOT/checkpoints/NODE.FRAGMENT
-    ROOT/streams/STREAM           logs of streams that name none
-    ROOT/links/PRODUCER--CONSUMER logs of cut arcs
-    ROOT/outputs/OUTPUT           logs of outputs that name no sink
-    ROOT/dead-letters/SOURCE      malformed records, with the reason
-    ROOT/dropped/SOURCE           the capped side output of dropped tuples
+ROOT/decision.json            what the sources drop now (spark/decision.py)
+ROOT/mode.json                what `floodway set` asks for
+ROOT/status.json              the latest figures, for `floodway top`
+ROOT/ledger.jsonl             offered, kept, dropped (spark/ledger.py)
+ROOT/checkpoints/NODE.FRAGMENT
+ROOT/streams/STREAM           logs of streams that name none
+ROOT/links/PRODUCER--CONSUMER logs of cut arcs
+ROOT/outputs/OUTPUT           logs of outputs that name no sink
+ROOT/dead-letters/SOURCE      malformed records, with the reason
+ROOT/dropped/SOURCE           the capped side output of dropped tuples
 """
 
 from __future__ import annotations

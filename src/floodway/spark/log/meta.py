@@ -1,8 +1,8 @@
 """What a log is: `meta.json` with the version, the stream's name, the schema and the number of partitions.
 
-    LOG/meta.json
-    LOG/p0/00000000000000000000-500.arrow     tuples 0 to 499 of partition 0
-    LOG/p0/writer.lock                        held by the one writer of partition 0
+LOG/meta.json
+LOG/p0/00000000000000000000-500.arrow     tuples 0 to 499 of partition 0
+LOG/p0/writer.lock                        held by the one writer of partition 0
 """
 
 from __future__ import annotations

@@ -133,7 +133,9 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.wait("shedding", lambda: bool(pair.engines["A"].keeps))
     keeps = dict(pair.engines["A"].keeps)
     assert keeps == pytest.approx({"f0": 0.95 / 1.2, "f1": 0.95 / 1.2})
-    assert any(key.startswith("B: unreachable") for key in pair.members["A"].status()["unreachable"])
+    status = pair.members["A"].status()
+    assert any(key.startswith("B: unreachable") for key in status["unreachable"])
+    assert {(one["from"], one["to"]) for one in status["contracts"]} >= {("A", "B")}
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
     pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)

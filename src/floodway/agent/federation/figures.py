@@ -37,6 +37,11 @@ class Figures:
                 for name, held in machine.holdings.items()
             },
             "keeps": dict(self.keeps),
+            "contracts": [
+                {"from": one.giver, "to": one.taker, "lowest_price": one.min_price, "highest_price": one.max_price}
+                | {"kinds": "all" if one.kinds is None else ", ".join(sorted(one.kinds))}
+                for one in (*machine.gives_to.values(), *machine.takes_from.values())
+            ],
             "moves": [
                 {"id": row.id, "to": row.taker, "from": row.giver, "state": row.state, "at": row.at}
                 | {"fragments": sorted(row.units), "price": row.price, "seconds": dict(row.seconds), "note": row.note}

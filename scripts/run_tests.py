@@ -1,8 +1,10 @@
 """All tests, on both cores: `make test`.
 
-Tests that use neither Spark nor Kafka run beside those that do, as a process of their own. Tests marked `timing`
-measure latencies and need the machine to themselves: they come last and wait until the other process has ended.
-Arguments are handed to one plain pytest instead: `make test ARGS="-k plan"`.
+Three processes: tests that use neither Spark nor Kafka, those of `tests/spark` and `tests/kafka` with one Spark
+session, and all others with another. Tests marked `timing` measure latencies and need the machine to themselves: they
+are in the third, come last, and wait until the other two have ended.
+
+Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
 
 from __future__ import annotations
@@ -16,8 +18,13 @@ from threading import Thread
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = "spark or kafka"
-BESIDE = "FLOODWAY_TESTS_BESIDE"
-"""Names a file that is there while other tests run: tests marked `timing` wait until it is gone."""
+BESIDE = {
+    "without Spark": ["-m", f"not ({HEAVY})"],
+    "of Spark and Kafka themselves": ["-m", f"({HEAVY}) and not timing", "tests/spark", "tests/kafka"],
+}
+OTHERS = ["-m", HEAVY, "--ignore=tests/spark", "--ignore=tests/kafka"]
+WAIT_FOR = "FLOODWAY_TESTS_BESIDE"
+"""Names a folder with a file for each process that runs beside: tests marked `timing` wait until it is empty."""
 
 
 def main(arguments: list[str]) -> int:
@@ -25,35 +32,51 @@ def main(arguments: list[str]) -> int:
     pytest = [sys.executable, "-m", "pytest"]
     if arguments:
         return subprocess.run([*pytest, *arguments], cwd=ROOT, check=False).returncode
-    print("Tests without Spark run beside the others; their report follows at the end.", flush=True)
+    print(f"Beside these run tests {' and those '.join(BESIDE)}; their reports follow at the end.", flush=True)
     with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder:
-        running, log = Path(folder, "running"), Path(folder, "log")
-        running.touch()
-        with log.open("w") as output:
-            light = subprocess.Popen(
-                [*pytest, "-m", f"not ({HEAVY})", "-p", "no:cacheprovider"],
-                cwd=ROOT,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        waiter = Thread(target=_clear_after, args=(light, running))
-        waiter.start()
+        running = Path(folder, "running")
+        running.mkdir()
+        beside = {what: _Beside([*pytest, *chosen], running, Path(folder, what)) for what, chosen in BESIDE.items()}
         try:
-            environment = {**os.environ, BESIDE: str(running)}
-            heavy = subprocess.run([*pytest, "-m", HEAVY], cwd=ROOT, env=environment, check=False).returncode
-            waiter.join()
+            environment = {**os.environ, WAIT_FOR: str(running)}
+            code = subprocess.run([*pytest, *OTHERS], cwd=ROOT, env=environment, check=False).returncode
+            codes = {what: one.wait() for what, one in beside.items()}
         finally:
-            light.kill()
-            waiter.join()
-        print(log.read_text(), flush=True)
-    for what, code in (("with Spark or Kafka", heavy), ("without", light.returncode)):
-        print(f"Tests {what}: {f'FAILED, pytest exit {code}' if code else 'passed'}")
-    return heavy or light.returncode
+            for one in beside.values():
+                one.end()
+        for one in beside.values():
+            print(one.log.read_text(), flush=True)
+    for what, failed in {**codes, "of all else": code}.items():
+        print(f"Tests {what}: {f'FAILED, pytest exit {failed}' if failed else 'passed'}")
+    return max(code, *codes.values())
 
 
-def _clear_after(process: subprocess.Popen[bytes], running: Path) -> None:
+class _Beside:
+    """A pytest whose output goes to a file; while it runs, its mark is in the folder `running`."""
+
+    def __init__(self, command: list[str], running: Path, log: Path) -> None:
+        self.log = log
+        mark = running / log.name
+        mark.touch()
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [*command, "-p", "no:cacheprovider"], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
+            )
+        self._waiter = Thread(target=_clear_after, args=(self._process, mark))
+        self._waiter.start()
+
+    def wait(self) -> int:
+        self._waiter.join()
+        return self._process.returncode
+
+    def end(self) -> None:
+        self._process.kill()
+        self._waiter.join()
+
+
+def _clear_after(process: subprocess.Popen[bytes], mark: Path) -> None:
     process.wait()
-    running.unlink()
+    mark.unlink()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from scripts.run_tests import BESIDE
+from scripts.run_tests import WAIT_FOR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A timing test needs the machine to itself: it waits for the tests that run beside (`scripts/run_tests.py`)."""
-    beside = os.environ.get(BESIDE)
-    while beside and item.get_closest_marker("timing") and Path(beside).exists():
+    beside = os.environ.get(WAIT_FOR)
+    while beside and item.get_closest_marker("timing") and any(Path(beside).iterdir()):
         time.sleep(0.2)
 
 

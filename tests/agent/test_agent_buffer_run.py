@@ -45,7 +45,7 @@ from floodway.spark.source.options import parse_options
 if TYPE_CHECKING:
     from floodway.spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timing]
 
 COST = 0.002
 CAPACITY = 1.0 / COST

@@ -84,7 +84,7 @@ def warm(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
     return spark
 
 
-@pytest.mark.parametrize("target", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize("target", [1.0, 2.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_path: Path, target: float) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
     report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=12 + 5 * target, target=target)

@@ -27,7 +27,8 @@ def test_a_cluster_gets_none_of_the_local_sizes(master: str | None) -> None:
 
 @pytest.mark.spark
 def test_it_runs_with_these_settings_on_a_java_that_was_found(spark: SparkSession) -> None:
-    for key, value in (COMMON | LOCAL).items():
+    own = {"spark.sql.shuffle.partitions": "1"}  # the tests' one setting of their own
+    for key, value in (COMMON | LOCAL | own).items():
         assert spark.sparkContext.getConf().get(key) == value, key
     assert spark.sparkContext.master == "local[2]"
     jvm = spark._jvm

@@ -92,7 +92,10 @@ def lines(rng: random.Random, first: int, count: int, from_second: int, to_secon
     ]
 
 
-@pytest.mark.parametrize(("size", "slide", "batch"), [("10 seconds", "10 seconds", 1), ("20 seconds", "5 seconds", 2)])
+@pytest.mark.parametrize(
+    ("size", "slide", "batch"),
+    [pytest.param("10 seconds", "10 seconds", 1, marks=pytest.mark.slow), ("20 seconds", "5 seconds", 2)],
+)
 def test_every_emitted_window_equals_the_unshed_one(
     spark: SparkSession, tmp_path: Path, size: str, slide: str, batch: int
 ) -> None:

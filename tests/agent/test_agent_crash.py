@@ -73,7 +73,7 @@ def test_kills_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    last = start(network, state, 5.0)
+    last = start(network, state, 15.0)
     assert last.wait(timeout=120) == 0, (tmp_path / "errors.txt").read_text()
 
     result = audit(load_network(network), Layout(state))

@@ -19,7 +19,7 @@ from floodway.network.file import parse_network
 if TYPE_CHECKING:
     from floodway.spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timing]
 
 SPLIT = """
 version: 1

@@ -142,6 +142,7 @@ class TestOnSpark:
             assert len(found[PLAIN]) == 25_000
             assert found["floodway"] == found[PLAIN]
 
+    @pytest.mark.slow
     def test_queries_of_the_drop_benchmark_run(self, spark: SparkSession, tmp_path: Path) -> None:
         register(spark)
         bench = Workbench(spark, tmp_path)

@@ -14,7 +14,7 @@ from floodway.spark.source import register
 if TYPE_CHECKING:
     from floodway.spark.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = [pytest.mark.spark, pytest.mark.timing, pytest.mark.slow]
 
 
 def test_one_line_keeps_the_mean_latency_at_the_target(spark: Session, tmp_path: Path) -> None:

@@ -62,19 +62,19 @@ def test_kills_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
     network.write_text(NETWORK.format(sink=tmp_path / "out"))
     for _ in range(kills):
         done = batches(state)
-        process = start(network, state, 120.0)
+        process = start(network, state, 600.0)
         try:
-            deadline = time.monotonic() + 60.0
+            deadline = time.monotonic() + 300.0
             while batches(state) == done:
                 assert process.poll() is None, (tmp_path / "errors.txt").read_text()
-                assert time.monotonic() < deadline, "no batch within a minute"
+                assert time.monotonic() < deadline, "no batch within five minutes"
                 time.sleep(0.02)
             time.sleep(moments.uniform(0.0, 1.5))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     last = start(network, state, 15.0)
-    assert last.wait(timeout=120) == 0, (tmp_path / "errors.txt").read_text()
+    assert last.wait(timeout=300) == 0, (tmp_path / "errors.txt").read_text()
 
     result = audit(load_network(network), Layout(state))
     assert result.differences == ()

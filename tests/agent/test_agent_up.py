@@ -42,6 +42,7 @@ def predicted(report: NodesReport, text: str) -> float:
     return uncoordinated(parse_network(text), report.rates, capacity)
 
 
+@pytest.mark.slow
 def test_dfit_reaches_the_optimum_of_two_nodes(tmp_path: Path) -> None:
     report = run(tmp_path, FIGURE1, "dfit", seconds=60)
     assert report.score >= 0.95 * report.optimum

@@ -20,7 +20,7 @@ from floodway.spark.shed_state import ShedFiles
 if TYPE_CHECKING:
     from floodway.spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timing]
 
 CHAIN = """
 version: 1
@@ -84,7 +84,6 @@ def warm(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
     return spark
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("target", [1.0, 2.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_path: Path, target: float) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
@@ -102,7 +101,6 @@ def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> N
     assert report.to_dict()["dropped"] == {}
 
 
-@pytest.mark.timing
 def test_the_mix_is_the_best_for_the_capacity_there_was(warm: Session, tmp_path: Path) -> None:
     feeds = {"s1": Feed(rate=600), "s2": Feed(rate=200)}
     report = run(warm, parse_network(SPLIT), tmp_path, feeds, seconds=28, target=2.0)
@@ -110,7 +108,6 @@ def test_the_mix_is_the_best_for_the_capacity_there_was(warm: Session, tmp_path:
     assert report.to_dict()["dropped"]["shared->dear"]["shedder"] > 0
 
 
-@pytest.mark.timing
 def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path: Path) -> None:
     step_at, target = 9.0, 2.0
     steps = f"{step_at}:{0.5 * CAPACITY},60:{3 * CAPACITY}"

@@ -53,6 +53,7 @@ def batches(state: Path) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.timing
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
     seed = 20261115

@@ -68,7 +68,8 @@ class Found(Protocol):
 
 
 def reproduce(
-    ids: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all when none is named.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Experiments; all short ones when none is named.")] = None,
+    long: Annotated[bool, typer.Option("--long", help="Also those of several minutes, when none is named.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Write plots as PNG into this directory.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file with the table and every plot.")] = None,
@@ -78,12 +79,13 @@ def reproduce(
 ) -> None:
     """Run experiments of the papers: the claim, what was measured, and whether it holds.
 
-    All of them when none is named. Exits with 1 if any claim does not hold.
+    All short ones when none is named. Exits with 1 if any claim does not hold.
 
     Example: floodway reproduce --html papers.html
     """
     registry = import_module(REGISTRY)
-    chosen = list(dict.fromkeys(ids or registry.EXPERIMENTS))
+    every = [name for name in registry.EXPERIMENTS if long or list_only or name not in registry.LONG]
+    chosen = list(dict.fromkeys(ids or every))
     modules = {name: registry.load(name) for name in chosen}
     if list_only:
         _list(modules, as_json=as_json)

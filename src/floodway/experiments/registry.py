@@ -40,6 +40,9 @@ EXPERIMENTS: dict[str, str] = {
     "federation-fig13": "floodway.experiments.federation_fig13",
 }
 
+LONG = frozenset({"dfit-agents", "federation-fig13"})
+"""Above two minutes: run when named, or with `--long`."""
+
 
 def load(identifier: str) -> Experiment:
     """Import one experiment; an unknown id is refused with the nearest known one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,13 +64,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once more, at the end, what a machine without the Java repository or a browser left out."""
-    from tests import browser, kafka_jars
-
-    for name, why in kafka_jars.missing.items():
-        terminalreporter.write_line(f"NO REAL KAFKA, its tests were skipped: {name}: {why}", red=True, bold=True)
-    for name, why in browser.missing.items():
-        terminalreporter.write_line(f"NO REAL BROWSER, its tests were skipped: {name}: {why}", red=True, bold=True)
+    """Say once more, at the end and in red, what this machine could not do: every skip, by its reason."""
+    reasons = Counter(
+        report.longrepr[2] for report in terminalreporter.getreports("skipped") if isinstance(report.longrepr, tuple)
+    )
+    for reason, tests in reasons.items():
+        terminalreporter.write_line(f"{tests} NOT RUN: {reason}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ import pyarrow as pa
 from floodway.agent.federation.journal import Journal, read_journal
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import Pace, ParticipantAgent
+from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.contracts.participant import Settings
 from floodway.spark.log import LogReader, LogWriter, create_log
@@ -42,17 +42,6 @@ FAST = Pace(
 SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
 STEP_SECONDS = 40.0
 """How long a test waits for something to happen before it fails; it never waits for nothing."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def agent(federation: Federation, name: str, root: Path, at: Callable[[str], None]) -> ParticipantAgent:
@@ -103,6 +92,22 @@ class World:
         for name in self.federation.fragments:
             create_log(self.log(name), "id bigint")
             self.fed[name] = 0
+
+    def survives_a_kill(self, step: str, patience_seconds: float) -> None:
+        """Kill the side that comes to this step of a move, start it again, and see that nothing is lost or doubled."""
+        victim, survivor = ("A", "B") if step.startswith("giver") else ("B", "A")
+        with self.feeding():
+            process = self.start(victim, kill_at=step)
+            self.start(survivor)
+            process.join(timeout=patience_seconds)
+            assert process.exitcode == 9, f"{victim} never came to {step}: {self.statuses()}"
+            self.start(victim)
+            self.wait("one fragment at each", self.settled, alive=("A", "B"))
+            self.wait("a payment in both books", self.agreed, alive=("A", "B"))
+        self.wait("all results", self.caught_up, alive=("A", "B"))
+        self.end()
+        self.check_results()
+        self.check_books()
 
     def body(self) -> Callable[[str, str, str, str | None], None]:
         """What a participant's process runs."""

@@ -30,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], capture_output=True, text=True, check=False
     )
     if mount.returncode:
-        pytest.skip(f"A FULL DISK COULD NOT BE MADE, its test did not run: {mount.stderr.strip()}")
+        pytest.skip(f"NO FULL DISK, only root may mount one: {mount.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=False)
 

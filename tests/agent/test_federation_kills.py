@@ -20,17 +20,4 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_any_step_leaves_one_owner(world: World, step: str) -> None:
-    victim = "A" if step.startswith("giver") else "B"
-    survivor = "B" if victim == "A" else "A"
-    with world.feeding():
-        process = world.start(victim, kill_at=step)
-        world.start(survivor)
-        process.join(timeout=40.0)
-        assert process.exitcode == 9, f"{victim} never came to {step}: {world.statuses()}"
-        world.start(victim)
-        world.wait("one fragment at each", world.settled, alive=("A", "B"))
-        world.wait("a payment in both books", world.agreed, alive=("A", "B"))
-    world.wait("all results", world.caught_up, alive=("A", "B"))
-    world.end()
-    world.check_results()
-    world.check_books()
+    world.survives_a_kill(step, patience_seconds=40.0)

@@ -20,12 +20,13 @@ from floodway.agent.federation.engine import Fence, Measure
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security, signed_headers
 from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from tests.agent.federation_engine import LogEngine
-from tests.agent.federation_world import FAST, FILE, SETTINGS, World, free_ports
+from tests.agent.federation_world import FAST, FILE, SETTINGS, World
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"

@@ -16,6 +16,7 @@ from examples.intrusion_logs import SCHEMA, generated
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import Pace, ParticipantAgent
 from floodway.agent.federation.spark_engine import SparkEngine
+from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.participant import Settings
 from floodway.spark.catalogue import load_catalogue
@@ -24,7 +25,6 @@ from floodway.spark.fragment_query import BatchError
 from floodway.spark.journal import committed_batches
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.source import register
-from tests.agent.federation_world import free_ports
 from tests.oracles import intrusion
 from tests.oracles.intrusion import Connection
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation.moving import STEPS
+from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from tests.agent import federation_world
-from tests.agent.federation_world import World, free_ports
+from tests.agent.federation_world import World
 
 FILE = """
 version: 1
@@ -88,16 +89,4 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkWorl
 @pytest.mark.spark
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_any_step_leaves_one_owner_and_whole_windows(world: SparkWorld, step: str) -> None:
-    victim, survivor = ("A", "B") if step.startswith("giver") else ("B", "A")
-    with world.feeding():
-        process = world.start(victim, kill_at=step)
-        world.start(survivor)
-        process.join(timeout=400.0)
-        assert process.exitcode == 9, f"{victim} never came to {step}: {world.statuses()}"
-        world.start(victim)
-        world.wait("one fragment at each", world.settled, alive=("A", "B"))
-        world.wait("a payment in both books", world.agreed, alive=("A", "B"))
-    world.wait("all results", world.caught_up, alive=("A", "B"))
-    world.end()
-    world.check_results()
-    world.check_books()
+    world.survives_a_kill(step, patience_seconds=400.0)

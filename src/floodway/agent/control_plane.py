@@ -192,7 +192,25 @@ class _Talking:
             self._written = text
 
 
-class DistributedFit(_Talking):
+class _Planning(_Talking):
+    """A node's plane: what it measures goes to its machine, and plans come from what the machine holds at the time."""
+
+    _observe: Callable[[Mapping[str, float], Measured, float], None]
+    _planner: Planner
+
+    @property
+    def planner(self) -> Planner:
+        """Plans for the node's own part of the network."""
+        return self._planner
+
+    def observe(
+        self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
+    ) -> None:
+        """Note what the node measures; the machine says at its next tick whom that concerns."""
+        self._observe(rates, Measured(dict(costs), {}, scale), now)
+
+
+class DistributedFit(_Planning):
     """D-FIT: plans for itself and all below it from its own table."""
 
     def __init__(
@@ -208,21 +226,11 @@ class DistributedFit(_Talking):
         found = _read(journal)
         self.machine = DFitMachine(role, None if found is None else from_journal(role, found, clock()))
         super().__init__(self.machine, urls, security, journal, lambda: to_journal(role, self.machine.state), clock)
+        self._observe = self.machine.observe
         self._planner = OwnTablePlanner(role, lambda: self.machine.state)
 
-    @property
-    def planner(self) -> Planner:
-        """Plans from the node's own table, whatever it is at the time."""
-        return self._planner
 
-    def observe(
-        self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
-    ) -> None:
-        """Note what the node measures; the table is built anew at the next tick if that moved enough."""
-        self.machine.observe(rates, Measured(dict(costs), {}, scale), now)
-
-
-class Coordinated(_Talking):
+class Coordinated(_Planning):
     """A node under a coordinator."""
 
     def __init__(
@@ -241,18 +249,8 @@ class Coordinated(_Talking):
         super().__init__(
             self.machine, urls, security, journal, lambda: post_to_journal(post, self.machine.state), clock
         )
+        self._observe = self.machine.observe
         self._planner = UploadedPlanner(post, lambda: self.machine.state, headroom)
-
-    @property
-    def planner(self) -> Planner:
-        """The coordinator's plan."""
-        return self._planner
-
-    def observe(
-        self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
-    ) -> None:
-        """Note what the node measures, for the next report."""
-        self.machine.observe(rates, Measured(dict(costs), {}, scale), now)
 
 
 class Coordinator(_Talking):

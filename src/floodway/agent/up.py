@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from floodway.agent.node_report import NodesReport, report_nodes
 from floodway.agent.run_files import save_network
 from floodway.agent.supervisor import Program, Supervisor
 from floodway.agent.wire.messages import COORDINATOR
+from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
 from floodway.network.model import Network
 from floodway.spark.decision import Mode
@@ -165,15 +165,3 @@ class _Up:
         command += [] if options.key_file is None else ["--key-file", str(options.key_file)]
         command += options.node_arguments
         return Program(name, tuple(command), self.files.own(name).root / "process.log")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

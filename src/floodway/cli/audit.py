@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -51,9 +52,7 @@ def audit(
             f"{result.batches} batches, {result.lines} lines, {result.tuples_offered:,} tuples offered, "
             f"{result.tuples_delivered:,} delivered"
         )
-        for note in (*result.unchecked, *result.differences):
-            typer.echo(f"  {note}")
-        typer.echo("reconciled" if not result.differences else f"{len(result.differences)} difference(s)")
+        _print_notes(result.unchecked, result.differences)
     if result.differences:
         raise typer.Exit(1)
 
@@ -90,8 +89,12 @@ def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
                 f"{link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to "
                 f"{link.reader}, {link.waiting:,} waiting"
             )
-        for note in (*result.unchecked, *result.differences):
-            typer.echo(f"  {note}")
-        typer.echo("reconciled" if not result.differences else f"{len(result.differences)} difference(s)")
+        _print_notes(result.unchecked, result.differences)
     if result.differences:
         raise typer.Exit(1)
+
+
+def _print_notes(unchecked: Iterable[str], differences: Sequence[str]) -> None:
+    for note in (*unchecked, *differences):
+        typer.echo(f"  {note}")
+    typer.echo(f"{len(differences)} difference(s)" if differences else "reconciled")

@@ -1,14 +1,27 @@
-"""What every command shares: reading `name=value` options and printing one JSON object."""
+"""What every command shares: reading `name=value` options, printing one JSON object, and figures in words."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from floodway.errors import InputError
+
+if TYPE_CHECKING:
+    from floodway.agent.report import Latency
+
+
+def latency_line(latency: Latency) -> str:
+    """Mean and quantiles beside the target, for people."""
+    if latency.mean is None:
+        return f"latency: nothing was delivered; target {latency.target:g} s"
+    return (
+        f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
+        f"p99 {latency.p99:.2f}; target {latency.target:g} s"
+    )
 
 
 def print_json(body: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli import buffer_options as buffering
-from floodway.cli.output import parse_pairs, print_json
+from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -153,12 +153,7 @@ def _print(result: RunReport, root: Path) -> None:
     console = Console()
     console.print()
     console.print(table)
-    latency = result.latency
-    if latency.mean is not None:
-        console.print(
-            f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
-            f"p99 {latency.p99:.2f}; target {latency.target:g} s"
-        )
+    console.print(latency_line(result.latency))
     if result.unreachable:
         console.print(f"the target is below what this engine can reach: about {result.floor_seconds:.2f} s")
     console.print(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.output import parse_pairs, print_json
+from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,12 +117,7 @@ def _print(result: NodesReport, root: Path) -> None:
     console = Console()
     console.print()
     console.print(table)
-    latency = result.latency
-    if latency.mean is not None:
-        console.print(
-            f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
-            f"p99 {latency.p99:.2f}; target {latency.target:g} s"
-        )
+    console.print(latency_line(result.latency))
     capacity = ", ".join(f"{name} {node.capacity:.2f}" for name, node in result.nodes.items())
     console.print(
         f"score: {result.score:.4g} weighted tuples/s; optimum {result.optimum:.4g} for the CPU that the nodes had "

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
-from floodway.experiments.federation_story import CATALOGUE, Feeding, Story, example, free_ports, rows
+from floodway.experiments.federation_story import CATALOGUE, Feeding, Story, example, rows
 from floodway.experiments.result import Claim, Progress, Result
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from floodway.agent.buffering import Buffering
-from floodway.agent.buffering_options import BufferOptions
+from floodway.agent.buffer.loop import Buffering
+from floodway.agent.buffer.options import BufferOptions
 from floodway.agent.loop import fragments_of
 from floodway.agent.steering import FragmentBatch, Steering
 from floodway.network.file import parse_network

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.backlog import Backlog
-from floodway.agent.control_plane import Coordinator, make_control_plane, make_coordinator
-from floodway.agent.node_steering import NodeSteering
+from floodway.agent.nodes.steering import NodeSteering
+from floodway.agent.planes.plane import Coordinator, make_control_plane, make_coordinator
 from floodway.agent.rates import RateMeter
 from floodway.agent.steering import FragmentBatch, source_work
 from floodway.agent.wire.messages import COORDINATOR, decode, encode

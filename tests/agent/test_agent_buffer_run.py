@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.buffering_options import BufferOptions, Manager
+from floodway.agent.buffer.options import BufferOptions, Manager
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
 from floodway.agent.report import totals

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from floodway.agent.buffering import Buffering
-from floodway.agent.buffering_deadlines import Deadlines
-from floodway.agent.buffering_options import BufferOptions, Manager
+from floodway.agent.buffer.deadlines import Deadlines
+from floodway.agent.buffer.loop import Buffering
+from floodway.agent.buffer.options import BufferOptions, Manager
 from floodway.agent.loop import fragments_of
 from floodway.buffering.adaptors import adaptors
 from floodway.buffering.schedulers import schedulers

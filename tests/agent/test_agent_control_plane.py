@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.control_plane import (
+from floodway.agent.planes.plane import (
     Alone,
     ControlPlane,
     Coordinated,

@@ -8,22 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from floodway.agent.control_machines import DFitMachine
-from floodway.agent.dfit import Heard, Observed, Ticked, first_state, step
-from floodway.agent.dfit_journal import from_journal, to_journal
-from floodway.agent.dfit_own import UNMEASURED, Measured, as_measured
-from floodway.agent.dfit_planner import OwnTablePlanner
-from floodway.agent.dfit_simulation import SimulatedAgents, Wire
-from floodway.agent.dfit_state import DFitState, Role, Settings
-from floodway.agent.dfit_topology import Topology
+from floodway.agent.dfit.journal import from_journal, to_journal
+from floodway.agent.dfit.machine import Heard, Observed, Ticked, first_state, step
+from floodway.agent.dfit.own import UNMEASURED, Measured, as_measured
+from floodway.agent.dfit.planner import OwnTablePlanner
+from floodway.agent.dfit.simulation import SimulatedAgents, Wire
+from floodway.agent.dfit.state import DFitState, Role, Settings
+from floodway.agent.dfit.topology import Topology
+from floodway.agent.planes.machines import DFitMachine
 from floodway.agent.wire.messages import AnyMessage, Statistics, TableAck, TablePush
 from floodway.agent.wire.refusals import RefusedError
 from floodway.errors import InputError
 from floodway.network.model import Link, Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit_dfit import DFitPlanner
-from floodway.planning.fit_wire import encode_table
+from floodway.planning.fit.dfit import DFitPlanner
+from floodway.planning.fit.wire import encode_table
 from floodway.planning.program import Program
 from tests.oracles.plan_checks import example, hard_rates
 from tests.planning.test_planning_fit_nodes import tree

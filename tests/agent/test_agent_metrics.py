@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from floodway.agent.account import Counts
 from floodway.agent.latencies import Latencies
 from floodway.agent.metrics import Watched, metrics_text
-from floodway.agent.node_metrics import node_metrics_routes
+from floodway.agent.nodes.metrics import node_metrics_routes
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.serve import page_server
 from tests.dashboard.made_state import CLICKS, MadeJob

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.batches import BatchFigures, append_figures
-from floodway.agent.node_report import NodesReport, report_nodes
+from floodway.agent.nodes.report import NodesReport, report_nodes
 from floodway.network.file import parse_network
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.node_layout import NodeLayout

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from floodway.cli.bench import bench, summary
 from floodway.errors import InputError
-from floodway.experiments import bench_registry
-from floodway.experiments.bench_registry import Benchmark
+from floodway.experiments.bench import registry as bench_registry
+from floodway.experiments.bench.registry import Benchmark
 
 app = typer.Typer()
 app.command()(bench)

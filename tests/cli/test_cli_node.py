@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from floodway.agent.node_options import NodeOptions, parse_listen, spark_master, spark_settings
+from floodway.agent.nodes.options import NodeOptions, parse_listen, spark_master, spark_settings
 from floodway.errors import InputError
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Node

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from floodway.agent.control_plane import Alone
-from floodway.agent.node_api import node_routes
+from floodway.agent.nodes.api import node_routes
+from floodway.agent.planes.plane import Alone
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Sources, StateSource, UrlSource

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments import bench_planning_fit as fit
-from floodway.experiments import bench_planning_large as large
-from floodway.experiments import bench_spark_drop_cpu as drop_cpu
-from floodway.experiments.bench_planning_exact import WarmSolver, chains, overloaded_rates, walk_of_rates
-from floodway.experiments.bench_registry import BENCHMARKS, GROUPS, choose, load
-from floodway.experiments.bench_result import each, interleave, portions_of
-from floodway.experiments.bench_spark_common import NARROW, WIDE, BenchError, Frame, Workbench
-from floodway.experiments.bench_spark_limit import COST_SECONDS, Seen, line
-from floodway.experiments.bench_spark_source import PLAIN, PlainSource
+from floodway.experiments.bench import planning_fit as fit
+from floodway.experiments.bench import planning_large as large
+from floodway.experiments.bench import spark_drop_cpu as drop_cpu
+from floodway.experiments.bench.planning_exact import WarmSolver, chains, overloaded_rates, walk_of_rates
+from floodway.experiments.bench.registry import BENCHMARKS, GROUPS, choose, load
+from floodway.experiments.bench.result import each, interleave, portions_of
+from floodway.experiments.bench.spark_common import NARROW, WIDE, BenchError, Frame, Workbench
+from floodway.experiments.bench.spark_limit import COST_SECONDS, Seen, line
+from floodway.experiments.bench.spark_source import PLAIN, PlainSource
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from floodway.spark.decision import PPM

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from floodway.experiments import dissp_common as common
+from floodway.experiments.dissp import common
 from floodway.experiments.registry import EXPERIMENTS, load
 
 DISSP = [name for name in EXPERIMENTS if name.startswith("dissp-")]

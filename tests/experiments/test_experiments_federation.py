@@ -13,8 +13,8 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Remeasured
 from floodway.contracts.participant import Settings, participant
 from floodway.errors import InputError
-from floodway.experiments import federation_fig13 as fig13
-from floodway.experiments.federation_story import Feeding, rows
+from floodway.experiments.federation import fig13
+from floodway.experiments.federation.story import Feeding, rows
 from floodway.simulation.federation import Federation
 from floodway.spark.log import LogReader, create_log
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodway.experiments.bench_spark_common import Workbench
-from floodway.experiments.bench_spark_limit import COST_SECONDS, TARGET_SECONDS, measured
+from floodway.experiments.bench.spark_common import Workbench
+from floodway.experiments.bench.spark_limit import COST_SECONDS, TARGET_SECONDS, measured
 from floodway.spark.source import register
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from floodway.experiments.registry import load
-from floodway.experiments.staying_fit_fig11 import FIRST_LEVEL, provision_level, scaled_traffic
-from floodway.experiments.staying_fit_networks import FIGURE_9, fan_out, figure9, many_inputs
+from floodway.experiments.staying_fit.fig11 import FIRST_LEVEL, provision_level, scaled_traffic
+from floodway.experiments.staying_fit.networks import FIGURE_9, fan_out, figure9, many_inputs
 from floodway.planning.program import Program
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit_box import axis, box
-from floodway.planning.fit_index import RowIndex, scan
-from floodway.planning.fit_lattice import feasible_codes, rates_of
-from floodway.planning.fit_leaf import leaf_table
-from floodway.planning.fit_merge import merge_tables, through_pair, within_load
-from floodway.planning.fit_table import FitTable, without_dominated
+from floodway.planning.fit.box import axis, box
+from floodway.planning.fit.index import RowIndex, scan
+from floodway.planning.fit.lattice import feasible_codes, rates_of
+from floodway.planning.fit.leaf import leaf_table
+from floodway.planning.fit.merge import merge_tables, through_pair, within_load
+from floodway.planning.fit.table import FitTable, without_dominated
 from floodway.planning.program import Program
 
 NUMBERS = st.integers(0, 2**32 - 1)

@@ -10,11 +10,11 @@ import pytest
 from floodway.errors import InputError, PlanningError
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit_lattice import feasible_codes
-from floodway.planning.fit_leaf import greedy_order, leaf_table
-from floodway.planning.fit_planner import FitPlanner, Spread
-from floodway.planning.fit_spread import absolute_spreads, fixed_size_spreads, percent_points, steps, uniform_spreads
-from floodway.planning.fit_table import FitTable, outside_triangle, without_dominated, without_similar
+from floodway.planning.fit.lattice import feasible_codes
+from floodway.planning.fit.leaf import greedy_order, leaf_table
+from floodway.planning.fit.planner import FitPlanner, Spread
+from floodway.planning.fit.spread import absolute_spreads, fixed_size_spreads, percent_points, steps, uniform_spreads
+from floodway.planning.fit.table import FitTable, outside_triangle, without_dominated, without_similar
 from floodway.planning.program import Program
 from tests.oracles.plan_checks import EXAMPLES, check_plan, example, hard_rates
 

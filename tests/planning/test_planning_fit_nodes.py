@@ -12,12 +12,12 @@ from floodway.errors import InputError
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning import store
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit_cluster import cluster_forest
-from floodway.planning.fit_delta import apply_delta, decode_delta, encode_delta, table_delta
-from floodway.planning.fit_dfit import DFitPlanner
-from floodway.planning.fit_node import NodeTable
-from floodway.planning.fit_planner import FitPlanner
-from floodway.planning.fit_wire import WireError, decode_table, encode_table
+from floodway.planning.fit.cluster import cluster_forest
+from floodway.planning.fit.delta import apply_delta, decode_delta, encode_delta, table_delta
+from floodway.planning.fit.dfit import DFitPlanner
+from floodway.planning.fit.node import NodeTable
+from floodway.planning.fit.planner import FitPlanner
+from floodway.planning.fit.wire import WireError, decode_table, encode_table
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program
 from tests.oracles.plan_checks import check_plan, example, hard_rates
@@ -119,7 +119,7 @@ class TestWire:
                 decode_table(wrong)
 
     def test_an_honest_checksum_does_not_save_a_wrong_table(self) -> None:
-        from floodway.planning.fit_wire import TABLE, frame
+        from floodway.planning.fit.wire import TABLE, frame
 
         ones = np.ones(4, dtype=np.int64)
         header: dict[str, object] = {"inputs": ["a"], "rows": 4, "units": [1.0, 1.0], "axes": None}

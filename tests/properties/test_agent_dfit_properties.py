@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodway.agent.dfit_own import Measured, as_measured
-from floodway.agent.dfit_simulation import SimulatedAgents, Wire
-from floodway.agent.dfit_topology import Topology
+from floodway.agent.dfit.own import Measured, as_measured
+from floodway.agent.dfit.simulation import SimulatedAgents, Wire
+from floodway.agent.dfit.topology import Topology
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit_dfit import DFitPlanner
+from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.program import Program
 from tests.agent.test_agent_dfit import settled, told_all
 from tests.planning.test_planning_fit_nodes import tree

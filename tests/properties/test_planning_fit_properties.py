@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from floodway.errors import PlanningError
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit_cluster import cluster_forest
-from floodway.planning.fit_dfit import DFitPlanner
-from floodway.planning.fit_planner import FitPlanner, Spread
-from floodway.planning.fit_reduce import reduce_program
+from floodway.planning.fit.cluster import cluster_forest
+from floodway.planning.fit.dfit import DFitPlanner
+from floodway.planning.fit.planner import FitPlanner, Spread
+from floodway.planning.fit.reduce import reduce_program
 from floodway.planning.program import Program
 from tests.oracles.plan_checks import check_plan, hard_rates
 from tests.strategies import networks

@@ -14,7 +14,7 @@ from floodway.contracts.messages import Move
 from floodway.contracts.participant import Settings, participant
 from floodway.contracts.pricing import PAPER_TASK, chain_range, unit_price
 from floodway.errors import InputError
-from floodway.experiments.contracts_lemmas import best_case, overloaded, travels
+from floodway.experiments.contracts.lemmas import best_case, overloaded, travels
 from floodway.simulation.federation import Federation, of_topology
 from floodway.simulation.federation_cases import Variant, allocation, prices, uniform_prices
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.experiments.contracts_common import Case
+from floodway.experiments.contracts.common import Case
 from floodway.experiments.registry import load
 from floodway.simulation.federation_cases import Variant
 

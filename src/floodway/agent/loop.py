@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodway.agent.backlog import Backlog
-from floodway.agent.buffering import Buffering
-from floodway.agent.buffering_deadlines import Deadlines
-from floodway.agent.buffering_options import BufferOptions
+from floodway.agent.buffer.deadlines import Deadlines
+from floodway.agent.buffer.loop import Buffering
+from floodway.agent.buffer.options import BufferOptions
 from floodway.agent.rates import RateMeter
 from floodway.agent.record import Record
 from floodway.agent.refining import Refining

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
-from floodway.agent.buffering_options import BufferOptions
+from floodway.agent.buffer.options import BufferOptions
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
 from floodway.agent.report import Latency, RunReport

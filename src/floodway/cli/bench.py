@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from floodway.cli.output import print_json
 
-REGISTRY = "floodway.experiments.bench_registry"
+REGISTRY = "floodway.experiments.bench.registry"
 """Benchmarks live beside the experiments and are loaded by name (decision 0045)."""
 LINES_SHOWN = 12
 

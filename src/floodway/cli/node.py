@@ -40,7 +40,7 @@ def node(
 
     Example: floodway node net.yaml --node A --state runs/net --control dfit --listen 127.0.0.1:8701
     """
-    from floodway.agent.node_options import NodeOptions, parse_control, parse_listen
+    from floodway.agent.nodes.options import NodeOptions, parse_control, parse_listen
     from floodway.agent.wire.signing import load_security
     from floodway.cli.run import parse_mode
     from floodway.network.file import load_network
@@ -54,7 +54,7 @@ def node(
     addresses = {**declared, **parse_urls(urls)}
     host, port = parse_listen(listen or _own_address(addresses, node or "coordinator"))
     if node is None:
-        from floodway.agent.node_coordinator import run_coordinator
+        from floodway.agent.nodes.coordinator import run_coordinator
 
         run_coordinator(
             net,
@@ -67,7 +67,7 @@ def node(
             parent=parent,
         )
         return
-    from floodway.agent.node import run_node
+    from floodway.agent.nodes.node import run_node
 
     run_node(
         net,

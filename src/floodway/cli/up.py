@@ -16,7 +16,7 @@ from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.agent.node_report import NodesReport
+    from floodway.agent.nodes.report import NodesReport
 
 
 def up(
@@ -44,8 +44,8 @@ def up(
     Example: floodway up net.yaml --seconds 60 --target 6 --control dfit --state runs/net
     """
     from floodway.agent.feeding import Feed
-    from floodway.agent.node_options import parse_control
-    from floodway.agent.up import UpOptions, bring_up
+    from floodway.agent.nodes.options import parse_control
+    from floodway.agent.nodes.up import UpOptions, bring_up
     from floodway.cli.node import parse_conf, parse_urls
     from floodway.cli.run import parse_mode
     from floodway.network.checks import check_rates

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floodway.agent.dfit_own import Measured, as_measured
-from floodway.agent.dfit_simulation import SimulatedAgents, Wire
-from floodway.agent.dfit_topology import Topology
+from floodway.agent.dfit.own import Measured, as_measured
+from floodway.agent.dfit.simulation import SimulatedAgents, Wire
+from floodway.agent.dfit.topology import Topology
 from floodway.experiments.result import Claim, Progress, Result
-from floodway.experiments.staying_fit_networks import SOURCE
+from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program

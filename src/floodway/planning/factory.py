@@ -16,8 +16,8 @@ PLANNERS = {
     "exact": ("floodway.planning.exact", "ExactPlanner"),
     "solver": ("floodway.planning.solver", "SolverPlanner"),
     "solver-w": ("floodway.planning.solver_w", "SolverWPlanner"),
-    "fit": ("floodway.planning.fit_planner", "FitPlanner"),
-    "dfit": ("floodway.planning.fit_planner", "DFitPlanner"),
+    "fit": ("floodway.planning.fit.planner", "FitPlanner"),
+    "dfit": ("floodway.planning.fit.planner", "DFitPlanner"),
 }
 
 

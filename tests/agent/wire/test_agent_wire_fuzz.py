@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from starlette.types import Message, Scope
 
-from floodway.agent.control_plane import Coordinated, Coordinator, DistributedFit, make_control_plane, make_coordinator
-from floodway.agent.dfit_own import UNMEASURED
+from floodway.agent.dfit.own import UNMEASURED
+from floodway.agent.planes.plane import Coordinated, Coordinator, DistributedFit, make_control_plane, make_coordinator
 from floodway.agent.wire.guard import Guard
 from floodway.agent.wire.messages import AnyMessage, Keeps, Mode, PlanUpload, Statistics, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError

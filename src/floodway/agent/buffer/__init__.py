@@ -1,0 +1,1 @@
+"""The buffer in the loop: queues, managers and deadlines of streams on Spark."""

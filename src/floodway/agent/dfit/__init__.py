@@ -1,0 +1,1 @@
+"""D-FIT between agents: pure state machines, their tables and planner."""

@@ -1,0 +1,209 @@
+"""A node under a coordinator: it holds the rows uploaded to it, uses the plan last chosen, and reports what it sees.
+
+When the coordinator falls silent the plan stays; as its flows are applied as min(F, r), it goes on to suit falling
+rates, and rising ones are cut to what was planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from floodway.agent.dfit.own import UNMEASURED, Measured
+from floodway.agent.dfit.state import stamp
+from floodway.agent.planes.alone import AlonePlanning
+from floodway.agent.planes.coordinator import WHOLE
+from floodway.agent.wire.messages import (
+    COORDINATOR,
+    AnyMessage,
+    Name,
+    Noted,
+    Number,
+    PlanAck,
+    PlanChoice,
+    PlanRow,
+    PlanUpload,
+    Statistics,
+)
+from floodway.agent.wire.refusals import RefusedError
+from floodway.network.model import Network
+from floodway.network.part import node_part
+from floodway.planning.plan import Plan, Planner
+from floodway.planning.program import Program, Vector
+
+_MOST_ROWS = 5_000
+_LINK_SLACK = 1.05
+"""A link may bring this much more than planned before it is cut: its rate is a sample, and was cut at its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Which node this is, and how often it reports."""
+
+    network: Network
+    node: str
+    report_seconds: float = 0.5
+    timeout_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PostState:
+    """What a node holds. `row` is the plan in use (None with `plan` WHOLE: drop nothing; with None: none yet)."""
+
+    rows: Mapping[str, PlanRow] = field(default_factory=dict)
+    generation: int | None = None
+    plan: str | None = None
+    row: PlanRow | None = None
+    scale: float = 1.0
+    heard_number: int = 0
+    heard_seconds: float | None = None
+    rates: Mapping[str, float] | None = None
+    measured: Measured = UNMEASURED
+    number: int = 0
+    report_due_seconds: float = 0.0
+
+    def seen(self, rates: Mapping[str, float], measured: Measured) -> PostState:
+        """With what the node has measured last."""
+        return replace(self, rates=dict(rates), measured=measured)
+
+
+def hear_order(
+    post: Post, state: PostState, message: AnyMessage, now_seconds: float
+) -> tuple[PostState, AnyMessage | None]:
+    """Take an upload or a choice from the coordinator."""
+    if message.sender != COORDINATOR:
+        raise RefusedError("unknown", f"{message.sender!r} is not the coordinator")
+    state = replace(state, heard_seconds=now_seconds)
+    missing = False
+    if isinstance(message, PlanUpload):
+        if state.generation is None or message.generation >= state.generation:
+            before = state.rows if message.generation == state.generation else {}
+            rows = {**before, **{row.plan: row for row in message.rows}}
+            if len(rows) > _MOST_ROWS:
+                rows = {row.plan: row for row in message.rows}
+            state = replace(state, rows=rows, generation=message.generation)
+    elif isinstance(message, PlanChoice):
+        known = message.generation == state.generation and (message.plan in state.rows or message.plan == WHOLE)
+        missing = not known and message.number > state.heard_number
+        if known and message.number > state.heard_number:
+            row = state.rows.get(message.plan)
+            state = replace(state, plan=message.plan, row=row, scale=message.scale, heard_number=message.number)
+    elif isinstance(message, Noted):
+        return state, None
+    else:
+        raise RefusedError("unknown", f"a {message.kind} message means nothing to a node under a coordinator")
+    answer = PlanAck(
+        network=post.network.name,
+        sender=post.node,
+        receiver=COORDINATOR,
+        generation=state.generation,
+        plan=state.plan,
+        number=state.heard_number,
+        missing=missing,
+    )
+    return state, answer
+
+
+class _PostRecord(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = 1
+    network: Name
+    node: Name
+    generation: Number | None
+    plan: Name | None
+    row: PlanRow | None
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def post_to_journal(post: Post, state: PostState) -> str:
+    """The plan in use as one line of JSON; other rows are uploaded again when they are chosen."""
+    return _PostRecord(
+        network=post.network.name,
+        node=post.node,
+        generation=state.generation,
+        plan=state.plan,
+        row=state.row,
+        scale=state.scale,
+    ).model_dump_json()
+
+
+def post_from_journal(post: Post, text: str) -> PostState | None:
+    """The state again; None if the journal is not this node's."""
+    try:
+        record = _PostRecord.model_validate_json(text)
+    except ValidationError:
+        return None
+    if (record.version, record.network, record.node) != (1, post.network.name, post.node):
+        return None
+    return PostState(
+        rows={} if record.row is None else {record.row.plan: record.row},
+        generation=record.generation,
+        plan=record.plan,
+        row=record.row,
+        scale=record.scale,
+    )
+
+
+def report(post: Post, state: PostState, now_seconds: float) -> tuple[PostState, tuple[AnyMessage, ...]]:
+    """What the node sees, for the coordinator, every `report_seconds`."""
+    if state.rates is None or now_seconds < state.report_due_seconds:
+        return state, ()
+    number = stamp(state.number, now_seconds)
+    message = Statistics(
+        network=post.network.name,
+        sender=post.node,
+        receiver=COORDINATOR,
+        number=number,
+        rates=dict(state.rates),
+        costs=dict(state.measured.costs),
+        selectivities=dict(state.measured.selectivities),
+        scale=state.measured.scale,
+    )
+    return replace(state, number=number, report_due_seconds=now_seconds + post.report_seconds), (message,)
+
+
+class UploadedPlanner(Planner):
+    """The coordinator's plan as a planner of the node's part; until the first plan it plans for itself alone."""
+
+    name = "coordinator"
+
+    def __init__(self, post: Post, state: Callable[[], PostState], headroom: float = 1.0) -> None:
+        self._state = state
+        super().__init__(Program(node_part(post.network, post.node), headroom))
+        self._whole_network = post.network
+        self._alone = AlonePlanning(self.network, headroom=headroom)
+
+    @property
+    def size(self) -> int:
+        """Rows held."""
+        return len(self._state().rows)
+
+    def keeps(self, rates: Vector, scale: float = 1.0) -> Vector:
+        """Keeps at the part's drop locations: min(F, r)/r at streams and links, the plan's own at branches."""
+        state = self._state()
+        if state.row is None:
+            # No plan yet, or one that drops nothing; an overload of this node itself is still met.
+            return self._alone.planner(state.measured).keeps(rates, scale)
+        seen = dict(zip(self.network.streams, rates.tolist(), strict=True))
+        return np.array([self._keep(state.row, at, seen, state.scale * scale) for at in self.network.drop_locations])
+
+    def lookup(self, rates: Vector) -> Vector:
+        """As `keeps`: what is overloaded below does not show in this node's own load."""
+        return self.keeps(rates)
+
+    def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
+        """The plan for these rates (tuples/s); overloaded also when another node is, which shows in the drops."""
+        found = super().plan(rates, scale)
+        return replace(found, overloaded=found.overloaded or bool(found.drops))
+
+    def _keep(self, row: PlanRow, at: str, seen: Mapping[str, float], scale: float) -> float:
+        if at not in seen:
+            return row.keeps.get(at, 1.0)
+        slack = 1.0 if at in self._whole_network.streams else _LINK_SLACK
+        most = row.flows.get(at, 0.0) * scale * slack
+        return 1.0 if seen[at] <= most else most / seen[at]

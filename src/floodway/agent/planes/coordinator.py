@@ -1,0 +1,268 @@
+"""The coordinator: collects statistics, plans with any planner, uploads plan tables, then sends plan ids.
+
+Rates are rounded up to cells that grow by ε/2, and one plan is kept a cell: the flows it lets in at every stream, the
+keeps at every branch. A node applies a plan as min(F, r), and it stays in force while r <= r' <= (1+ε)·r for the rates
+r' it was made for, so that noise does not change plans. Why that is within ε of the planner's own answer: the optimum
+of r' is at least that of r, and min(F, r) >= F/(1+ε) at every stream. Rows are sent once to each node; after that a
+plan is its id.
+
+Pure: (state, event) -> (state, messages). Every number it sends grows with its clock, so that a coordinator that was
+restarted, or is another one, is listened to. Long paper, section 5 (Solver) and 8 (run-time).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from floodway.agent.dfit.own import UNMEASURED, Measured, as_measured, has_moved
+from floodway.agent.dfit.state import Member, stamp
+from floodway.agent.wire.messages import (
+    COORDINATOR,
+    AnyMessage,
+    Noted,
+    PlanAck,
+    PlanChoice,
+    PlanRow,
+    PlanUpload,
+    Statistics,
+)
+from floodway.agent.wire.refusals import RefusedError
+from floodway.network.flow import flows
+from floodway.network.model import Network, Operator
+from floodway.network.part import node_part, part_keeps
+from floodway.planning.factory import make_planner
+from floodway.planning.plan import Planner
+
+WHOLE = "whole"
+"""The plan that drops nothing; it needs no row."""
+_MOST_ROWS = 1_000
+_SMALLEST = 1e-3
+"""Rates below this part of what a stream can bring alone share one cell."""
+
+
+@dataclass(frozen=True)
+class Office:
+    """What a coordinator is told to do. Times in seconds; `tolerance` as in `dfit_state.Settings`."""
+
+    network: Network
+    planner: str = "exact"
+    epsilon: float = 0.05
+    headroom: float = 1.0
+    tolerance: float = 0.02
+    beat_seconds: float = 2.0
+    retry_seconds: float = 1.0
+    timeout_seconds: float = 10.0
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that run something."""
+        return tuple(dict.fromkeys(op.node for op in self.network.operators.values()))
+
+    @cached_property
+    def operators(self) -> dict[str, tuple[Operator, ...]]:
+        """The operators of every node."""
+        every = self.network.operators.values()
+        return {node: tuple(op for op in every if op.node == node) for node in self.nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one node was told last and whether it said so; `rows` are the plans it is known to hold."""
+
+    plan: str | None = None
+    scale: float = 1.0
+    generation: int = -1
+    rows: frozenset[str] = frozenset()
+    acked: bool = False
+    due_seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CoordinatorState:
+    """All that a coordinator knows. `rows` are the plans of this generation by id, with a row a node.
+
+    `cell` holds the rates that `plan` was made for.
+    """
+
+    members: Mapping[str, Member]
+    told: Mapping[str, Told]
+    planner: Planner | None = None
+    planned: Mapping[str, Measured] = field(default_factory=dict)
+    generation: int = 0
+    rows: Mapping[str, Mapping[str, PlanRow]] = field(default_factory=dict)
+    plan: str | None = None
+    cell: Mapping[str, float] = field(default_factory=dict)
+    scale: float = 1.0
+    number: int = 0
+
+
+def first_coordinator_state(office: Office) -> CoordinatorState:
+    """Before anything is heard."""
+    return CoordinatorState({node: Member() for node in office.nodes}, {node: Told() for node in office.nodes})
+
+
+def hear(
+    office: Office, state: CoordinatorState, message: AnyMessage, now_seconds: float
+) -> tuple[CoordinatorState, AnyMessage | None]:
+    """Take a node's statistics, or its answer."""
+    if message.sender not in state.members:
+        raise RefusedError("unknown", f"{message.sender!r} is no node of {office.network.name!r}")
+    if isinstance(message, Statistics):
+        answer = Noted(network=office.network.name, sender=COORDINATOR, receiver=message.sender)
+        if message.number <= state.members[message.sender].number:
+            return state, answer
+        measured = Measured(message.costs, message.selectivities, message.scale)
+        member = Member(measured, message.rates, message.number, now_seconds)
+        return replace(state, members={**state.members, message.sender: member}), answer
+    if isinstance(message, PlanAck):
+        return _acked(state, message, now_seconds), None
+    raise RefusedError("unknown", f"a {message.kind} message means nothing to a coordinator")
+
+
+def _acked(state: CoordinatorState, ack: PlanAck, now: float) -> CoordinatorState:
+    told = state.told[ack.sender]
+    if ack.missing or ack.generation != told.generation:
+        told = replace(told, rows=frozenset(), acked=False, due_seconds=now)
+    elif ack.plan == told.plan:
+        told = replace(told, acked=True)
+    state = replace(state, told={**state.told, ack.sender: told}, number=max(state.number, ack.number))
+    if ack.generation is not None and ack.generation > state.generation:
+        # From a coordinator before this one, whose clock was ahead: only a later generation will be taken.
+        state = replace(state, generation=ack.generation + 1, rows={})
+    return state
+
+
+def turn(
+    office: Office, state: CoordinatorState, now_seconds: float
+) -> tuple[CoordinatorState, tuple[AnyMessage, ...]]:
+    """Plan for what was heard, and tell who has not been told."""
+    state = _planned(office, state, now_seconds)
+    plan = state.plan
+    if plan is None:
+        return state, ()
+    send: list[AnyMessage] = []
+    told = dict(state.told)
+    for node in office.nodes:
+        if state.members[node].heard_seconds is None:
+            continue  # it has not said that it is there
+        before = told[node]
+        news = (before.plan, before.scale, before.generation) != (plan, state.scale, state.generation)
+        if not news and now_seconds < before.due_seconds:
+            continue
+        messages, number = _telling(office, state, plan, node, before, now_seconds)
+        send += messages
+        state = replace(state, number=number)
+        kept = before.rows if before.generation == state.generation else frozenset()
+        again = office.beat_seconds if before.acked and not news else office.retry_seconds
+        told[node] = Told(
+            plan,
+            state.scale,
+            state.generation,
+            kept | {plan},
+            before.acked and not news,
+            now_seconds + again,
+        )
+    return replace(state, told=told), tuple(send)
+
+
+def _telling(
+    office: Office, state: CoordinatorState, plan: str, node: str, told: Told, now: float
+) -> tuple[list[AnyMessage], int]:
+    network = office.network.name
+    number = state.number
+    messages: list[AnyMessage] = []
+    held = told.rows if told.generation == state.generation else frozenset()
+    if plan not in held:
+        number = stamp(number, now)
+        rows = () if plan == WHOLE else (state.rows[plan][node],)
+        messages.append(
+            PlanUpload(
+                network=network,
+                sender=COORDINATOR,
+                receiver=node,
+                number=number,
+                generation=state.generation,
+                rows=rows,
+            )
+        )
+    number = stamp(number, now)
+    messages.append(
+        PlanChoice(
+            network=network,
+            sender=COORDINATOR,
+            receiver=node,
+            number=number,
+            generation=state.generation,
+            plan=plan,
+            scale=state.scale,
+        )
+    )
+    return messages, number
+
+
+def _planned(office: Office, state: CoordinatorState, now: float) -> CoordinatorState:
+    if all(member.heard_seconds is None for member in state.members.values()):
+        return state
+    measured = {node: member.measured for node, member in state.members.items()}
+    planner = state.planner
+    plain = {node: replace(found, scale=1.0) for node, found in measured.items()}
+    moved = any(
+        has_moved(office.operators[node], state.planned.get(node, UNMEASURED), found, office.tolerance)
+        for node, found in plain.items()
+    )
+    if planner is None or moved or len(state.rows) >= _MOST_ROWS:
+        network = as_measured(office.network, plain)
+        if planner is None or moved:
+            planner = make_planner(network, office.planner, epsilon=office.epsilon, headroom=office.headroom)
+        generation = stamp(state.generation, now)
+        state = replace(state, planner=planner, planned=plain, generation=generation, rows={})
+    scale = min(found.scale for found in measured.values())
+    rates = {
+        name: max((member.rates.get(name, 0.0) for member in state.members.values()), default=0.0)
+        for name in office.network.streams
+    }
+    return _cell(office, replace(state, scale=scale), planner, {name: rate / scale for name, rate in rates.items()})
+
+
+def _cell(office: Office, state: CoordinatorState, planner: Planner, rates: Mapping[str, float]) -> CoordinatorState:
+    """The state with the plan for these rates (at nominal capacity) in force."""
+    program = planner.program
+    if not program.overloaded(np.array([rates[name] for name in program.streams])):
+        return replace(state, plan=WHOLE, cell={})
+    least = {
+        name: _SMALLEST * (alone if math.isfinite(alone) else 1.0)
+        for name, alone in zip(program.streams, program.max_feasible_rates.tolist(), strict=True)
+    }
+    rates = {name: max(rate, least[name]) for name, rate in rates.items()}
+    near = state.cell and all(
+        rates[name] <= top <= (1 + office.epsilon) * rates[name] for name, top in state.cell.items()
+    )
+    if near and state.plan in state.rows:
+        return state
+    step = math.log1p(office.epsilon / 2)
+    steps = {name: math.ceil(math.log(rates[name] / least[name]) / step) for name in program.streams}
+    cell = {name: max(least[name] * math.exp(step * steps[name]), rates[name]) for name in program.streams}
+    plan = hashlib.sha256(repr(sorted(steps.items())).encode()).hexdigest()[:16]
+    rows = state.rows if plan in state.rows else {**state.rows, plan: plan_rows(office, planner, plan, cell)}
+    return replace(state, plan=plan, cell=cell, rows=rows)
+
+
+def plan_rows(office: Office, planner: Planner, plan: str, rates: Mapping[str, float]) -> dict[str, PlanRow]:
+    """Every node's row of the plan for these rates."""
+    network = planner.network
+    keeps = planner.plan(rates).keeps
+    carried = {str(arc): flow for arc, flow in flows(network, rates, keeps).arc.items()}
+    found = {}
+    for node in office.nodes:
+        part = node_part(network, node)
+        here = part_keeps(network, part, keeps)
+        let_in = {at: here[at] * rates[at] if at in network.streams else carried[at] for at in part.streams}
+        branches = {at: keep for at, keep in here.items() if at not in part.streams}
+        found[node] = PlanRow(plan=plan, flows=let_in, keeps=branches)
+    return found

@@ -1,0 +1,79 @@
+"""Every benchmark by id and group. Their code is imported only when asked for, so that listing costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from floodway.errors import InputError
+from floodway.experiments.bench.result import Run
+from floodway.network.suggest import did_you_mean
+
+_HERE = "floodway.experiments."
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One entry: `target` is `module:function`."""
+
+    id: str
+    group: str
+    title: str
+    target: str
+
+
+_ALL = (
+    Benchmark("exact-2", "planning", "exact look-up, warm HiGHS solve: 2 inputs", "bench_planning_exact:two"),
+    Benchmark("exact-4", "planning", "exact look-up, warm HiGHS solve: 4 inputs", "bench_planning_exact:four"),
+    Benchmark("exact-8", "planning", "exact look-up, warm HiGHS solve: 8 inputs", "bench_planning_exact:eight"),
+    Benchmark("exact-16", "planning", "exact look-up, warm HiGHS solve: 16 inputs", "bench_planning_exact:sixteen"),
+    Benchmark(
+        "region-map", "planning", "region map on a random walk of rates, misses included", "bench_planning_exact:walk"
+    ),
+    Benchmark("fit-lookup", "planning", "FIT look-up at 43,758 rows, plain scan", "bench_planning_fit:lookup"),
+    Benchmark("fit-build", "planning", "C-FIT with 8 inputs at 10%: time to build", "bench_planning_fit:build"),
+    Benchmark("fit-memory", "planning", "C-FIT with 8 inputs at 10%: peak memory", "bench_planning_fit:memory"),
+    Benchmark("fit-tree", "planning", "tree of 1000 nodes: time to build, error", "bench_planning_large:tree"),
+    Benchmark("lp-1000", "planning", "LP of 1000 drop locations × 100 nodes", "bench_planning_large:lp"),
+    Benchmark("source", "spark", "source at keep 1, the same segments read plainly", "bench_spark_source:keep_all"),
+    Benchmark("control-table", "spark", "the same query with and without `shed`", "bench_spark_shed:control_table"),
+    Benchmark(
+        "drop-cpu-count", "spark", "CPU of a dropped and of a counted tuple", "bench_spark_drop_cpu:against_count"
+    ),
+    Benchmark(
+        "drop-cpu-json", "spark", "CPU of a dropped and of a JSON-parsed tuple", "bench_spark_drop_cpu:against_json"
+    ),
+    Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "bench_spark_limit:fixed_limit"),
+    Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "bench_spark_buffer:against_cob"),
+)
+
+BENCHMARKS: dict[str, Benchmark] = {f"{entry.group}-{entry.id}": entry for entry in _ALL}
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in _ALL))
+
+
+def choose(names: Iterable[str]) -> list[str]:
+    """Ids in the order named, groups opened up, each once; all when none is named.
+
+    >>> choose(["planning-fit-tree", "planning"])[:2]
+    ['planning-fit-tree', 'planning-exact-2']
+    """
+    chosen: list[str] = []
+    for name in list(names) or GROUPS:
+        if name in GROUPS:
+            chosen += [identifier for identifier, entry in BENCHMARKS.items() if entry.group == name]
+        elif name in BENCHMARKS:
+            chosen.append(name)
+        else:
+            remedy = did_you_mean(name, [*GROUPS, *BENCHMARKS])
+            raise InputError(
+                f"no benchmark is called {name!r}; {remedy}", hint="Run `floodway bench --list` to see all ids"
+            )
+    return list(dict.fromkeys(chosen))
+
+
+def load(identifier: str) -> Run:
+    """Import the function of one benchmark."""
+    module, _, function = BENCHMARKS[identifier].target.partition(":")
+    return cast(Run, getattr(import_module(_HERE + module), function))

@@ -1,0 +1,1 @@
+"""The buffer paper's Figures 3 to 8."""

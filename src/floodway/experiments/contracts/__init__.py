@@ -1,0 +1,1 @@
+"""The contract paper's table, figures and lemmas, simulated."""

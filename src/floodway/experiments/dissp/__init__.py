@@ -1,0 +1,1 @@
+"""The latency paper's figures and control laws."""

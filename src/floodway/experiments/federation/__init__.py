@@ -1,0 +1,1 @@
+"""The contract paper's Figure 13, on three Spark applications."""

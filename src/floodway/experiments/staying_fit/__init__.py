@@ -1,0 +1,1 @@
+"""The load shedding papers' tables, figures and worked examples."""

@@ -1,0 +1,98 @@
+"""The optimum to compare tables with: optimal plans, probe rates and errors of one fragment at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.fit.reduce import Fragment, Reduced, reduce_program
+from floodway.planning.lp import Basis, LinearProgram
+from floodway.planning.program import Matrix, Program, Vector
+
+_PROBES = 48
+_AXES = 32
+_SEED = 20070923
+"""Probes are part of a build, and a build has to repeat itself."""
+
+
+class Table(Protocol):
+    """What every kind of table can do."""
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        ...
+
+    def flows(self, rates: Vector) -> Vector:
+        """Flows on the fragment's arcs at rates of its streams."""
+        ...
+
+
+class Oracle:
+    """Solves the program, fragment by fragment; nothing is set up before it is needed."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    @cached_property
+    def reduced(self) -> Reduced:
+        """The program without free arcs, in fragments."""
+        return reduce_program(self.program)
+
+    @cached_property
+    def lp(self) -> LinearProgram:
+        """A model of our own: bases are needed here, and the exact planner keeps its to itself."""
+        return LinearProgram(self.program)
+
+    @cached_property
+    def _exact(self) -> ExactPlanner:
+        return ExactPlanner(self.program)
+
+    def optimal(self, fragment: Fragment, here: Matrix) -> Matrix:
+        """Optimal flows on a fragment's arcs for rows of rates of its streams."""
+        arcs = self.reduced.costly[fragment.arcs]
+        rates = np.zeros(len(self.program.streams))
+        flows = np.empty((len(here), len(arcs)))
+        for row, point in enumerate(here):
+            rates[fragment.streams] = point
+            flows[row] = self._exact.flows(rates)[arcs]
+        # The solver is right to 1e-9; clipping makes flows exactly what can arrive.
+        return fragment.clip(np.maximum(flows, 0.0), here)
+
+    def optimum(self, fragment: Fragment, here: Vector) -> float:
+        """The best score of a fragment at rates of its streams."""
+        return self.value(fragment, self.optimal(fragment, here[None])[0], here)
+
+    def value(self, fragment: Fragment, flow: Vector, here: Vector) -> float:
+        """Score of flows on a fragment's arcs, with what its streams earn on free arcs."""
+        return float(fragment.value.dot(flow) + self.reduced.rate_value[fragment.streams].dot(here))
+
+    def basis(self, fragment: Fragment, here: Vector) -> Basis:
+        """An optimal basis with only this fragment's streams flowing."""
+        rates = np.zeros(len(self.program.streams))
+        rates[fragment.streams] = here
+        return self.lp.solve(rates)[1]
+
+    def probes(self, fragment: Fragment) -> Matrix:
+        """Rates that find errors: axes, corners, tiny parts, and a spread of random mixes."""
+        rng = np.random.default_rng(_SEED)
+        inputs = len(fragment.streams)
+        tops = self.program.max_feasible_rates[fragment.streams]
+        tops = 2.0 * np.where(np.isfinite(tops), tops, 1.0)
+        random = rng.random((_PROBES, inputs)) ** rng.choice([0.5, 1.0, 3.0], size=(_PROBES, 1))
+        mixed = random * rng.choice([1.0, 1e-3], size=random.shape, p=[0.85, 0.15])
+        axes = np.eye(inputs)[:_AXES]
+        return np.vstack([axes, np.ones((1, inputs)), 1.0 - axes, mixed]) * tops
+
+    def worst(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float]) -> float:
+        """Largest relative error of a table over probes whose optima are `best`."""
+        errors = [
+            1.0 - self.value(fragment, table.flows(here), here) / top
+            for here, top in zip(probes, best, strict=True)
+            if top > 0
+        ]
+        return max(0.0, *errors) if errors else 0.0

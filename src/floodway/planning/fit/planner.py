@@ -1,0 +1,191 @@
+"""FIT, centralised (C-FIT): tables of feasible rates built in advance, looked up when overload comes.
+
+Each independent fragment of the network gets a table: rows applied as min(F, r) where there is nothing to split
+(`fit_direct`), mixed plans on a grid otherwise (`fit_plans`), plans carried up node by node where the network is a
+large tree (`fit_tree`). Every answer is compared with a dual bound on the optimum; one that cannot be shown to be
+within ε is replaced by a solved one, so ε holds at any rates on any network, however coarse the table had to be.
+
+Short paper, section 3; long paper, section 6.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.errors import InputError, PlanningError
+from floodway.planning import store
+from floodway.planning.fit import store as fit_store
+from floodway.planning.fit.bounds import DualBounds
+from floodway.planning.fit.dfit import DFitPlanner
+from floodway.planning.fit.direct import DirectTable, Spread, direct_table
+from floodway.planning.fit.oracle import Oracle
+from floodway.planning.fit.plans import PlanTable, plan_table
+from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.tree import tree_table
+from floodway.planning.plan import Planner
+from floodway.planning.program import Program, Vector
+
+__all__ = ["DFitPlanner", "FitPlanner", "Spread"]
+
+_TREE_PROBES = 16
+_MOST_ARCS = 800
+"""Above this a miss of the region map takes seconds, and a table hundreds of them."""
+_LOOSE = 1e-7
+"""A bound this much above the optimum, relatively, is worth a better one."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    fragment: Fragment
+    table: DirectTable | PlanTable
+    bounds: DualBounds
+
+
+class FitPlanner(Planner):
+    """Plans within ε of the optimum from a table. `size` is the number of rows.
+
+    `solved` counts look-ups whose table answer was not within ε and was replaced; `table_epsilon` is the largest
+    error of the tables alone over probes (random rates, axes, corners, tiny rates). On large trees answers are not
+    checked one by one; `achieved_epsilon`, computed when asked for, says what the probes found.
+    """
+
+    name = "fit"
+
+    def __init__(
+        self,
+        program: Program,
+        epsilon: float = 0.05,
+        *,
+        spread: Spread | str = Spread.AUTO,
+        most_rows: int | None = None,
+        saved: fit_store.SavedTables | None = None,
+    ) -> None:
+        super().__init__(program)
+        if not (np.isfinite(epsilon) and 0 < epsilon < 1):
+            raise InputError(f"epsilon {epsilon} is outside (0, 1)", hint="Use 0.05 for plans within five percent")
+        started = time.perf_counter()
+        self.epsilon = epsilon
+        self.solved = 0
+        self._oracle = Oracle(program)
+        self._parts: list[_Part] = []
+        self._tree = tree_table(program) if saved is None else saved.tree
+        if self._tree is None:
+            self._refuse_if_large()
+            fragments = self._oracle.reduced.fragments
+            tables = (
+                [self._table(fragment, Spread(spread), most_rows) for fragment in fragments]
+                if saved is None
+                else saved.tables(fragments)
+            )
+            for fragment, table in zip(fragments, tables, strict=True):
+                self._parts.append(_Part(fragment, table, self._bounds(fragment)))
+        self.build_seconds = time.perf_counter() - started
+
+    @property
+    def size(self) -> int:
+        """Rows of all tables."""
+        return self._tree.rows if self._tree is not None else sum(part.table.rows for part in self._parts)
+
+    def lookup(self, rates: Vector) -> Vector:
+        """Keeps for overloaded rates."""
+        return self.program.keeps(self.flows(rates), rates)
+
+    def flows(self, rates: Vector) -> Vector:
+        """Flows on all free arcs at these rates (tuples/s)."""
+        if self._tree is not None:
+            return self._tree.flows(rates)
+        reduced = self._oracle.reduced
+        flow = np.empty(len(reduced.costly))
+        for part in self._parts:
+            here = rates[part.fragment.streams]
+            mine = part.table.flows(here)
+            value = self._oracle.value(part.fragment, mine, here)
+            if value < part.bounds.at(here) * (1.0 - self.epsilon):
+                mine = self._solve(part, mine, value, here)
+            flow[part.fragment.arcs] = mine
+        return reduced.arcs(flow, rates)
+
+    @cached_property
+    def achieved_epsilon(self) -> float:
+        """Largest relative error of this planner's answers over the probes, against the optimum."""
+        if self._tree is not None:
+            return self._tree_error(self._tree)
+        return min(self.table_epsilon, self.epsilon)
+
+    @cached_property
+    def table_epsilon(self) -> float:
+        """Largest relative error over the probes if no answer were ever solved: how good the tables are alone."""
+        if self._tree is not None:
+            return self.achieved_epsilon
+        worst = 0.0
+        for part in self._parts:
+            probes = self._oracle.probes(part.fragment)
+            best = [self._oracle.optimum(part.fragment, here) for here in probes]
+            worst = max(worst, self._oracle.worst(part.fragment, part.table, probes, best))
+        return worst
+
+    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+        """The tables, to be written to a plan file."""
+        meta, arrays = fit_store.pack(self._tree, [part.table for part in self._parts])
+        return {**meta, "epsilon": self.epsilon}, arrays
+
+    @classmethod
+    def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FitPlanner:
+        """The planner again with the tables as they were."""
+        epsilon = meta.get("epsilon")
+        store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
+        return cls(program, float(meta["epsilon"]), saved=fit_store.unpack(program, meta, arrays))
+
+    def _table(self, fragment: Fragment, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
+        if fragment.direct:
+            return direct_table(fragment, self.epsilon, spread, most_rows)
+        probes = self._oracle.probes(fragment)
+        best = [self._oracle.optimum(fragment, here) for here in probes]
+        return plan_table(
+            fragment,
+            self.epsilon,
+            lambda rates: self._oracle.optimal(fragment, rates),
+            lambda table: self._oracle.worst(fragment, table, probes, best),
+        )
+
+    def _refuse_if_large(self) -> None:
+        if self.program.size > _MOST_ARCS and self.program.size > len(self.program.streams):
+            raise PlanningError(
+                f"network {self.network.name!r} has splits and {self.program.size} arcs, too many for a table of plans",
+                hint="Use the exact planner, which needs no table; trees of nodes with one or two inputs have no limit",
+            )
+
+    def _bounds(self, fragment: Fragment) -> DualBounds:
+        """Bounds that are tight at the probes; look-ups add others where these are loose."""
+        bounds = DualBounds(self._oracle.reduced, fragment, self._oracle.lp)
+        for here in self._oracle.probes(fragment):
+            bounds.add(self._oracle.basis(fragment, here))
+        return bounds
+
+    def _solve(self, part: _Part, flow: Vector, value: float, here: Vector) -> Vector:
+        """The table's answer if it is within ε after all, the optimum if not; sharpens the bound on the way."""
+        best: Vector = self._oracle.optimal(part.fragment, here[None])[0]
+        top = self._oracle.value(part.fragment, best, here)
+        if part.bounds.at(here) > top * (1.0 + _LOOSE):
+            part.bounds.add(self._oracle.basis(part.fragment, here))
+        if value >= top * (1.0 - self.epsilon):
+            return flow
+        self.solved += 1
+        return best
+
+    def _tree_error(self, table: PlanTable) -> float:
+        rng = np.random.default_rng(20070923)
+        top = np.array([axis[-1] for axis in table.axes])
+        worst = 0.0
+        for rates in rng.random((_TREE_PROBES, len(top))) * 1.5 * top:
+            flows, _ = self._oracle.lp.solve(rates)
+            best = self.program.score(flows)
+            worst = max(worst, 1.0 - self.program.score(table.flows(rates)) / best if best > 0 else 0.0)
+        return worst

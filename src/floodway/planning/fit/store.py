@@ -1,0 +1,89 @@
+"""FIT tables as arrays, for the one plan file of `store`: what is loaded is checked before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.planning import store
+from floodway.planning.fit.direct import DirectTable
+from floodway.planning.fit.plans import PlanTable, fragment_filler
+from floodway.planning.fit.reduce import Fragment
+from floodway.planning.program import FEASIBILITY_TOLERANCE, Matrix, Program, Vector
+
+
+@dataclass(frozen=True)
+class SavedTables:
+    """What a plan file holds; `tables` makes sense of it for the fragments of the network."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    tree: PlanTable | None
+
+    def tables(self, fragments: Sequence[Fragment]) -> list[DirectTable | PlanTable]:
+        """One table a fragment."""
+        return [_table(self.arrays, i, fragment) for i, fragment in enumerate(fragments)]
+
+
+def pack(tree: PlanTable | None, tables: Sequence[DirectTable | PlanTable]) -> tuple[store.Meta, store.Arrays]:
+    """Meta and arrays of a planner's tables."""
+    arrays: store.Arrays = {}
+    for i, table in enumerate(tables if tree is None else [tree]):
+        if isinstance(table, DirectTable):
+            arrays[f"codes{i}"] = table.codes
+            _put_axes(arrays, i, table.points)
+        else:
+            arrays[f"plans{i}"] = table.plans
+            _put_axes(arrays, i, table.axes)
+    return {"tree": tree is not None}, arrays
+
+
+def unpack(program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> SavedTables:
+    """The tables of a plan file; fragments are looked at when the planner has them."""
+    if not meta.get("tree"):
+        return SavedTables(arrays, None)
+    axes = _axes(arrays, 0, len(program.streams))
+    plans = store.array(arrays, "plans0", (_size(axes), program.size)).astype(np.float64)
+    used = plans @ (program.use / program.capacity[:, None]).T
+    store.require(_sound(plans, used), "a plan of the table is not feasible")
+    return SavedTables(arrays, PlanTable(axes, plans, program.objective))
+
+
+def _table(arrays: Mapping[str, NDArray[Any]], i: int, fragment: Fragment) -> DirectTable | PlanTable:
+    axes = _axes(arrays, i, len(fragment.streams))
+    if not fragment.direct:
+        plans = store.array(arrays, f"plans{i}", (_size(axes), len(fragment.arcs))).astype(np.float64)
+        store.require(_sound(plans, plans @ fragment.share.T), "a plan of the table is not feasible")
+        return PlanTable(axes, plans, fragment.value, fragment_filler(fragment))
+    codes = store.array(arrays, f"codes{i}", (None, len(axes)))
+    store.require(codes.dtype == np.uint16 and len(codes) > 0, "rows are of the wrong kind")
+    store.require(all(codes[:, j].max() < len(axis) for j, axis in enumerate(axes)), "a row is outside its grid")
+    table = DirectTable(fragment, axes, codes)
+    rates = np.column_stack([axis[codes[:, j]] for j, axis in enumerate(axes)])
+    store.require(_sound(rates, rates @ fragment.share[:, fragment.column_of()].T), "a row is not feasible")
+    return table
+
+
+def _put_axes(arrays: store.Arrays, i: int, axes: Sequence[Vector]) -> None:
+    arrays[f"axes{i}"] = np.concatenate(axes)
+    arrays[f"lengths{i}"] = np.array([len(axis) for axis in axes], dtype=np.int64)
+
+
+def _axes(arrays: Mapping[str, NDArray[Any]], i: int, count: int) -> list[Vector]:
+    lengths = store.array(arrays, f"lengths{i}", (count,)).astype(np.int64)
+    store.require(bool((lengths > 0).all()), "an axis is empty")
+    points = store.array(arrays, f"axes{i}", (int(lengths.sum()),)).astype(np.float64)
+    axes = np.split(points, np.cumsum(lengths)[:-1])
+    store.require(all(axis[0] == 0 and bool((np.diff(axis) > 0).all()) for axis in axes), "an axis is out of order")
+    return axes
+
+
+def _size(axes: Sequence[Vector]) -> int:
+    return int(np.prod([len(axis) for axis in axes]))
+
+
+def _sound(flows: Matrix, used: Matrix) -> bool:
+    return bool((flows >= 0).all() and (used <= 1 + 10 * FEASIBILITY_TOLERANCE).all())

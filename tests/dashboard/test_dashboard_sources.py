@@ -10,6 +10,7 @@ import pytest
 
 from floodway.agent.nodes.api import node_routes
 from floodway.agent.planes.plane import Alone
+from floodway.agent.run_files import save_network
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Sources, StateSource, UrlSource
@@ -34,6 +35,13 @@ def test_nodes_that_are_processes_are_one_network(tmp_path: Path) -> None:
     assert reading.latencies.count > 0
     source.set_mode("net", "off")
     assert [ShedFiles(tmp_path / "net" / "nodes" / node).read_mode() for node in ("A", "B")] == ["off", "off"]
+
+
+def test_a_network_of_processes_has_its_name_before_any_node_speaks(tmp_path: Path) -> None:
+    save_network(tmp_path, load_network(EXAMPLES / "figure1.yaml"))
+    (reading,) = StateSource([tmp_path]).read()
+    assert (reading.name, reading.problem) == ("figure1", "nothing written yet")
+    assert reading.network is not None
 
 
 def test_a_shed_needs_no_network(tmp_path: Path) -> None:

@@ -99,6 +99,18 @@ def test_a_sink_with_tuples_missing_or_doubled_is_found(tmp_path: Path, rows: di
     assert any("q, batch 1" in text for text in found(write_run(tmp_path, rows=rows), true_lines()))
 
 
+def test_deleted_tuples_are_offered_and_dropped_by_retention(tmp_path: Path) -> None:
+    jump = replace(BATCHES[2], lost={0: 400})
+    *rest, shed, delivered = [line for i, o in enumerate((*BATCHES[:2], jump)) for line in lines_of(i, o)]
+    shed = replace(shed, offered=1100, kept=1100)
+    gone = replace(shed, reason=Reason.RETENTION, kept=700, dropped=400)
+    layout = write_run(tmp_path / "true", offsets=(*BATCHES[:2], jump))
+    assert found(layout, [*rest, shed, gone, delivered]) == ()
+    assert audit(NETWORK, layout).tuples_offered == 2600
+    layout = write_run(tmp_path / "untold", offsets=(*BATCHES[:2], jump))
+    assert any("400 tuple(s) lost to retention" in text for text in found(layout, [*rest, shed, delivered]))
+
+
 def test_a_hole_between_batches_is_found(tmp_path: Path) -> None:
     broken = (BATCHES[0], replace(BATCHES[1], start={0: 1001}), BATCHES[2])
     assert any("starts at" in text for text in found(write_run(tmp_path, offsets=broken), true_lines()))

@@ -114,7 +114,7 @@ def test_lost_tuples_are_an_error_or_passed_and_counted() -> None:
         cut(decided(STEP), Span(150, 350))
     batch = cut(decided(STEP), Span(150, 350), skip_lost=True)
     assert batch is not None
-    assert (batch.end, batch.lost, batch.account()) == ({0: 150}, {0: 50}, Account())
+    assert (batch.end, batch.lost, batch.account()) == ({0: 150}, {0: 50}, Account(offered=50, retention=50))
     assert batch.cursor(0) == Cursor(150)
 
 

@@ -14,6 +14,7 @@ from floodway.errors import InputError
 from floodway.spark.decision import PPM, Decision, StreamDecision
 from floodway.spark.log import PositionError, Span
 from floodway.spark.source import BatchOffset, count_kept, parse_offset
+from floodway.spark.source.accounts import Account
 from floodway.spark.source.admit import joined, split_ranges
 from floodway.spark.source.cut import capped, cut_batch
 from floodway.spark.source.decode import decode_json, json_schema
@@ -163,6 +164,7 @@ def test_lost_tuples_fail_or_are_journaled() -> None:
     batch = cut(Decision(), {0: Span(120, 150)}, skip=True)
     assert batch is not None
     assert (batch.lost, batch.ranges()) == ({0: 20}, [(0, 120, 150)])
+    assert batch.account() == Account(offered=50, retention=20) and batch.account().kept == 30
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -33,6 +33,7 @@ from floodway.spark.ledger import Ledger, Reason, counts_by_place
 from floodway.spark.logs import StreamLogs, create_sink_logs
 from floodway.spark.session import Session
 from floodway.spark.shed_state import ShedFiles
+from floodway.spark.source.options import OnLoss
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
@@ -49,10 +50,12 @@ class LoopOptions:
 
     `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
     delivery that has just come is not taken for a backlog. `side_output` caps the dropped tuples saved a batch.
+    `on_loss` is for tuples that their log deleted before a batch took them.
     """
 
     mode: Mode = "enforce"
     side_output: int = 0
+    on_loss: OnLoss = "fail"
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
     buffer: BufferOptions | None = None
@@ -100,6 +103,7 @@ class SteeringLoop:
                 self._reports.put,
                 self._cut,
                 side_output=options.side_output,
+                on_loss=options.on_loss,
             )
             for fragment in parts.values()
         ]

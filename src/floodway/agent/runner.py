@@ -29,6 +29,7 @@ from floodway.spark.ledger import LedgerLine, counts_by_place
 from floodway.spark.session import Session, spark_session
 from floodway.spark.shed_state import write_atomically
 from floodway.spark.source import register
+from floodway.spark.source.options import OnLoss
 
 DRAIN_TARGETS = 3.0
 
@@ -54,6 +55,7 @@ class RunOptions:
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
     side_output: int = 0
+    on_loss: OnLoss = "fail"
     replan: bool = False
     buffer: BufferOptions | None = None
     progress: Callable[[Mapping[str, Any]], None] = lambda status: None
@@ -88,7 +90,9 @@ class _Run:
             _steering(network, options),
             self.parts,
             self.layout,
-            LoopOptions(mode=options.mode, side_output=options.side_output, buffer=options.buffer),
+            LoopOptions(
+                mode=options.mode, side_output=options.side_output, on_loss=options.on_loss, buffer=options.buffer
+            ),
             on_costs=self._replan,
             on_batch=self._note,
         )

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +24,11 @@ SERVE = "floodway.dashboard.serve"
 REPORT = "floodway.dashboard.report"
 LISTEN = "127.0.0.1:0"
 
+Page = Annotated[
+    str | None, typer.Option(help="Serve the live page on HOST:PORT while it runs, such as 127.0.0.1:8800.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Serve the live page and open it.")]
+
 
 def report_of(root: Path, name: str | None = None) -> Any:
     """The report of a run's folder (`floodway.dashboard.report.Report`), under another name if given."""
@@ -32,6 +38,19 @@ def report_of(root: Path, name: str | None = None) -> Any:
 def report_html(*reports: Any, title: str | None = None) -> str:
     """One or more reports as one HTML file."""
     return str(import_module(REPORT).to_html(*reports, title=title))
+
+
+def page_of(
+    root: Path, listen: str | None, *, open_browser: bool, key_file: Path | None = None
+) -> AbstractContextManager[str | None]:
+    """The live page of the run in this folder, if asked for: for as long as the context lasts."""
+    if listen is None and not open_browser:
+        return nullcontext()
+    from floodway.agent.wire.signing import load_security
+
+    root.mkdir(parents=True, exist_ok=True)
+    security = load_security(key_file, None, None, None, os.environ)
+    return serving([root], listen=listen or LISTEN, security=security, open_browser=open_browser)
 
 
 @contextmanager

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +13,13 @@ import typer
 
 from floodway.cli import buffer_options as buffering
 from floodway.cli.output import latency_line, parse_pairs, print_json
+from floodway.cli.page import Open, Page, page_of
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.report import RunReport
     from floodway.spark.decision import Mode
+    from floodway.spark.source.options import OnLoss
 
 
 def run(
@@ -41,6 +41,9 @@ def run(
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
     ] = None,
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
+    on_loss: Annotated[
+        str, typer.Option(help="Tuples deleted from their log before they were read: fail, or skip and count them.")
+    ] = "fail",
     replan: Annotated[bool, typer.Option(help="Plan with the costs refined while running.")] = False,
     buffer: buffering.Buffer = None,
     scheduler: buffering.Scheduler = None,
@@ -50,10 +53,8 @@ def run(
     miss_ratio: buffering.MissRatio = None,
     deadlines: buffering.Deadlines = "",
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
-    page: Annotated[
-        str | None, typer.Option(help="Serve the live page on HOST:PORT while it runs, such as 127.0.0.1:8800.")
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Serve the live page and open it.")] = False,
+    page: Page = None,
+    open_browser: Open = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a network's nodes on Spark, shedding what they cannot process in time.
@@ -86,11 +87,12 @@ def run(
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(settle, seconds / 2),
         side_output=side_output,
+        on_loss=parse_on_loss(on_loss),
         replan=replan,
         buffer=buffering.buffer_options(buffer, scheduler, adaptor, cleaner, queue_limit, miss_ratio, deadlines),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
-    with _page(options.root, page, open_browser=open_browser):
+    with page_of(options.root, page, open_browser=open_browser):
         result = run_network(net, options)
     body = {"network": net.name, "state": str(options.root), **result.to_dict()}
     if report is not None:
@@ -101,18 +103,6 @@ def run(
         _print(result, options.root)
     if result.differences:
         raise typer.Exit(1)
-
-
-def _page(root: Path, listen: str | None, *, open_browser: bool) -> AbstractContextManager[str | None]:
-    """The live page of this run, if asked for."""
-    if listen is None and not open_browser:
-        return nullcontext()
-    from floodway.agent.wire.signing import load_security
-    from floodway.cli.page import LISTEN, serving
-
-    root.mkdir(parents=True, exist_ok=True)
-    security = load_security(None, None, None, None, os.environ)
-    return serving([root], listen=listen or LISTEN, security=security, open_browser=open_browser)
 
 
 def parse_mode(text: str) -> Mode:
@@ -126,6 +116,13 @@ def parse_mode(text: str) -> Mode:
             found: Mode = mode
             return found
     raise InputError(f"mode {text!r} is not known", hint="Use enforce, observe or off")
+
+
+def parse_on_loss(text: str) -> OnLoss:
+    """What to do about deleted tuples, or a clear error."""
+    if text not in ("fail", "skip"):
+        raise InputError(f"--on-loss {text!r} is not known", hint="Use fail or skip")
+    return "skip" if text == "skip" else "fail"
 
 
 def _progress(*, quiet: bool) -> Callable[[Mapping[str, Any]], None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli.output import latency_line, parse_pairs, print_json
+from floodway.cli.page import Open, Page, page_of
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,8 +34,13 @@ def up(
     settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
     key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting key=value for every node.")] = None,
+    links: Annotated[
+        str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
+    ] = None,
     peers: Annotated[str, typer.Option(help="Addresses that nodes use for each other in place of the real ones.")] = "",
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
+    page: Page = None,
+    open_browser: Open = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run every node of a network as a process of its own, restart what dies, and report over all ledgers.
@@ -69,12 +75,14 @@ def up(
         settle_seconds=min(settle, seconds / 2),
         peers=parse_urls(peers),
         key_file=key_file,
+        links=links,
         node_arguments=tuple(f"--conf={key}={value}" for key, value in parse_conf(conf or []).items()),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: options.ended.set())
-    result = bring_up(net, options)
+    with page_of(root, page, open_browser=open_browser, key_file=key_file):
+        result = bring_up(net, options)
     body = {"network": net.name, "state": str(root), **result.to_dict()}
     if report is not None:
         report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")

@@ -12,6 +12,8 @@ from floodway.network.model import Network
 LATE = 1.1
 POOR = 0.9
 BACKLOG = 0.2
+FOR_CAPACITY = ("shedder", "adaptor", "cleaner")
+"""Reasons that a larger node would do away with."""
 WHY = {
     "shedder": "did not fit into the capacity, and were worth least",
     "adaptor": "were dropped because the buffer's queue was getting too long",
@@ -39,7 +41,6 @@ def advice(
     found: list[str] = []
     mean, target = latency.get("mean"), latency.get("target")
     late = mean is not None and target is not None and mean > LATE * target
-    dropped = sum(counts.dropped.values())
     if differences:
         found.append("The ledger does not add up: run `floodway audit`, which names query, place and batch.")
     if unreachable and floor_seconds is not None:
@@ -63,7 +64,7 @@ def advice(
             f"At the end {waiting:,} tuples still waited for a batch: more came than was taken, and results get later "
             "from batch to batch."
         )
-    if dropped:
+    if any(reason in FOR_CAPACITY for _, reason in counts.dropped):
         found += _capacity(network, counts, seconds)
     if any(reason == "dead-letter" for _, reason in counts.dropped):
         found.append("Some records could not be read: they lie in the folder dead-letters, each with the reason.")
@@ -83,8 +84,9 @@ def _capacity(network: Network | None, counts: Counts, seconds: float) -> list[s
     """How much larger a node would have to be to drop nothing."""
     if network is None or seconds <= 0:
         return ["Tuples were dropped: add capacity if they are worth it; the ledger says which and how many."]
-    rates = {name: counts.offered[name] / seconds for name in network.streams}
-    keeps = {at: max(0, counts.kept[at]) / offered for at, offered in counts.offered.items() if offered}
+    there = {at: offered - counts.dropped[at, "retention"] for at, offered in counts.offered.items()}
+    rates = {name: there.get(name, 0) / seconds for name in network.streams}
+    keeps = {at: max(0, counts.kept[at]) / offered for at, offered in there.items() if offered}
     asked, used = flows(network, rates).load, flows(network, rates, keeps).load
     found = []
     for node in network.nodes:

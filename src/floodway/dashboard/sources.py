@@ -81,7 +81,9 @@ class StateSource:
         for given in self._folders:
             inside = [path for path in sorted(given.iterdir()) if _is_job(path)]
             for folder in [given] if _is_job(given) or not inside else inside:
-                name = str(saved_status(folder).get("name") or folder.resolve().name)
+                network = self._network(folder)
+                known = saved_status(folder).get("name") or (network.name if network else None)
+                name = str(known or folder.resolve().name)
                 if name in found:
                     name = f"{name}, {folder.name}"
                 found[name] = (folder, name)

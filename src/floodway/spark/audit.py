@@ -93,7 +93,9 @@ def _against_journal(
             at = spec.location or spec.name
             for reason, offered, kept in source_stages(journal.offsets.get(at)):
                 line = by_key.get((batch, at, reason))
-                if line is not None and (line.offered, line.kept) != (offered, kept):
+                if line is None and kept < offered:
+                    yield f"query {query}, {at}, batch {batch}: no line for {offered - kept} tuple(s) lost to {reason}"
+                elif line is not None and (line.offered, line.kept) != (offered, kept):
                     yield (
                         f"query {query}, {at}, batch {batch}, {reason}: the ledger says {line.kept} of "
                         f"{line.offered}, the journaled decision gives {kept} of {offered}"

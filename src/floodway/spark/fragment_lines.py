@@ -5,7 +5,7 @@ Counts at the sources are functions of the journaled offset alone, so a replay a
     offered = Σ (end − start) over what the batch settles        kept = those of them that the admission rule lets pass
 
 A source with a buffer has three lines, one a reason: what the shedder keeps the adaptor is offered, and what that
-keeps the cleaner.
+keeps the cleaner. A batch that jumped over deleted tuples has a line with the reason `retention`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from floodway.spark.decision import PPM
 from floodway.spark.fragments import Fragment
 from floodway.spark.journal import JournaledBatch
 from floodway.spark.ledger import LedgerLine, Reason
-from floodway.spark.source.accounts import Account
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.tail import TailResult
 
@@ -44,8 +43,14 @@ def batch_lines(query: str, fragment: Fragment, journal: JournaledBatch, result:
 
 def source_stages(offset: BatchOffset | None) -> list[tuple[Reason, int, int]]:
     """(reason, offered, kept) of one source in one batch; nothing came where the source brought no news."""
-    stages = list((Account() if offset is None else offset.account()).stages())
-    return stages if offset is not None and offset.queues else stages[:1]
+    if offset is None:
+        return [(Reason.SHEDDER, 0, 0)]
+    told = {Reason.SHEDDER}
+    if offset.lost:
+        told |= {Reason.RETENTION}
+    if offset.queues:
+        told |= {Reason.ADAPTOR, Reason.CLEANER}
+    return [stage for stage in offset.account().stages() if stage[0] in told]
 
 
 def _keep_ppm(reason: Reason, offset: BatchOffset | None) -> int:

@@ -33,7 +33,7 @@ from floodway.spark.sinks import QUEUE, Written, is_log, parse_kafka, write_logs
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
-from floodway.spark.source.options import parse_options
+from floodway.spark.source.options import OnLoss, parse_options
 from floodway.spark.tail import run_tail
 
 _TAG = "_source"
@@ -93,6 +93,7 @@ class FragmentQuery:
         on_batch: Callable[[BatchReport], None],
         on_cut: Callable[[str, JournaledBatch], None] = lambda query, journal: None,
         side_output: int = 0,
+        on_loss: OnLoss = "fail",
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -102,6 +103,7 @@ class FragmentQuery:
         self._on_batch = on_batch
         self._on_cut = on_cut
         self._side_output = side_output
+        self._on_loss = on_loss
         self._lettered: set[str] = set()
         # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
         self.tasks = max(1, round(network.nodes[fragment.node].cpu))
@@ -198,6 +200,7 @@ class FragmentQuery:
             "decision": str(self._layout.decision),
             "arcs": ",".join(self._inner_arcs()),
             "splits": str(self.tasks),
+            "onLoss": self._on_loss,
         }
         if not address.startswith("kafka://"):
             return {**options, "path": address}

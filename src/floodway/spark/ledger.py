@@ -270,7 +270,7 @@ def counts_by_place(lines: Iterable[LedgerLine]) -> dict[str, tuple[int, int]]:
         offered, kept = found.get(line.at, (0, 0))
         if line.reason == Reason.SHEDDER:
             found[line.at] = offered + line.offered, kept + line.kept
-        elif line.reason in (Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER):
+        elif line.reason in (Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER):
             found[line.at] = offered, kept - line.dropped
     return found
 

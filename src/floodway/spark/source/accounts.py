@@ -1,8 +1,9 @@
 """What became of the tuples that a batch settled, reason by reason, from its offset alone.
 
-A buffered batch settles the positions from its start to its end. Each of them met, in the order of the accounts, the
-*shedder* (its hash), the *adaptor* (its hash, or the front drop), the *cleaner* (late heads), and whoever got past all
-three was read. The order only says who is named where several would have dropped the same tuple.
+A batch settles the positions from its start to its end. What its log had deleted before the batch was cut goes to
+*retention*. With a buffer, each of the others met, in the order of the accounts, the *shedder* (its hash), the
+*adaptor* (its hash, or the front drop), the *cleaner* (late heads), and whoever got past all three was read. The order
+only says who is named where several would have dropped the same tuple.
 """
 
 from __future__ import annotations
@@ -45,17 +46,22 @@ class Account:
     shedder: int = 0
     adaptor: int = 0
     cleaner: int = 0
+    retention: int = 0
 
     @property
     def kept(self) -> int:
         """Tuples that entered the batch."""
-        return self.offered - self.shedder - self.adaptor - self.cleaner
+        return self.offered - self.retention - self.shedder - self.adaptor - self.cleaner
 
     def stages(self) -> Iterator[tuple[Reason, int, int]]:
-        """(reason, offered, kept) in the order of the accounts: what one keeps is what the next is offered."""
+        """(reason, offered, kept) in the order of the accounts: what one keeps is what the next is offered.
+
+        The shedder comes first, so that its line says how much was offered in all, deleted tuples included.
+        """
         left = self.offered
         for reason, dropped in (
             (Reason.SHEDDER, self.shedder),
+            (Reason.RETENTION, self.retention),
             (Reason.ADAPTOR, self.adaptor),
             (Reason.CLEANER, self.cleaner),
         ):
@@ -68,6 +74,7 @@ class Account:
             self.shedder + other.shedder,
             self.adaptor + other.adaptor,
             self.cleaner + other.cleaner,
+            self.retention + other.retention,
         )
 
 

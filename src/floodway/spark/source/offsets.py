@@ -82,11 +82,10 @@ class Admission:
 
 @checked_dataclass(frozen=True, slots=True, config=ConfigDict(strict=False, extra="forbid"))
 class BatchOffset:
-    """One micro-batch of one stream. `start`, `lost` and `end` are per partition; tuples start + lost .. end are
-    offered.
+    """One micro-batch of one stream. `start`, `lost` and `end` are per partition; tuples start .. end are offered.
 
-    `lost` counts tuples that retention or a missing segment took before they were read (only with onLoss=skip);
-    `waiting` is what could have been read when the batch was cut. `keep_ppm` and `arcs` are as decided, whatever the
+    `lost` counts those of them, from `start` on, that retention or a missing segment took before the batch was cut
+    (only with onLoss=skip): they go to the reason `retention`. `waiting` is what could have been read when the batch was cut. `keep_ppm` and `arcs` are as decided, whatever the
     mode.
     """
 
@@ -149,7 +148,8 @@ class BatchOffset:
     def account(self, partition: int | None = None) -> Account:
         """What was offered and why what went; of one partition or of all. Exact, and nothing is read."""
         rule = self.admission
-        total = Account()
+        lost = sum(count for at, count in self.lost.items() if partition is None or at == partition)
+        total = Account(offered=lost, retention=lost)
         for part in self.parts():
             if partition is not None and part.partition != partition:
                 continue

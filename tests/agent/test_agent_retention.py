@@ -1,0 +1,73 @@
+"""A log that deletes what was not read yet: a run stops, or goes on with the loss in its ledger, to the tuple."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from floodway.agent.report import RunReport
+from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.dashboard.report import make_report
+from floodway.network.file import parse_network
+from floodway.spark.audit import audit
+from floodway.spark.journal import last_offsets
+from floodway.spark.layout import Layout
+from floodway.spark.ledger import Reason
+from floodway.spark.log import LogReader, LogWriter, Retention, create_log
+from floodway.spark.source.options import OnLoss
+
+if TYPE_CHECKING:
+    from floodway.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+
+def test_deleted_tuples_stop_a_run_or_are_counted_as_lost_to_retention(spark: Session, tmp_path: Path) -> None:
+    log = create_log(tmp_path / "clicks", "id bigint", stream="clicks").path
+    network = parse_network(
+        f"""
+        version: 1
+        name: retention
+        streams: {{clicks: {{log: {log}, max_rate: 5000}}}}
+        nodes: {{A: {{cpu: 1.0}}}}
+        operators: {{pass: {{node: A, from: clicks, cost: 0.00001}}}}
+        outputs: {{q: {{from: pass}}}}
+        """
+    )
+    layout = Layout(tmp_path / "run")
+
+    def run(on_loss: OnLoss = "fail") -> RunReport:
+        options = RunOptions(seconds=2.0, root=layout.root, settle_seconds=0.0, on_loss=on_loss)
+        return run_network(network, options, spark)
+
+    with LogWriter(log, sync=False) as writer:
+
+        def append(count: int) -> None:
+            writer.append(pa.record_batch({"id": writer.end(0) + np.arange(count)}))
+
+        append(1_000)
+        assert run().to_dict()["kept"] == {"clicks": 1_000}
+        append(700)
+        append(300)
+        writer.retire(0, Retention(max_bytes=0))  # all but the newest segment
+        with pytest.raises(RunError, match=r"position 1000 is retired or missing, 700 tuple\(s\) lost") as caught:
+            run()
+        assert "--on-loss skip" in str(caught.value)
+        body = run("skip").to_dict()
+    assert (body["offered"], body["kept"]) == ({"clicks": 2_000}, {"clicks": 1_300})
+    assert body["dropped"] == {"clicks": {Reason.RETENTION: 700}}
+    assert body["reconciled"]
+    # Journaled before the batch ran, so a replay says the same; and the audit finds the same again.
+    assert last_offsets(layout.root / "checkpoints" / "A.main")["clicks"].lost == {0: 700}
+    found = audit(network, layout)
+    assert (found.differences, found.tuples_offered, found.tuples_delivered) == ((), 2_000, 1_300)
+    sink = LogReader(layout.output(network, "q"))
+    assert sum(sink.end_positions().values()) == 1_300
+    # What people see names the reason.
+    report = make_report(layout.root)
+    assert report.counts.by_place() == {"clicks": {"retention": 700}}
+    assert any("deleted before they were read" in text for text in report.advice)

@@ -1,0 +1,82 @@
+"""`--page` of `floodway run` and `floodway up`: there before the first batch, with the whole network on it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floodway.agent.run_files import save_network
+from floodway.cli.page import page_of
+from floodway.dashboard.board import LEAST_SECONDS
+from tests.dashboard.made_state import CLICKS, MadeJob, demo_network
+
+NO_RATE = """
+version: 1
+name: shop
+streams: {clicks: {}}
+nodes: {A: {cpu: 1.0}}
+operators: {work: {node: A, from: clicks, cost: 0.001}}
+outputs: {q: {from: work}}
+"""
+
+
+def floodway(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "floodway.cli.main", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def snapshot(url: str) -> dict[str, Any]:
+    time.sleep(LEAST_SECONDS)  # the page looks at the files no more often
+    with urllib.request.urlopen(f"{url}/v1/page/snapshot", timeout=10) as answer:
+        body: dict[str, Any] = json.load(answer)
+    return body
+
+
+def test_the_page_of_nodes_that_are_processes_shows_them_as_one_network(tmp_path: Path) -> None:
+    with page_of(tmp_path / "net", "127.0.0.1:0", open_browser=False) as url:
+        assert url is not None
+        assert snapshot(url)["jobs"][0]["problem"] == "nothing written yet"
+        save_network(tmp_path / "net", demo_network())
+        for node in ("A", "B"):
+            job = MadeJob(tmp_path / "net" / "nodes" / node, int(time.time()) - 5, name=f"demo: {node}")
+            job.start(network=False)
+            job.run(3)
+        (shown,) = snapshot(url)["jobs"]
+        assert (shown["name"], shown["has_picture"]) == (demo_network().name, True)
+        assert shown["offered"]["clicks"] == 2 * 3 * CLICKS
+
+
+def test_no_page_unless_asked_for(tmp_path: Path) -> None:
+    with page_of(tmp_path / "net", None, open_browser=False) as url:
+        assert url is None
+    assert not (tmp_path / "net").exists()
+
+
+def test_up_serves_the_page_before_it_starts_anything(tmp_path: Path) -> None:
+    network = tmp_path / "net.yaml"
+    network.write_text(NO_RATE, encoding="utf-8")
+    done = floodway("up", str(network), "--state", str(tmp_path / "state"), "--page", "127.0.0.1:0")
+    assert done.returncode == 2
+    page, error = done.stderr.split("\n", 1)
+    assert page.startswith("page: http://127.0.0.1:")
+    assert "--rates clicks=100" in error
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path: Path, command: str) -> None:
+    network = tmp_path / "net.yaml"
+    network.write_text(NO_RATE, encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = floodway(command, str(network), "--state", str(tmp_path / "state"), "--page", address)
+    assert done.returncode != 0
+    assert f"cannot listen on {address}" in done.stderr
+    assert "Choose another port" in done.stderr and "Traceback" not in done.stderr

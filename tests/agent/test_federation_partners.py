@@ -17,6 +17,7 @@ import pytest
 
 from floodway.agent.federation import api
 from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.wire.client import Client, PeerError
@@ -63,7 +64,7 @@ class Pair:
             engine.loads = self.loads
             self.members[name] = ParticipantAgent(
                 *(parse_federation(self.world.text), name, root / name, store, engine),
-                security=KEY,
+                credentials=Credentials(name, KEY),
                 listen=("127.0.0.1", port),
                 settings=SETTINGS,
                 pace=replace(FAST, patience=0.5),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from floodway.contracts.federation_file import is_federation, load_federation, parse_federation
+from floodway.contracts.federation_keys import KeySource
 from floodway.errors import NetworkError
 
 GOOD = """
@@ -83,6 +84,26 @@ fragments:
 def test_what_is_no_federation_is_refused(text: str) -> None:
     with pytest.raises(NetworkError):
         parse_federation(text)
+
+
+def test_keys_are_named_by_pair_and_never_given() -> None:
+    keys = "keys:\n  B<->A: {env: KEY_AB}\n"
+    (found,) = parse_federation(GOOD + keys).keys.items()
+    assert found == (frozenset("AB"), KeySource(env="KEY_AB"))
+    told = {
+        "A<->B: {}": "needs one place",
+        "A<->B: {env: X, file: y}": "needs one place",
+        "A<->B: {key: 0123456789abcdef}": "needs one place",
+        "A->B: {env: X}": "by the two participants",
+        "A<->D: {env: X}": "unknown participant 'D'",
+        "A<->B: {env: X}\n  B<->A: {env: Y}": "have a key already",
+    }
+    for entry, message in told.items():
+        assert any(message in one for one in problems(GOOD + f"keys:\n  {entry}\n").values()), entry
+    three = GOOD.replace("contracts:", '  C: {url: "http://127.0.0.1:3"}\ncontracts:\n  A->C: {price: 1}')
+    assert "none for contract A->C" in problems(three + keys)["keys"]
+    assert "as for B<->A" in problems(three + keys + "  A<->C: {env: KEY_AB}\n")["keys.A<->C"]
+    assert "no contract" in problems(three + keys + "  A<->C: {env: K}\n  B<->C: {env: L}\n")["keys.B<->C"]
 
 
 def test_a_contract_without_any_price_is_refused() -> None:

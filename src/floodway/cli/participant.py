@@ -21,7 +21,10 @@ def participant(
     shared: Annotated[Path, typer.Option(help="Folder that all participants see: logs, checkpoints, leases.")],
     catalogue: Annotated[str, typer.Option(help="Installed module with the catalogue, e.g. my_queries.catalogue.")],
     listen: Annotated[str, typer.Option(help="HOST:PORT of the offer API; default that of the file's url.")] = "",
-    key_file: Annotated[Path | None, typer.Option(help="Key that signs all messages; or FLOODWAY_KEY_FILE.")] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="One key of all members, for loopback, where the file names no keys."),
+    ] = None,
     cert: Annotated[Path | None, typer.Option(help="Certificate for mutual TLS, PEM.")] = None,
     private_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
     ca: Annotated[Path | None, typer.Option(help="The authority of all participants' certificates, PEM.")] = None,
@@ -38,6 +41,7 @@ def participant(
 
     Example: floodway participant three.yaml --name A --state state/A --shared shared --catalogue my_queries.catalogue
     """
+    from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
     from floodway.agent.federation.participant import Pace, ParticipantAgent
     from floodway.agent.wire.server import HttpServer
@@ -56,9 +60,12 @@ def participant(
     entries = load_catalogue(catalogue)
     for spec in found.owned_by(name):
         entries.check(spec.run, spec.logs, spec.parameters)
-    security = load_security(key_file, cert, private_key, ca, os.environ)
+    shared_key = load_security(key_file, cert, private_key, ca, os.environ)
+    credentials = Credentials(name, shared_key, load_pairs(found, name, federation.parent, os.environ))
     address = _address(listen or found.members[name].url.partition("://")[2])
-    HttpServer((), host=address[0], port=address[1], security=security)  # refuses a bad address before Spark starts
+    # Both refuse a bad address before Spark starts.
+    credentials.check_address(address[0])
+    HttpServer((), host=address[0], port=address[1], security=credentials.receiving())
 
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.spark.session import spark_session
@@ -75,7 +82,7 @@ def participant(
             state,
             store,
             engine,
-            security=security,
+            credentials=credentials,
             listen=address,
             settings=Settings(period_seconds=period, wake_seconds=30 * period),
             pace=Pace(lease=lease, margin=lease / 5, patience=2 * period, failed_move=2 * period),

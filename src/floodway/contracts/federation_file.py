@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from floodway.contracts.contract import Contract, Service
+from floodway.contracts.federation_keys import EXAMPLE, KeySource, Pair, pair_keys, read_key_source
 from floodway.errors import NetworkError, Problem
 from floodway.network.fields import MAX_PROBLEMS, Fields, Report, describe, shorten
 from floodway.network.yaml_lines import WHOLE_FILE, Located, Scalar, join, read_lines
@@ -74,6 +75,8 @@ class Federation:
     members: Mapping[str, Member]
     contracts: tuple[Contract, ...]
     fragments: Mapping[str, FragmentSpec]
+    keys: Mapping[Pair, KeySource] = field(default_factory=dict)
+    """Where each pair of members finds its key; empty where none is named."""
 
     def owned_by(self, name: str) -> list[FragmentSpec]:
         """The fragments whose origin is this member."""
@@ -143,12 +146,14 @@ def _read(root: Located, report: Report, default_name: str) -> Federation:
         example="fragments: {f: {owner: A, run: entry, logs: {input: logs/f}}}",
         required=False,
     )
+    keys = _section(fields, "keys", read_key_source, example=EXAMPLE, named=False, required=False)
     fields.finish()
     contracts: list[Contract] = []
     for key, half in found.items():
         contracts += _contracts(key, half, members, report)
     _check_fragments(fragments, members, report)
-    return Federation(name or default_name, members, tuple(contracts), fragments)
+    pairs = pair_keys(keys, members, contracts, report)
+    return Federation(name or default_name, members, tuple(contracts), fragments, pairs)
 
 
 def _section(

@@ -79,6 +79,11 @@ def recipient(message: Message) -> str:
     return message.taker if isinstance(message, Offer | Cancel) else message.giver
 
 
+def sender(message: Message) -> str:
+    """Who says it: the other of the two."""
+    return message.giver if isinstance(message, Offer | Cancel) else message.taker
+
+
 @dataclass(frozen=True, slots=True)
 class Send:
     """Action: deliver a message."""

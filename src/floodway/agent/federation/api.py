@@ -22,10 +22,11 @@ from starlette.routing import Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.journal import BookedEntry
+from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
-from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Reject, Room
+from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Reject, Room, sender
 from floodway.spark.catalogue import CatalogueError
 
 if TYPE_CHECKING:
@@ -128,16 +129,19 @@ def routes(member: Member) -> list[Route]:
 
     async def message(request: Request) -> JSONResponse:
         found = parse_message(await _json(request))
+        _check_sender(request, sender(found))
         await _called(lambda: member.receive(found))
         return JSONResponse({"ok": True})
 
     async def move(request: Request) -> JSONResponse:
         form = _parsed(MoveForm, await _json(request))
+        _check_sender(request, form.move.giver)
         seconds = await _called(lambda: member.take(form.move, form.epochs, form.definitions))
         return JSONResponse({"ok": True, "seconds": seconds})
 
     async def bill(request: Request) -> JSONResponse:
         form = _parsed(BillForm, await _json(request))
+        _check_sender(request, form.sender)
         return JSONResponse({"ok": True, "booked": await _called(lambda: member.billed(form.sender, form.entries))})
 
     async def status(request: Request) -> JSONResponse:
@@ -149,6 +153,13 @@ def routes(member: Member) -> list[Route]:
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
     ]
+
+
+def _check_sender(request: Request, claimed: str) -> None:
+    """Refuse what speaks in another's name than its key or certificate is of; a key that all share tells nothing."""
+    proved = getattr(request.state, SENDER, None)
+    if proved is not None and proved != claimed:
+        raise RefusedError("forged", f"{proved} speaks in the name of {claimed}", hint="Speak in your own")
 
 
 async def _called(work: Callable[[], Any]) -> Any:

@@ -23,12 +23,12 @@ from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.figures import Figures
 from floodway.agent.federation.journal import FILE, BookedEntry, Journal
+from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.shedding import Shedding
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.server import HttpServer
-from floodway.agent.wire.signing import Security
 from floodway.contracts.cost import InFlight
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
@@ -89,7 +89,7 @@ class ParticipantAgent:
         store: LeaseStore,
         engine: Engine,
         *,
-        security: Security | None = None,
+        credentials: Credentials | None = None,
         listen: tuple[str, int] = ("127.0.0.1", 0),
         settings: Settings | None = None,
         pace: Pace | None = None,
@@ -104,7 +104,7 @@ class ParticipantAgent:
         self.pace = pace or Pace()
         self._folder = state
         self._clock = clock
-        self._security = security or Security()
+        self._credentials = credentials or Credentials(name)
         self.journal = Journal(state / FILE, name)
         self.store = store
         self.engine = engine
@@ -112,7 +112,9 @@ class ParticipantAgent:
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
         costs = InFlight(cpu=federation.members[name].cpu)
         self.machine: Participant = participant(name, costs, federation.contracts, settings=settings)
-        self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=self._security)
+        self._credentials.check_address(listen[0])
+        receiving = self._credentials.receiving()
+        self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=receiving)
         self._lock = threading.RLock()
         self._actions: queue.SimpleQueue[Action] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -357,4 +359,5 @@ class ParticipantAgent:
                 self._step(Ended(fragment))
 
     def _client(self, partner: str, timeout_seconds: float) -> Client:
-        return Client(self.federation.members[partner].url, self._security, timeout_seconds)
+        url, security = self.federation.members[partner].url, self._credentials.sending(partner)
+        return Client(url, security, timeout_seconds, peer=partner)

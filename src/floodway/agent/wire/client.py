@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from floodway.agent.wire.certified import common_name
 from floodway.agent.wire.server import MAX_BYTES
 from floodway.agent.wire.signing import Security, signed_headers
 from floodway.errors import FloodwayError, InputError
@@ -29,7 +30,10 @@ class PeerError(FloodwayError):
 
 
 class Client:
-    """Talks to one peer. Every request is a connection of its own: peers come and go, and messages are rare."""
+    """Talks to one peer. Every request is a connection of its own: peers come and go, and messages are rare.
+
+    With TLS and `peer`, the peer's certificate must carry that name.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Client:
         *,
         max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.time,
+        peer: str | None = None,
     ) -> None:
         security = security or Security()
         parts = urlsplit(url)
@@ -51,6 +56,7 @@ class Client:
         except ValueError as error:
             raise InputError(f"{url!r} has no usable port", hint="Write it as http://127.0.0.1:8700") from error
         self.url = url.rstrip("/")
+        self._peer = peer
         self._host = parts.hostname
         self._key = security.key
         self._timeout = timeout_seconds
@@ -80,6 +86,7 @@ class Client:
             headers |= signed_headers(self._key, method, path, body, self._clock())
         connection = self._connection()
         try:
+            self._meet(connection)
             connection.request(method, path, body or None, headers)
             response = connection.getresponse()
             answer = response.read(self._max_bytes + 1)
@@ -95,6 +102,19 @@ class Client:
         if response.status >= 300:
             raise PeerError(*_refusal(answer, response.status, f"{self.url}{path}"))
         return answer
+
+    def _meet(self, connection: http.client.HTTPConnection) -> None:
+        """Connect, and see by its certificate that the peer is the one that is meant, if one is."""
+        connection.connect()
+        if self._peer is None or not isinstance(connection.sock, ssl.SSLSocket):
+            return
+        found = common_name(connection.sock.getpeercert())
+        if found != self._peer:
+            raise PeerError(
+                "forged",
+                f"the certificate of {self.url} is of {found or 'nobody'}, not {self._peer}",
+                hint="A member's certificate has its name as commonName",
+            )
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._context is None:

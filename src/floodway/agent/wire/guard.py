@@ -11,10 +11,13 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security, Verifier
 
 BODY_SECONDS = 10.0
+SENDER = "sender"
+"""In a request's state: who sent it, as its key or certificate proves; None where neither tells."""
 
 
 class Guard:
@@ -36,7 +39,8 @@ class Guard:
         self._max_bytes = max_bytes
         self._clock = clock
         self._refused = refused
-        self._verifier = None if security.key is None else Verifier(security.key, clock())
+        keys = security.known_keys()
+        self._verifier = Verifier(keys, clock()) if keys else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer with the reason."""
@@ -67,11 +71,16 @@ class Guard:
         if not self._security.authenticated:
             _check_local(headers)
         body = await self._body(headers, receive)
+        state = scope.setdefault("state", {})
+        state[SENDER] = state.get(CERTIFICATE)
         if self._verifier is not None and not self._is_open(scope):
             raw = scope.get("raw_path") or scope["path"].encode()
             query = scope.get("query_string") or b""
             target = (raw + b"?" + query if query else raw).decode("latin-1")
-            self._verifier.verify(scope["method"], target, headers, body, self._clock())
+            signer = self._verifier.verify(scope["method"], target, headers, body, self._clock())
+            if signer and state[SENDER] not in (None, signer):
+                raise RefusedError("forged", f"{state[SENDER]} sent what {signer} signed", hint="Use your own key")
+            state[SENDER] = signer or state[SENDER]
         return body
 
     def _is_open(self, scope: Scope) -> bool:

@@ -9,6 +9,7 @@ REASONS = {
     "bad-signature": 401,
     "stale": 401,
     "replayed": 409,
+    "forged": 403,
     "foreign": 403,
     "oversized": 413,
     "slow": 408,
@@ -22,7 +23,8 @@ REASONS = {
 """Every reason with its HTTP status.
 
 `unsigned`: no signature where one is needed. `stale`: its time is outside the window, or before this process started.
-`replayed`: its nonce was seen before. `foreign`: sent by a web page of another site to a loopback address. `slow`: the
+`replayed`: its nonce was seen before. `forged`: it speaks in the name of another than its key or certificate is of.
+`foreign`: sent by a web page of another site to a loopback address. `slow`: the
 body took too long to arrive. `version`: of a format this side does not speak. `unknown`: a path, method, sender or
 receiver that does not exist here. `busy`: more signed messages than the memory of nonces holds.
 `contract`: between participants of a federation, what breaks the contract or fits no offer.

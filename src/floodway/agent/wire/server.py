@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from floodway.agent.wire.certified import CertifiedProtocol
 from floodway.agent.wire.guard import Guard, is_loopback, refusal
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
@@ -108,7 +109,7 @@ class HttpServer:
         config = uvicorn.Config(
             self._app,
             loop="asyncio",
-            http="h11",
+            http="h11" if context is None else CertifiedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,

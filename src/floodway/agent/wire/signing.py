@@ -1,4 +1,4 @@
-"""Who may talk to an agent: a shared key that signs every request, or certificates on both sides.
+"""Who may talk to an agent: a key that signs every request, shared by all or one a sender, or certificates.
 
     signature = HMAC-SHA256(key, method ␤ path ␤ time ␤ nonce ␤ SHA-256(body))
 
@@ -30,7 +30,7 @@ TIME_HEADER = "floodway-time"
 NONCE_HEADER = "floodway-nonce"
 SIGNATURE_HEADER = "floodway-signature"
 _MOST_HEADER = 100
-_MAKE_KEY = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))' > key && chmod 600 key"
+MAKE_KEY = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))' > key && chmod 600 key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,29 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How messages are authenticated: not at all (loopback only), by a key, by certificates, or by both."""
+    """How messages are authenticated: not at all (loopback only), by a key, by certificates, or by both.
+
+    `senders` has a key for each sender: who receives then knows who signed. With `key` alone all are one.
+    """
 
     key: bytes | None = field(default=None, repr=False)
     tls: TlsFiles | None = None
+    senders: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.key is not None and len(self.key) < LEAST_KEY_BYTES:
-            raise InputError(f"the key is shorter than {LEAST_KEY_BYTES} bytes", hint=_MAKE_KEY)
+        for key in (*(() if self.key is None else (self.key,)), *self.senders.values()):
+            if len(key) < LEAST_KEY_BYTES:
+                raise InputError(f"the key is shorter than {LEAST_KEY_BYTES} bytes", hint=MAKE_KEY)
 
     @property
     def authenticated(self) -> bool:
         """Whether a stranger's message would be refused."""
-        return self.key is not None or self.tls is not None
+        return self.key is not None or self.tls is not None or bool(self.senders)
+
+    def known_keys(self) -> dict[str, bytes]:
+        """The keys that requests may be signed with, by sender; a key that all share is nobody's: ''."""
+        shared = {} if self.key is None or self.senders else {"": self.key}
+        return {**shared, **self.senders}
 
 
 def load_security(
@@ -101,7 +111,7 @@ def load_security(
     try:
         return Security(key_file.read_bytes().strip(), tls)
     except OSError as error:
-        raise InputError(f"key file {key_file} cannot be read: {error.strerror}", hint=_MAKE_KEY) from error
+        raise InputError(f"key file {key_file} cannot be read: {error.strerror}", hint=MAKE_KEY) from error
 
 
 def sign(key: bytes, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str:
@@ -125,33 +135,44 @@ class Verifier:
 
     def __init__(
         self,
-        key: bytes,
+        key: bytes | Mapping[str, bytes],
         started_seconds: float,
         *,
         window_seconds: float = WINDOW_SECONDS,
         most_nonces: int = MOST_NONCES,
     ) -> None:
-        self._key = key
+        self._keys = {"": key} if isinstance(key, bytes) else dict(key)
         self._started = started_seconds
         self._window = window_seconds
         self._most = most_nonces
         self._seen: OrderedDict[str, float] = OrderedDict()
 
-    def verify(self, method: str, path: str, headers: Mapping[str, str], body: bytes, now_seconds: float) -> None:
-        """Raise `RefusedError` unless the request is signed, fresh and new; only then is its nonce remembered."""
+    def verify(self, method: str, path: str, headers: Mapping[str, str], body: bytes, now_seconds: float) -> str:
+        """Whose key signed the request; `RefusedError` unless it is signed, fresh and new.
+
+        Only then is its nonce remembered.
+        """
         time_text, nonce, signature = (headers.get(h) for h in (TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER))
         if time_text is None or nonce is None or signature is None:
             raise RefusedError("unsigned", "the request is not signed", hint="Give the sender the same key file")
         if max(len(time_text), len(nonce), len(signature)) > _MOST_HEADER or not nonce:
             raise RefusedError("bad-signature", "the request's signature is not one")
-        expected = sign(self._key, method, path, time_text, nonce, body)
-        # As bytes: compare_digest refuses text that is not ASCII.
-        if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
+        sender = self._signer(signature, method, path, time_text, nonce, body)
+        if sender is None:
             raise RefusedError(
                 "bad-signature", "the request's signature does not fit", hint="Do both sides have one key?"
             )
         self._check_time(time_text, now_seconds)
-        self._remember(nonce, now_seconds)
+        self._remember(f"{sender}/{nonce}", now_seconds)
+        return sender
+
+    def _signer(self, signature: str, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str | None:
+        for sender, key in self._keys.items():
+            expected = sign(key, method, path, time_text, nonce, body)
+            # As bytes: compare_digest refuses text that is not ASCII.
+            if hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
+                return sender
+        return None
 
     def _check_time(self, time_text: str, now_seconds: float) -> None:
         try:

@@ -1,20 +1,24 @@
 """OFFER_LOAD: the giver's half of the protocol (contracts paper, Figure 2 and section 3.2.3).
 
 One pass over the contracts goes to the lowest open price first: at the start each partner's lowest price, later
-whatever a partner asked for in a counter-offer. It ends with the first accepted task, or when no open price is below
-the marginal cost of a task that may move. Offers go to one partner at a time, so nothing is booked twice.
+whatever a partner asked for in a counter-offer. A partner that did not take what it was offered is offered lighter
+tasks, which may fit where the heaviest do not, before its next price is tried. A pass ends with the first accepted
+task, or when no open price is below the marginal cost of a task that may move. Offers go to one partner at a time, so
+nothing is booked twice; no task is offered to a partner twice at one price, so a pass is finite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from floodway.contracts.contract import with_partner
 from floodway.contracts.errors import ContractError
+from floodway.contracts.load import Task
 from floodway.contracts.messages import Accept, Action, Answer, Cancel, Counter, Move, Moved, MoveFailed, Offer, Send
 from floodway.contracts.participant import Participant, Search, without
-from floodway.contracts.selection import offer_set
+from floodway.contracts.selection import offer_set, still_open
 
 Step = tuple[Participant, tuple[Action, ...]]
 
@@ -24,7 +28,7 @@ def try_to_shed(state: Participant, now: float) -> Step:
     search = state.search
     if search is not None and now - search.since >= state.settings.answer_seconds:
         lost = search.offer
-        state, actions = _next_offer(state, without(search.quotes, lost.taker), now)
+        state, actions = _next_offer(state, without(search.quotes, lost.taker), search.refused, now)
         return state, (Send(Cancel(lost.id, lost.giver, lost.taker)), *actions)
     if search is not None or state.moving or now < state.next_try:
         return state, ()
@@ -33,11 +37,11 @@ def try_to_shed(state: Participant, now: float) -> Step:
     if now < state.asleep_until:
         return state, ()
     state = replace(state, stirred=False)
-    return _next_offer(state, {taker: contract.min_price for taker, contract in state.gives_to.items()}, now)
+    return _next_offer(state, {taker: contract.min_price for taker, contract in state.gives_to.items()}, {}, now)
 
 
 def on_answer(state: Participant, answer: Answer, now: float) -> Step:
-    """Accepted: move. Countered: remember the price and go to whoever is cheapest now. Rejected: go on.
+    """Accepted: move. Countered: remember the price and go to whoever is cheapest now. Rejected: go on with the rest.
 
     An answer to an offer that is no longer open is cancelled if it reserved room, otherwise ignored.
     """
@@ -53,12 +57,14 @@ def on_answer(state: Participant, answer: Answer, now: float) -> Step:
         )
     if isinstance(answer, Accept):
         return _accepted(state, search.offer, answer)
-    quotes = without(search.quotes, answer.taker)
+    asked = inf
     if isinstance(answer, Counter):
         contract.check(answer.price, ())
         if answer.price > search.offer.price:
-            quotes = {taker: answer.price if taker == answer.taker else quote for taker, quote in search.quotes.items()}
-    return _next_offer(state, quotes, now)
+            asked = answer.price
+    known = search.refused.get(answer.taker, ())
+    refused = (*known, *((task, asked) for task in search.offer.tasks))
+    return _next_offer(state, search.quotes, {**search.refused, answer.taker: refused}, now)
 
 
 def on_moved(state: Participant, event: Moved) -> Step:
@@ -97,18 +103,30 @@ def _accepted(state: Participant, offer: Offer, answer: Accept) -> Step:
     return replace(state, search=None, moving={**state.moving, move.id: move}), (move,)
 
 
-def _next_offer(state: Participant, quotes: Mapping[str, float], now: float) -> Step:
-    """Offer to the partner with the lowest open price; partners that no task is worth are struck off."""
+def _next_offer(
+    state: Participant,
+    quotes: Mapping[str, float],
+    refused: Mapping[str, tuple[tuple[Task, float], ...]],
+    now: float,
+) -> Step:
+    """Offer what is not refused yet to the partner with the lowest open price.
+
+    One to which nothing is worth offering any more is asked at its next price, if it named one, or struck off.
+    """
     open_quotes = dict(quotes)
     while open_quotes:
         taker = min(open_quotes, key=open_quotes.__getitem__)
-        price = open_quotes[taker]
-        movable = state.movable(state.gives_to[taker])
+        price, known = open_quotes[taker], refused.get(taker, ())
+        movable = still_open(state.movable(state.gives_to[taker]), known, price)
         tasks = offer_set(state.costs, state.load, movable, price, migration_cost=state.settings.migration_cost)
         if tasks:
             offer = Offer(f"{state.name}/{state.serial}", state.name, taker, price, tasks)
-            search = Search(open_quotes, offer, now)
+            search = Search(open_quotes, offer, now, refused)
             return replace(state, search=search, serial=state.serial + 1), (Send(offer),)
-        del open_quotes[taker]
+        higher = [asked for _, asked in known if price < asked < inf]
+        if higher:
+            open_quotes[taker] = min(higher)
+        else:
+            del open_quotes[taker]
     sleep = state.settings.wake_seconds if state.settings.notifications and not state.stirred else 0.0
     return replace(state, search=None, asleep_until=now + sleep), ()

@@ -62,11 +62,15 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One pass over the contracts: the lowest price still open with each partner, and the offer made last."""
+    """One pass over the contracts: the lowest price still open with each partner, and the offer made last.
+
+    `refused` says of each partner which tasks it did not take in this pass, with the price below which it never will.
+    """
 
     quotes: Mapping[str, float]
     offer: Offer
     since: float
+    refused: Mapping[str, tuple[tuple[Task, float], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from floodway.contracts.cost import CostFunction, added_cost, saved_cost, worth_accepting, worth_offering
+from floodway.contracts.cost import TOLERANCE, CostFunction, added_cost, saved_cost, worth_accepting, worth_offering
 from floodway.contracts.load import Load, Task
 
 Bearable = Callable[[Load], bool]
@@ -49,6 +49,27 @@ def offer_set(
             chosen.append(task)
             load -= task.load
     return tuple(chosen)
+
+
+def still_open(tasks: Iterable[Task], refused: Sequence[tuple[Task, float]], price: float) -> list[Task]:
+    """The tasks that a partner may yet take at this price, after what it has refused (task, lowest price asked).
+
+    If r was refused at a price, so is every u with at least the load of r, and of units(u)/units(r) copies of r, in
+    every resource, and no more tuples to spread a delay over: cost and delay are convex. Lighter ones are worth a try.
+
+    >>> heavy, light = Task("h", Load(0.5), units=0.5), Task("l", Load(0.1), units=0.1)
+    >>> [task.name for task in still_open([heavy, light], [(heavy, float("inf"))], 4.0)]
+    ['l']
+    """
+    above = [task for task, asked in refused if asked > price]
+    return [task for task in tasks if not any(_no_lighter(task, known) for known in above)]
+
+
+def _no_lighter(task: Task, known: Task) -> bool:
+    factor = max(1.0, task.units / known.units)
+    least, most = factor * (1.0 - TOLERANCE), factor * (1.0 + TOLERANCE)
+    one, other = task.load, known.load
+    return one.cpu >= least * other.cpu and one.link >= least * other.link and one.rate <= most * other.rate
 
 
 def accept_set(

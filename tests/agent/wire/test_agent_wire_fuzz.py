@@ -19,12 +19,21 @@ import pytest
 from starlette.types import Message, Scope
 
 from floodway.agent.dfit.own import UNMEASURED
+from floodway.agent.planes.peers import Peers
 from floodway.agent.planes.plane import Coordinated, Coordinator, DistributedFit, make_control_plane, make_coordinator
+from floodway.agent.wire.client import Client
 from floodway.agent.wire.guard import Guard
 from floodway.agent.wire.messages import AnyMessage, Keeps, Mode, PlanUpload, Statistics, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.server import guarded
-from floodway.agent.wire.signing import NONCE_HEADER, SIGNATURE_HEADER, TIME_HEADER, Security, signed_headers
+from floodway.agent.wire.signing import (
+    NONCE_HEADER,
+    SIGNATURE_HEADER,
+    TIME_HEADER,
+    Security,
+    sign_answer,
+    signed_headers,
+)
 from tests.oracles.plan_checks import example
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -234,3 +243,53 @@ def test_bad_messages_change_no_state(count: int, tmp_path: Path) -> None:
     print(dict(refused))
     wanted = {"unsigned", "bad-signature", "stale", "replayed", "oversized", "malformed", "version", "unknown"}
     assert wanted <= set(refused) and "failed" not in refused
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_bad_answers_change_no_state(count: int, tmp_path: Path) -> None:
+    """A child hears answers whose signature is of another request, another status, other bytes, or of nobody."""
+    child = make_control_plane("dfit", NETWORK, "B", Security(), {}, tmp_path)
+    parent = make_control_plane("dfit", NETWORK, "A", Security(), {}, tmp_path)
+    assert isinstance(child, DistributedFit) and isinstance(parent, DistributedFit)
+    (push,) = child.machine.tick(NOW)
+    answer = parent.machine.hear(push, NOW)
+    assert answer is not None
+    honest = encode(answer)
+    fuzzer = Fuzzer(np.random.default_rng(count))
+    before = child.machine.state
+    wire = FuzzedWire(fuzzer, honest)
+    peers = Peers(child.machine, {"A": "http://127.0.0.1:1"}, Security(KEY), clock=lambda: NOW)
+    for number in range(count):
+        peers.deliver(wire, push)
+        assert child.machine.state is before, (number, wire.last)
+    assert peers.traffic.counts == {} and peers.traffic.failures.total() == count
+    assert set(peers.traffic.failures) == {"unsigned-answer", "bad-answer"}
+    wire.honestly = True
+    peers.deliver(wire, push)
+    assert peers.traffic.counts["messages"] == 1
+    assert child.machine.status(NOW)["acknowledged"] is True
+
+
+class FuzzedWire(Client):
+    """A client whose connection brings back an answer that somebody else has meddled with."""
+
+    def __init__(self, fuzzer: Fuzzer, honest: bytes) -> None:
+        super().__init__("http://127.0.0.1:1", Security(KEY), clock=lambda: NOW)
+        self._fuzzer, self._honest = fuzzer, honest
+        self.honestly = False
+        self.last: tuple[int, bytes, str | None] = (0, b"", None)
+
+    def exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, str | None]:
+        nonce, rng = headers[NONCE_HEADER], self._fuzzer.rng
+        good = sign_answer(KEY, 200, nonce, self._honest)
+        draw = -1 if self.honestly else int(rng.integers(6))
+        self.last = {
+            -1: (200, self._honest, good),
+            0: (200, self._honest, None),
+            1: (200, self._fuzzer.mutated(self._honest), good),
+            2: (int(rng.integers(201, 600)), self._honest, good),
+            3: (200, self._honest, sign_answer(KEY, 200, "0" * 32, self._honest)),
+            4: (200, self._honest, sign_answer(rng.bytes(32), 200, nonce, self._honest)),
+            5: (200, self._honest, rng.bytes(32).decode("latin-1")),
+        }[draw]
+        return self.last

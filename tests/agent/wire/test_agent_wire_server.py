@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from email.message import Message
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.server import HttpServer, ServerError
-from floodway.agent.wire.signing import Security, signed_headers
+from floodway.agent.wire.signing import (
+    NONCE_HEADER,
+    SIGNATURE_HEADER,
+    Security,
+    answer_fault,
+    sign_answer,
+    signed_headers,
+)
 from floodway.errors import InputError
 from tests.agent.wire.certificates import make_authority, make_files
 
@@ -41,7 +52,16 @@ async def fail(request: Request) -> Response:
     raise ZeroDivisionError
 
 
+async def parts(request: Request) -> Response:
+    async def two() -> AsyncIterator[bytes]:
+        yield b"one "
+        yield b"two"
+
+    return StreamingResponse(two())
+
+
 ROUTES = [
+    Route("/parts", parts),
     Route("/echo", echo, methods=["POST"]),
     Route("/hello", hello),
     Route("/refuse", refuse),
@@ -62,6 +82,37 @@ def asked(server: HttpServer, path: str, headers: dict[str, str], *, method: str
         return connection.getresponse().status
     finally:
         connection.close()
+
+
+class Liar:
+    """Answers every request with what it is given, or with what it makes of the request's headers."""
+
+    def __init__(self, answer: Callable[[Message[str, str]], tuple[int, dict[str, str], bytes]]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def respond(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                status, headers, body = answer(self.headers)
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        for method in ("GET", "POST"):
+            setattr(Handler, f"do_{method}", Handler.respond)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def answers_without_certificate(server: HttpServer, ca: Path) -> bool:
@@ -104,6 +155,69 @@ def test_what_is_not_signed_well_is_refused_and_counted(signed: HttpServer) -> N
     assert asked(signed, "/hello", good) == 200
     assert asked(signed, "/hello", good) == 409
     assert signed.refused == {"unsigned": 1, "bad-signature": 1, "stale": 1, "replayed": 1}
+
+
+def answered(server: HttpServer, path: str, headers: dict[str, str]) -> tuple[int, str | None, bytes]:
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=5)
+    try:
+        connection.request("GET", path, None, headers)
+        response = connection.getresponse()
+        return response.status, response.getheader(SIGNATURE_HEADER), response.read()
+    finally:
+        connection.close()
+
+
+def test_answers_to_signed_requests_are_signed_and_no_others(signed: HttpServer) -> None:
+    key = KEY.key or b""
+    for path, age, wanted in (("/hello", 0, 200), ("/refuse", 0, 400), ("/nowhere", 0, 404), ("/hello", 3600, 401)):
+        headers = signed_headers(key, "GET", path, b"", time.time() - age)
+        status, signature, body = answered(signed, path, headers)
+        assert status == wanted
+        assert answer_fault(key, status, headers[NONCE_HEADER], body, signature) is None
+    # A stranger gets nothing signed, whatever nonce it picks.
+    assert answered(signed, "/hello", {})[:2] == (401, None)
+    headers = signed_headers(key, "GET", "/hello", b"", time.time())
+    assert answered(signed, "/refuse", headers)[:2] == (401, None)
+
+
+def test_an_answer_that_comes_in_parts_is_passed_on_unsigned(signed: HttpServer) -> None:
+    headers = signed_headers(KEY.key or b"", "GET", "/parts", b"", time.time())
+    assert answered(signed, "/parts", headers) == (200, None, b"one two")
+
+
+def test_answers_of_others_count_as_none() -> None:
+    recorded: dict[str, str] = {}
+
+    def replayed(headers: Message[str, str]) -> tuple[int, dict[str, str], bytes]:
+        recorded.setdefault("signature", sign_answer(KEY.key or b"", 200, headers[NONCE_HEADER], b"{}"))
+        return 200, {SIGNATURE_HEADER: recorded["signature"]}, b"{}"
+
+    def refused(headers: Message[str, str]) -> tuple[int, dict[str, str], bytes]:
+        return 422, {}, b'{"refused": "contract", "message": "we are done"}'
+
+    def locked_out(headers: Message[str, str]) -> tuple[int, dict[str, str], bytes]:
+        return 401, {}, b'{"refused": "bad-signature", "message": "another key"}'
+
+    with Liar(lambda headers: (200, {}, b"{}")) as liar, pytest.raises(PeerError, match="not signed") as error:
+        Client(liar.url, KEY).get_json("/hello")
+    assert error.value.reason == "unsigned-answer" and error.value.unreachable
+    with Liar(replayed) as liar:
+        client = Client(liar.url, KEY)
+        assert client.get_json("/hello") == {}
+        with pytest.raises(PeerError, match="does not fit") as error:
+            client.get_json("/hello")
+        assert error.value.reason == "bad-answer" and error.value.unreachable
+    # A forged refusal ends no contract: it is as if nobody had answered, and its words are told.
+    with Liar(refused) as liar, pytest.raises(PeerError, match="we are done") as error:
+        Client(liar.url, KEY).post_json("/echo", [1])
+    assert error.value.reason == "unsigned-answer" and error.value.unreachable
+    # One with another key cannot sign: what it says is told as its reason, and still proves nothing.
+    with Liar(locked_out) as liar, pytest.raises(PeerError, match="another key") as error:
+        Client(liar.url, KEY).post_json("/echo", [1])
+    assert error.value.reason == "bad-signature" and error.value.unreachable
+    with Liar(refused) as liar, pytest.raises(PeerError) as error:
+        Client(liar.url).post_json("/echo", [1])
+    assert error.value.reason == "contract" and not error.value.unreachable
 
 
 def test_sizes_paths_methods_and_the_handlers_own_refusals_are_counted(signed: HttpServer) -> None:

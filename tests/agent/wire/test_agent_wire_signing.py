@@ -14,8 +14,10 @@ from floodway.agent.wire.signing import (
     Security,
     TlsFiles,
     Verifier,
+    answer_fault,
     load_security,
     sign,
+    sign_answer,
     signed_headers,
 )
 from floodway.errors import InputError
@@ -54,6 +56,24 @@ def test_whatever_is_changed_breaks_the_signature() -> None:
     assert reason(verifier, signed_headers(KEY[::-1], "POST", "/v1", b"x", NOW)) == "bad-signature"
     # Nothing of that was remembered: the honest message is still new.
     assert reason(verifier, headers) == "taken"
+
+
+def test_an_answer_counts_for_its_own_request_only() -> None:
+    signature = sign_answer(KEY, 200, "nonce", b"x")
+    assert answer_fault(KEY, 200, "nonce", b"x", signature) is None
+    assert answer_fault(KEY, 200, "nonce", b"x", None) == "unsigned-answer"
+    for changed in ((KEY, 201, "nonce", b"x"), (KEY, 200, "other", b"x"), (KEY, 200, "nonce", b"y")):
+        assert answer_fault(*changed, signature) == "bad-answer"
+    assert answer_fault(KEY[::-1], 200, "nonce", b"x", signature) == "bad-answer"
+    assert answer_fault(KEY, 200, "nonce", b"x", "é") == "bad-answer"
+
+
+def test_a_request_cannot_be_made_of_an_answer() -> None:
+    """Whatever is signed as an answer, no method is written in small letters."""
+    verifier = Verifier(KEY, NOW - 100)
+    headers = {TIME_HEADER: "n", NONCE_HEADER: "n", SIGNATURE_HEADER: sign_answer(KEY, 200, "n", b"x")}
+    assert reason(verifier, headers) == "bad-signature"
+    assert sign(KEY, "answer", "200", "n", "n", b"x") != sign_answer(KEY, 200, "n", b"x")
 
 
 @pytest.mark.parametrize("missing", [TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER])

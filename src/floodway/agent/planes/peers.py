@@ -132,9 +132,10 @@ class Peers:
                 if self._stopped:
                     return
                 message = self._queues[name].popleft()
-            self._deliver(self._clients[name], message)
+            self.deliver(self._clients[name], message)
 
-    def _deliver(self, client: Client, message: AnyMessage) -> None:
+    def deliver(self, client: Client, message: AnyMessage) -> None:
+        """Send one message and take its answer; what goes wrong is counted and changes nothing."""
         body = encode(message)
         try:
             told = client.post_bytes(message.path, body)

@@ -12,21 +12,35 @@ from urllib.parse import urlsplit
 
 from floodway.agent.wire.certified import common_name
 from floodway.agent.wire.server import MAX_BYTES
-from floodway.agent.wire.signing import Security, signed_headers
+from floodway.agent.wire.signing import (
+    NONCE_HEADER,
+    SIGNATURE_HEADER,
+    Security,
+    answer_fault,
+    signed_headers,
+)
 from floodway.errors import FloodwayError, InputError
+
+_BEFORE_THE_KEY = ("unsigned", "bad-signature", "oversized", "slow")
+"""Refusals of a guard that has not found out which key the request was signed with, so that it cannot sign."""
 
 
 class PeerError(FloodwayError):
-    """A peer that did not answer (`reason` is `unreachable`) or refused (its reason, see `refusals.REASONS`)."""
+    """A peer that did not answer (`reason` is `unreachable`) or refused (its reason, see `refusals.REASONS`).
 
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+    With a key, an answer that is not signed (`unsigned-answer`) or wrongly (`bad-answer`) counts as none; `proven`
+    says whether the refusal is the peer's own.
+    """
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None, proven: bool = True) -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+        self.proven = proven
 
     @property
     def unreachable(self) -> bool:
-        """Whether the peer gave no answer: it may come back."""
-        return self.reason == "unreachable"
+        """Whether the peer gave no answer that counts: it may come back, and may have taken what it was told."""
+        return self.reason == "unreachable" or not self.proven
 
 
 class Client:
@@ -84,12 +98,23 @@ class Client:
         headers = {} if kind is None else {"content-type": kind}
         if self._key is not None:
             headers |= signed_headers(self._key, method, path, body, self._clock())
+        status, answer, signature = self.exchange(method, path, body, headers)
+        if len(answer) > self._max_bytes:
+            raise PeerError("oversized", f"{self.url}{path} answered with more than {self._max_bytes} bytes")
+        if self._key is not None:
+            self._check(answer, status, headers[NONCE_HEADER], signature)
+        if status >= 300:
+            raise PeerError(*_refusal(answer, status, f"{self.url}{path}"))
+        return answer
+
+    def exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, str | None]:
+        """One request over the wire: status, body and signature of what came back, none of it checked."""
         connection = self._connection()
         try:
             self._meet(connection)
             connection.request(method, path, body or None, headers)
             response = connection.getresponse()
-            answer = response.read(self._max_bytes + 1)
+            return response.status, response.read(self._max_bytes + 1), response.getheader(SIGNATURE_HEADER)
         except (OSError, http.client.HTTPException) as error:
             hint = "It goes on with its last plan until the peer is back"
             raise PeerError(
@@ -97,11 +122,17 @@ class Client:
             ) from error
         finally:
             connection.close()
-        if len(answer) > self._max_bytes:
-            raise PeerError("oversized", f"{self.url}{path} answered with more than {self._max_bytes} bytes")
-        if response.status >= 300:
-            raise PeerError(*_refusal(answer, response.status, f"{self.url}{path}"))
-        return answer
+
+    def _check(self, answer: bytes, status: int, nonce: str, signature: str | None) -> None:
+        """Take an answer only from one who has the key, and only to this request."""
+        fault = answer_fault(self._key or b"", status, nonce, answer, signature)
+        if fault is None:
+            return
+        told, words = _refusal(answer, status, self.url)
+        if fault == "unsigned-answer" and status >= 300 and told in _BEFORE_THE_KEY:
+            raise PeerError(told, words, hint="Do both sides have one key?", proven=False)
+        what = "is not signed" if fault == "unsigned-answer" else "has a signature that does not fit"
+        raise PeerError(fault, f"an answer {what}: {words}", hint="Do both sides sign answers?", proven=False)
 
     def _meet(self, connection: http.client.HTTPConnection) -> None:
         """Connect, and see by its certificate that the peer is the one that is meant, if one is."""

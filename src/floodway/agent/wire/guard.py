@@ -1,4 +1,7 @@
-"""The one gate that every request passes: size, signature, time, nonce; what fails is counted and goes no further."""
+"""The one gate that every request passes: size, signature, time, nonce; what fails is counted and goes no further.
+
+Answers to requests that were signed are signed too, with the same key; refusals of such requests included.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.refusals import RefusedError
-from floodway.agent.wire.signing import Security, Verifier
+from floodway.agent.wire.signing import NONCE_HEADER, SIGNATURE_HEADER, Security, Verifier, sign_answer
 
 BODY_SECONDS = 10.0
 SENDER = "sender"
@@ -39,8 +42,8 @@ class Guard:
         self._max_bytes = max_bytes
         self._clock = clock
         self._refused = refused
-        keys = security.known_keys()
-        self._verifier = Verifier(keys, clock()) if keys else None
+        self._keys = security.known_keys()
+        self._verifier = Verifier(self._keys, clock()) if self._keys else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer with the reason."""
@@ -49,11 +52,12 @@ class Guard:
                 self._refused["unknown"] += 1
                 await send({"type": "websocket.close", "code": 1008})
             return
+        answer = SignedAnswer(send)
         try:
-            body = await self._checked(scope, receive)
+            body = await self._checked(scope, receive, answer)
         except RefusedError as error:
             self._refused[error.reason] += 1
-            await refusal(error)(scope, receive, send)
+            await refusal(error)(scope, receive, answer)
             return
         given = False
 
@@ -64,9 +68,9 @@ class Guard:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, whole, send)
+        await self._app(scope, whole, answer)
 
-    async def _checked(self, scope: Scope, receive: Receive) -> bytes:
+    async def _checked(self, scope: Scope, receive: Receive, answer: SignedAnswer) -> bytes:
         headers = Headers(scope=scope)
         if not self._security.authenticated:
             _check_local(headers)
@@ -77,7 +81,9 @@ class Guard:
             raw = scope.get("raw_path") or scope["path"].encode()
             query = scope.get("query_string") or b""
             target = (raw + b"?" + query if query else raw).decode("latin-1")
-            signer = self._verifier.verify(scope["method"], target, headers, body, self._clock())
+            signer = self._verifier.signer(scope["method"], target, headers, body)
+            answer.sign_with(self._keys[signer], headers[NONCE_HEADER])
+            self._verifier.admit(signer, headers, self._clock())
             if signer and state[SENDER] not in (None, signer):
                 raise RefusedError("forged", f"{state[SENDER]} sent what {signer} signed", hint="Use your own key")
             state[SENDER] = signer or state[SENDER]
@@ -113,6 +119,36 @@ class Guard:
 
     def _oversized(self) -> RefusedError:
         return RefusedError("oversized", f"the body is larger than {self._max_bytes} bytes")
+
+
+class SignedAnswer:
+    """An ASGI `send` that signs an answer once it is told the key; one that comes in several parts stays unsigned."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._signed_with: tuple[bytes, str] | None = None
+        self._start: Message | None = None
+
+    def sign_with(self, key: bytes, nonce: str) -> None:
+        """From now on, sign: the request with this nonce was signed with this key."""
+        self._signed_with = key, nonce
+
+    async def __call__(self, message: Message) -> None:
+        """Hold the start back until the body is known, then send both."""
+        if self._signed_with is None:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            self._start = message
+        else:
+            start, self._start = self._start, None
+            if start is not None:
+                if not message.get("more_body", False):
+                    key, nonce = self._signed_with
+                    signature = sign_answer(key, start["status"], nonce, message.get("body", b""))
+                    header = (SIGNATURE_HEADER.encode(), signature.encode())
+                    start = {**start, "headers": [*start.get("headers", ()), header]}
+                await self._send(start)
+            await self._send(message)
 
 
 def refusal(error: RefusedError) -> JSONResponse:

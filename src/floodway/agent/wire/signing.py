@@ -1,11 +1,12 @@
 """Who may talk to an agent: a key that signs every request, shared by all or one a sender, or certificates.
 
-    signature = HMAC-SHA256(key, method ␤ path ␤ time ␤ nonce ␤ SHA-256(body))
+    request = HMAC-SHA256(key, method ␤ path ␤ time ␤ nonce ␤ SHA-256(body))
+    answer  = HMAC-SHA256(key, "answer" ␤ status ␤ nonce of the request ␤ SHA-256(body))
 
 The receiver takes a message once (nonces are remembered), within a window of its own clock, and none that was signed
-before it started: so a message recorded earlier cannot be played to a process that has forgotten its nonces. Keys come
-from files or the environment and are hidden from every `repr`. A signature proves who asked, not who answered, and
-hides nothing: over networks that others can read or change, use mutual TLS.
+before it started: so a message recorded earlier cannot be played to a process that has forgotten its nonces. Who asked
+takes no answer but one to this very request. Keys come from files or the environment and are hidden from every `repr`.
+A signature hides nothing: over networks that others can read, use mutual TLS.
 """
 
 from __future__ import annotations
@@ -127,6 +128,32 @@ def signed_headers(key: bytes, method: str, path: str, body: bytes, now_seconds:
     return {TIME_HEADER: time_text, NONCE_HEADER: nonce, SIGNATURE_HEADER: signature}
 
 
+def sign_answer(key: bytes, status: int, nonce: str, body: bytes) -> str:
+    """The signature of an answer to the request with this nonce; no request has the method `answer`, in small letters.
+
+    >>> sign_answer(b"k" * 16, 200, "n", b"{}") != sign_answer(b"k" * 16, 404, "n", b"{}")
+    True
+    """
+    text = "\n".join(("answer", str(status), nonce, hashlib.sha256(body).hexdigest()))
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def same_signature(expected: str, found: str) -> bool:
+    """Whether two signatures are equal, in a time that does not tell where they differ."""
+    # As bytes: compare_digest refuses text that is not ASCII.
+    return hmac.compare_digest(expected.encode(), found.encode("utf-8", "replace"))
+
+
+def answer_fault(key: bytes, status: int, nonce: str, body: bytes, signature: str | None) -> str | None:
+    """Why an answer is not taken: `unsigned-answer` or `bad-answer`; None if it was made by one who has the key.
+
+    >>> answer_fault(b"k" * 16, 200, "n", b"{}", sign_answer(b"k" * 16, 200, "n", b"{}"))
+    """
+    if signature is None:
+        return "unsigned-answer"
+    return None if same_signature(sign_answer(key, status, nonce, body), signature) else "bad-answer"
+
+
 class Verifier:
     """Checks signatures and remembers nonces for as long as their messages would still be fresh.
 
@@ -152,6 +179,12 @@ class Verifier:
 
         Only then is its nonce remembered.
         """
+        sender = self.signer(method, path, headers, body)
+        self.admit(sender, headers, now_seconds)
+        return sender
+
+    def signer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> str:
+        """Whose key signed the request, whether or not it is fresh and new."""
         time_text, nonce, signature = (headers.get(h) for h in (TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER))
         if time_text is None or nonce is None or signature is None:
             raise RefusedError("unsigned", "the request is not signed", hint="Give the sender the same key file")
@@ -162,15 +195,17 @@ class Verifier:
             raise RefusedError(
                 "bad-signature", "the request's signature does not fit", hint="Do both sides have one key?"
             )
-        self._check_time(time_text, now_seconds)
-        self._remember(f"{sender}/{nonce}", now_seconds)
         return sender
+
+    def admit(self, sender: str, headers: Mapping[str, str], now_seconds: float) -> None:
+        """Take a signed request if it is fresh and new, and remember its nonce."""
+        self._check_time(headers[TIME_HEADER], now_seconds)
+        self._remember(f"{sender}/{headers[NONCE_HEADER]}", now_seconds)
 
     def _signer(self, signature: str, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str | None:
         for sender, key in self._keys.items():
             expected = sign(key, method, path, time_text, nonce, body)
-            # As bytes: compare_digest refuses text that is not ASCII.
-            if hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
+            if same_signature(expected, signature):
                 return sender
         return None
 

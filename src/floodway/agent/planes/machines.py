@@ -126,13 +126,14 @@ class PostMachine:
 
 
 class CoordinatorMachine:
-    """The coordinator."""
+    """The coordinator; with a `state` from its journal it goes on where it was."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, state: CoordinatorState | None = None) -> None:
         self.office = office
         self.name = COORDINATOR
         self.network = office.network.name
-        self._state = first_coordinator_state(office)
+        self.resumed = state is not None
+        self._state = state or first_coordinator_state(office)
         self._lock = threading.Lock()
 
     @property
@@ -158,6 +159,7 @@ class CoordinatorMachine:
         most = self.office.timeout_seconds
         return {
             "planner": self.office.planner,
+            "resumed": self.resumed,
             "plan": state.plan,
             "generation": state.generation,
             "rows": len(state.rows),

@@ -6,7 +6,6 @@ tick, tell how they stand, and bring the routes of the node's HTTP server. None 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from floodway.agent.dfit.topology import Topology
 from floodway.agent.planes.alone import AlonePlanning
 from floodway.agent.planes.coordinated import Post, UploadedPlanner, post_from_journal, post_to_journal
 from floodway.agent.planes.coordinator import Office
+from floodway.agent.planes.coordinator_journal import CoordinatorJournal
 from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, PostMachine
 from floodway.agent.planes.peers import Machine, PeerLoop, Peers, peer_routes
 from floodway.agent.wire.messages import AnyMessage
@@ -254,7 +254,7 @@ class Coordinated(_Planning):
 
 
 class Coordinator(_Talking):
-    """The coordinator itself: no node, the same shell. It keeps no journal of use to it but its status."""
+    """The coordinator itself: no node, the same shell."""
 
     def __init__(
         self,
@@ -265,15 +265,10 @@ class Coordinator(_Talking):
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.machine = CoordinatorMachine(office)
-        super().__init__(
-            self.machine,
-            urls,
-            security,
-            state_dir / "coordinator.json",
-            lambda: json.dumps({"plan": self.machine.state.plan, "generation": self.machine.state.generation}),
-            clock,
-        )
+        file, journal = state_dir / "coordinator.json", CoordinatorJournal(office)
+        found = _read(file)
+        self.machine = CoordinatorMachine(office, None if found is None else journal.from_text(found))
+        super().__init__(self.machine, urls, security, file, lambda: journal.to_text(self.machine.state), clock)
 
 
 def make_control_plane(

@@ -1,0 +1,220 @@
+"""A coordinator that is restarted goes on with its plans: on a simulated clock, and as a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floodway.agent.dfit.own import Measured
+from floodway.agent.planes.coordinator import WHOLE, Office
+from floodway.agent.planes.coordinator_journal import CoordinatorJournal
+from floodway.agent.planes.machines import CoordinatorMachine
+from floodway.agent.planes.plane import Coordinated, make_control_plane
+from floodway.agent.wire.messages import COORDINATOR, PlanUpload
+from floodway.agent.wire.ports import free_ports
+from floodway.agent.wire.server import HttpServer
+from floodway.agent.wire.signing import Security
+from floodway.spark.node_layout import NodeLayout
+from tests.agent.test_agent_coordinator import RATES, Office1
+from tests.oracles.plan_checks import example
+
+NETWORK = example("figure1")
+FIGURE1 = Path("examples/networks/figure1.yaml")
+
+
+def restarted(office: Office1) -> CoordinatorMachine:
+    """The coordinator as its journal gives it back."""
+    before = office.coordinator
+    text = CoordinatorJournal(before.office).to_text(before.state)
+    state = CoordinatorJournal(before.office).from_text(text)
+    assert state is not None
+    return CoordinatorMachine(before.office, state)
+
+
+def test_it_goes_on_with_the_same_plan_and_uploads_nothing_again() -> None:
+    office = Office1(NETWORK)
+    measured = {"B": Measured({"b1": 4.0}, {})}
+    office.turn({"s1": 2.0, "s2": 0.5}, measured)
+    score = office.turn(RATES, measured)
+    before = office.coordinator.state
+    held = {name: node.state.rows for name, node in office.nodes.items()}
+    office.coordinator = restarted(office)
+    office.now += 5.0
+    assert office.turn(RATES, measured) == pytest.approx(score)
+    after = office.coordinator.state
+    assert (after.generation, after.plan, after.rows) == (before.generation, before.plan, before.rows)
+    assert {name: node.state.rows for name, node in office.nodes.items()} == held
+    assert not any(isinstance(message, PlanUpload) for message in office.sent)
+    assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
+    assert office.coordinator.status(office.now)["resumed"] is True
+    # Both plans are known by name, also to the nodes: going back needs no row.
+    assert office.turn({"s1": 2.0, "s2": 0.5}, measured) > 0
+    assert office.coordinator.state.rows.keys() == before.rows.keys()
+    assert {name: node.state.rows for name, node in office.nodes.items()} == held
+
+
+def test_a_node_that_has_not_reported_yet_counts_with_the_rates_of_the_plan() -> None:
+    office = Office1(NETWORK)
+    office.turn({"s1": 2.0, "s2": 2.0})
+    plan = office.coordinator.state.plan
+    office.coordinator = restarted(office)
+    assert office.coordinator.tick(office.now) == ()  # nobody has said that it is there
+    office.cut = {"A"}
+    office.turn({"s1": 2.0, "s2": 2.0})
+    assert office.coordinator.state.plan == plan
+    office.cut = set()
+    office.turn({"s1": 0.1, "s2": 0.1})
+    assert office.coordinator.state.plan == WHOLE
+
+
+def test_plans_made_after_the_journal_was_written_are_made_up_for() -> None:
+    office = Office1(NETWORK)
+    office.turn(RATES)
+    old = restarted(office)
+    measured = {"B": Measured({"b1": 1.0}, {})}
+    score = office.turn(RATES, measured)  # another generation, which the journal does not know
+    newer = office.coordinator.state.generation
+    office.coordinator = old
+    office.turn(RATES, measured)
+    assert office.turn(RATES, measured) == pytest.approx(score, rel=0.05)
+    assert office.coordinator.state.generation > newer
+    assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
+
+
+def test_a_journal_that_is_torn_or_of_another_office_is_left_alone() -> None:
+    office = Office1(NETWORK)
+    office.turn(RATES)
+    journal = CoordinatorJournal(office.coordinator.office)
+    text = journal.to_text(office.coordinator.state)
+    assert all(journal.from_text(text[:cut]) is None for cut in range(0, len(text), 7))
+    other = Office(NETWORK, "fit")
+    dearer = replace(NETWORK, operators={**NETWORK.operators, "b1": replace(NETWORK.operators["b1"], cost=9.0)})
+    assert CoordinatorJournal(other).from_text(text) is None
+    assert CoordinatorJournal(Office(dearer)).from_text(text) is None
+    unknown = text.replace(f'"plan":"{office.coordinator.state.plan}"', '"plan":"0123"', 1)
+    assert unknown != text and journal.from_text(unknown) is None
+    # One that has heard nobody yet has nothing to go on with.
+    assert journal.from_text(journal.to_text(CoordinatorMachine(office.coordinator.office).state)) is None
+
+
+def test_the_plan_table_is_written_out_once() -> None:
+    office = Office1(NETWORK)
+    office.turn(RATES)
+    journal = CoordinatorJournal(office.coordinator.office)
+    state = office.coordinator.state
+    assert journal.to_text(state) == journal.to_text(replace(state, number=state.number + 1))
+    more = replace(state, rows={**state.rows, "another": next(iter(state.rows.values()))})
+    found = journal.from_text(journal.to_text(more))
+    assert found is not None and found.rows.keys() == more.rows.keys()
+
+
+class Process:
+    """`floodway node --coordinator`, and two nodes of the test's own that report to it."""
+
+    def __init__(self, root: Path) -> None:
+        names = ["A", "B", COORDINATOR]
+        self.urls = dict(zip(names, map("http://127.0.0.1:{}".format, free_ports(3)), strict=True))
+        self.layout = NodeLayout(root / "state")
+        self.nodes: dict[str, Coordinated] = {}
+        for name in "AB":
+            plane = make_control_plane("coordinator", NETWORK, name, Security(), self.urls, root / name)
+            assert isinstance(plane, Coordinated)
+            self.nodes[name] = plane
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "floodway.cli.main", "node", str(FIGURE1), "--coordinator"]
+        command += ["--state", str(self.layout.root), "--listen", self.urls[COORDINATOR].removeprefix("http://")]
+        command += ["--urls", ",".join(f"{name}={url}" for name, url in self.urls.items())]
+        self._process = subprocess.Popen([*command, "--parent", str(os.getpid())])
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def status(self) -> dict[str, Any]:
+        """What the running process says of itself; nothing of one before it."""
+        try:
+            body = json.loads(self.layout.own(COORDINATOR).status.read_text())
+        except (OSError, ValueError):
+            return {}
+        assert self._process is not None
+        found: dict[str, Any] = body["control"] if body["pid"] == self._process.pid else {}
+        return found
+
+    def until(self, holds: Callable[[], bool], rates: dict[str, float]) -> None:
+        deadline = time.monotonic() + 60.0
+        while not holds():
+            assert time.monotonic() < deadline, self.status()
+            for plane in self.nodes.values():
+                plane.observe(rates, {}, time.time())
+            time.sleep(0.05)
+
+
+@contextmanager
+def running(root: Path) -> Iterator[Process]:
+    process = Process(root)
+    servers = {
+        name: HttpServer(plane.routes(), port=int(process.urls[name].rsplit(":", 1)[1]))
+        for name, plane in process.nodes.items()
+    }
+    try:
+        for name, plane in process.nodes.items():
+            servers[name].start()
+            plane.start()
+        process.start()
+        yield process
+    finally:
+        process.kill()
+        for name, plane in process.nodes.items():
+            plane.stop()
+            servers[name].stop()
+
+
+def test_a_process_that_is_killed_resumes(tmp_path: Path) -> None:
+    with running(tmp_path) as process:
+        journal = process.layout.control(COORDINATOR) / "coordinator.json"
+        process.until(lambda: process.status().get("acknowledged") == ["A", "B"] and journal.exists(), RATES)
+        process.until(lambda: '"acked":true' in journal.read_text(), RATES)
+        before = process.status()
+        held = {name: plane.machine.state.rows for name, plane in process.nodes.items()}
+        assert before["resumed"] is False and all(held.values())
+        process.kill()
+        process.start()
+        process.until(lambda: process.status().get("acknowledged") == ["A", "B"], RATES)
+        process.until(lambda: process.status().get("cut_off") == [], RATES)
+        after = process.status()
+        assert after["resumed"] is True
+        assert (after["generation"], after["plan"]) == (before["generation"], before["plan"])
+        # An upload would have put another table in its place.
+        assert all(plane.machine.state.rows is held[name] for name, plane in process.nodes.items())
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_moment_leaves_a_journal_that_can_be_read(tmp_path: Path) -> None:
+    with running(tmp_path) as process:
+        file = process.layout.control(COORDINATOR) / "coordinator.json"
+        process.until(lambda: file.exists() and '"acked":true' in file.read_text(), RATES)
+        for number in range(12):
+            # Rates that never come to rest make it plan, and write, all the time.
+            end = time.monotonic() + 0.3 + 0.17 * number
+            while time.monotonic() < end:
+                for plane in process.nodes.values():
+                    plane.observe({"s1": 1.0 + time.monotonic() % 7, "s2": 1.0 + number}, {}, time.time())
+                time.sleep(0.05)
+            process.kill()
+            assert CoordinatorJournal(Office(NETWORK)).from_text(file.read_text()) is not None
+            process.start()
+            process.until(lambda: process.status().get("resumed") is True, RATES)

@@ -27,6 +27,10 @@ LISTEN = "127.0.0.1:0"
 Page = Annotated[
     str | None, typer.Option(help="Serve the live page on HOST:PORT while it runs, such as 127.0.0.1:8800.")
 ]
+Otlp = Annotated[
+    str | None,
+    typer.Option(help="Send metrics to this OpenTelemetry collector (HTTP), such as http://127.0.0.1:4318."),
+]
 Open = Annotated[bool, typer.Option("--open", help="Serve the live page and open it.")]
 
 
@@ -51,6 +55,17 @@ def page_of(
     root.mkdir(parents=True, exist_ok=True)
     security = load_security(key_file, None, None, None, os.environ)
     return serving([root], listen=listen or LISTEN, security=security, open_browser=open_browser)
+
+
+def metrics_sent(root: Path, otlp: str | None) -> AbstractContextManager[object]:
+    """The metrics of the run in this folder, pushed to an OpenTelemetry collector if one is given."""
+    if otlp is None:
+        return nullcontext()
+    from floodway.agent.otlp import OtlpExport
+
+    root.mkdir(parents=True, exist_ok=True)
+    read = import_module(SERVE).watching([root])
+    return OtlpExport(otlp, read, told=lambda message: typer.echo(message, err=True))
 
 
 @contextmanager

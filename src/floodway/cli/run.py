@@ -13,7 +13,7 @@ import typer
 
 from floodway.cli import buffer_options as buffering
 from floodway.cli.output import latency_line, parse_pairs, print_json
-from floodway.cli.page import Open, Page, page_of
+from floodway.cli.page import Open, Otlp, Page, metrics_sent, page_of
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
     page: Page = None,
     open_browser: Open = False,
+    otlp: Otlp = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a network's nodes on Spark, shedding what they cannot process in time.
@@ -92,7 +93,7 @@ def run(
         buffer=buffering.buffer_options(buffer, scheduler, adaptor, cleaner, queue_limit, miss_ratio, deadlines),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
-    with page_of(options.root, page, open_browser=open_browser):
+    with page_of(options.root, page, open_browser=open_browser), metrics_sent(options.root, otlp):
         result = run_network(net, options)
     body = {"network": net.name, "state": str(options.root), **result.to_dict()}
     if report is not None:

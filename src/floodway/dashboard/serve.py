@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from floodway.agent.metrics import Watched
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
-from floodway.dashboard.routes import OPEN_PATHS, page_routes
+from floodway.dashboard.board import Board
+from floodway.dashboard.routes import OPEN_PATHS, page_routes, watched
 from floodway.dashboard.sources import Source, Sources, StateSource, UrlSource
 
 
@@ -28,3 +30,9 @@ def page_server(
     if given:
         sources.append(UrlSource(given, security))
     return HttpServer(page_routes(Sources(sources)), host=host, port=port, security=security, open_paths=OPEN_PATHS)
+
+
+def watching(folders: Iterable[Path]) -> Callable[[], Iterator[Watched]]:
+    """What the page's `/metrics` would say about these folders, whenever it is asked."""
+    board = Board(StateSource(folders))
+    return lambda: watched(board)

@@ -10,7 +10,8 @@ from floodway.network.model import Network
 from floodway.spark.layout import Layout
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.logs import open_stream
-from floodway.spark.source.backend import Backend, LogBackend
+from floodway.spark.source.backend import Backend
+from floodway.spark.source.kafka import KafkaBackend
 
 
 class QueueLog:
@@ -19,8 +20,8 @@ class QueueLog:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._ends = backend.latest()
-        # A topic's records are read by the thousand or not at all: there the time a record is seen stands for its own.
-        self.exact = isinstance(backend, LogBackend)
+        # A topic's records are read by the thousand: single ones are looked up beside that.
+        self._times = backend.record_times() if isinstance(backend, KafkaBackend) else None
 
     @classmethod
     def of(cls, network: Network, layout: Layout, stream: str) -> QueueLog:
@@ -38,9 +39,12 @@ class QueueLog:
         return dict(self._ends)
 
     def arrival_seconds(self, partition: int, position: int) -> float | None:
-        """When the tuple at `position` came (seconds since 1970); None if that cannot be told by a small read."""
-        if not self.exact:
-            return None
+        """When the tuple at `position` came (seconds since 1970), as its `_arrival` says; None if that cannot be told.
+
+        In a topic that is the time of creation or of append, as the topic is set.
+        """
+        if self._times is not None:
+            return self._times.at(partition, position)
         try:
             for _, batch in self._backend.read(partition, [(position, position + 1)]):
                 arrived: datetime = batch.column(ARRIVAL)[0].as_py()

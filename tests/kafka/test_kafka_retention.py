@@ -1,0 +1,57 @@
+"""A topic whose broker deletes records before they are read: `--on-loss skip` counts them to the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.network.file import parse_network
+from floodway.spark.audit import audit
+from floodway.spark.layout import Layout
+from floodway.spark.source.options import OnLoss
+from tests.kafka.broker import Broker
+from tests.kafka.test_kafka_buffer import produce
+
+if TYPE_CHECKING:
+    from floodway.spark.session import Session
+
+NETWORK = """
+version: 1
+name: kafka-retention
+streams:
+  clicks: {{max_rate: 5000, log: "kafka://{address}/{topic}", schema: "id bigint"}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators: {{pass: {{node: A, from: clicks, cost: 0.00001}}}}
+outputs: {{q: {{from: pass}}}}
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.slow
+def test_records_that_the_broker_deleted_are_counted(spark: Session, broker: Broker, tmp_path: Path) -> None:
+    topic = broker.create_topic("retention", 1)
+    network = parse_network(NETWORK.format(address=broker.address, topic=topic))
+
+    def run(on_loss: OnLoss = "fail") -> dict[str, object]:
+        options = RunOptions(seconds=3.0, root=tmp_path, settle_seconds=0.0, on_loss=on_loss)
+        return run_network(network, options, spark).to_dict()
+
+    produce(broker.address, topic, range(1_000), 0.0)
+    assert run()["kept"] == {"clicks": 1_000}
+    produce(broker.address, topic, range(1_000, 2_000), 0.0)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for future in admin.delete_records([TopicPartition(topic, 0, 1_700)]).values():
+        future.result(timeout=30)
+    with pytest.raises(RunError, match=r"position 1000 is retired or missing, 700 tuple\(s\) lost"):
+        run()
+    body = run("skip")
+    assert (body["offered"], body["kept"]) == ({"clicks": 2_000}, {"clicks": 1_300})
+    assert body["dropped"] == {"clicks": {"retention": 700}}
+    found = audit(network, Layout(tmp_path))
+    assert (found.differences, found.tuples_delivered) == ((), 1_300)

@@ -31,6 +31,18 @@ class Sides:
     taker: Books
     journals: dict[str, Journal]
 
+    def alive(self, now: float) -> None:
+        """Whoever has the fragment renews its lease."""
+        lease = self.store.current("f")
+        assert lease is not None
+        self.store.renew(lease, now=now)
+
+    def lose(self, now: float) -> None:
+        """The owner takes the fragment back, because the lease has run out."""
+        lease = self.store.current("f")
+        assert lease is not None
+        self.store.claim("f", "A", after=lease.epoch, now=now, lost=lease)
+
     def exchange(self, delay: float, now: float) -> list[str]:
         entries = self.taker.bill({"f": delay}).get("A", [])
         for entry in entries:
@@ -56,21 +68,23 @@ def sides(tmp_path: Path) -> Sides:
 
 
 def test_whole_periods_are_billed_and_the_rest_at_the_end(sides: Sides) -> None:
-    sides.journals["B"].served("A/0", 125.0)
+    sides.alive(125.0)
     assert sides.exchange(0.1, 125.0) == ["A/0/f/load/0.000", "A/0/f/load/10.000"]
     assert sides.exchange(0.1, 126.0) == []
-    sides.journals["B"].served("A/0", 128.0)
-    sides.store.claim("f", "A", after=2, now=131.0)  # B failed; A took the fragment back
+    lease = sides.store.current("f")
+    assert lease is not None
+    sides.store.release(lease, now=128.0)  # B ends in good order, and A takes its fragment back
+    sides.lose(131.0)
     assert sides.exchange(0.1, 132.0) == ["A/0/f/load/20.000"]
     assert sides.exchange(0.1, 150.0) == []
     sides.giver.close_moves(150.0)
     row = sides.journals["A"].move("A/0")
-    assert row is not None and row.ended == 131.0
+    assert row is not None and (row.ended, row.note) == (131.0, "to A")
     assert sides.journals["A"].balances() == sides.journals["B"].balances() == {"A": -56.0, "B": 56.0}
 
 
 def test_a_service_that_was_broken_costs_the_taker(sides: Sides) -> None:
-    sides.journals["B"].served("A/0", 110.0)
+    sides.alive(110.0)
     assert sides.exchange(2.0, 110.0) == ["A/0/f/load/0.000", "A/0/f/penalty/0.000"]
     penalty = sides.journals["A"].entry("A/0/f/penalty/0.000")
     assert penalty is not None and (penalty.entry.payer, penalty.entry.amount) == ("B", 2.5)
@@ -96,7 +110,7 @@ def forged(change: Callable[[BookedEntry], BookedEntry]) -> Callable[[BookedEntr
 def test_what_does_not_follow_from_the_move_is_not_booked(
     sides: Sides, change: Callable[[BookedEntry], BookedEntry]
 ) -> None:
-    sides.journals["B"].served("A/0", 111.0)
+    sides.alive(111.0)
     (entry,) = sides.taker.bill({})["A"]
     with pytest.raises(MoveError):
         sides.giver.check(change(entry), "B", 111.0)

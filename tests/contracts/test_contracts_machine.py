@@ -30,7 +30,7 @@ from floodway.contracts.messages import (
     Started,
     Tick,
 )
-from floodway.contracts.participant import Participant, Settings, participant
+from floodway.contracts.participant import Participant, Reservation, Settings, participant
 from floodway.contracts.pricing import PAPER_TASK, unit_price
 
 COSTS = InFlight()
@@ -199,6 +199,16 @@ def test_tasks_taken_under_a_contract_that_forbids_it_are_not_passed_on() -> Non
     own = {task.name for task in b.movable(onward)}
     assert own == {f"B{place:02}" for place in range(14)}
     assert {task.name for task in b.movable(home)} == own | {"A00", "A01"}
+
+
+def test_a_task_that_has_come_home_is_its_owners_again() -> None:
+    home = replace(fixed_price("B", "A", PRICE[18]), may_pass_on=False, service=Service(1e-9, 1.0))
+    onward = fixed_price("A", "C", PRICE[10])
+    move = Move("B/0", "B", "A", PRICE[18], tuple(replace(task, origin="A") for task in tasks("A", 1)))
+    a = replace(member("A", 0, home, onward), reserved={"B/0": Reservation(move, 0.0)})
+    a, _ = step(a, Arrived(move), 0.0)
+    (held,) = a.holdings.values()
+    assert (held.contract, held.price) == (None, 0.0) and a.movable(onward) == [held.task]
 
 
 def test_only_allowed_kinds_are_offered() -> None:

@@ -49,6 +49,7 @@ def ledger(
 def _move(row: Any, entries: list[Any]) -> dict[str, Any]:
     mine = [one for one in entries if one.move == row.id]
     paid = sum(one.entry.amount for one in mine if one.entry.reason == "load")
+    outages = [one.entry.at - one.start for one in mine if one.entry.id.endswith("/outage")]
     return {
         "id": row.id,
         "giver": row.giver,
@@ -61,6 +62,7 @@ def _move(row: Any, entries: list[Any]) -> dict[str, Any]:
         "ended": row.ended,
         "paid": paid,
         "penalties": sum(one.entry.amount for one in mine) - paid,
+        "outage_seconds": max(outages, default=0.0),
         "seconds": dict(row.seconds),
         "note": row.note,
     }
@@ -82,6 +84,9 @@ def _print(body: dict[str, Any]) -> None:
     console = Console()
     console.print(f"journal of {body['participant']}")
     console.print(table)
+    for one in body["moves"]:
+        if one["outage_seconds"] > 0:
+            console.print(f"{one['id']}: {one['note']}; {one['taker']} pays {one['penalties']:.4g} in penalties")
     for name, balance in body["balances"].items():
         console.print(f"{name}: {balance:+.4g}")
     waiting = sum(not one["agreed"] for one in body["entries"])

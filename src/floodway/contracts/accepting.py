@@ -114,7 +114,11 @@ def on_arrived(state: Participant, event: Arrived) -> Step:
         raise ContractError(
             f"move {move.id} brings tasks that were not accepted: {', '.join(strange)}", hint="Move what was accepted"
         )
-    new = {task.name: Holding(promised[task.name], contract, move.price) for task in move.tasks}
+    new = {
+        # What has come home is one's own again: nobody pays for it, and no contract limits where it goes next.
+        task.name: Holding(task) if task.origin == state.name else Holding(task, contract, move.price)
+        for task in (promised[task.name] for task in move.tasks)
+    }
     reserved = without(state.reserved, move.id)
     return replace(state, reserved=reserved, holdings={**state.holdings, **new}).wake(), ()
 

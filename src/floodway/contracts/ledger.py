@@ -1,8 +1,8 @@
 """Who owes whom: payments for load carried and penalties for service missed, as a pure book.
 
-The giver pays price × units for every second a moved task runs at the taker; the taker pays the contract's penalty
-for every second its delay breaks the promised service. Each entry has an id, and an id counts once: a book read back
-after a crash and written again stays the same. Balances always add up to 0.
+The giver pays price × units for every second a moved task runs at the taker; the taker pays the contract's penalty for
+every second its delay breaks the promised service, or in which it does not run the task at all. Each entry has an id,
+and an id counts once: a book read back after a crash and written again stays the same. Balances always add up to 0.
 """
 
 from __future__ import annotations
@@ -88,3 +88,23 @@ def penalty(contract: Contract, move: Move, *, delay_seconds: float, start: floa
     if owed == 0.0:
         return None
     return Entry(f"{move.id}/penalty/{start:.3f}", move.taker, move.giver, owed, Reason.PENALTY, end)
+
+
+def outage_penalty(contract: Contract, move: Move, *, start: float, end: float) -> Entry | None:
+    """What the taker of a move owes because it fell silent from `start` on and the task was taken back at `end`.
+
+    Whatever delay was allowed, tasks that nobody runs are not served. One for each move; None where the contract
+    promises no service.
+
+    >>> from floodway.contracts.contract import Service
+    >>> from floodway.contracts.load import Load, Task
+    >>> contract = Contract("A", "B", 4.0, 4.0, service=Service(max_delay_seconds=60.0, penalty=2.0))
+    >>> move = Move("A/0", "A", "B", 4.0, (Task("f", Load(0.5), units=0.5),))
+    >>> owed = outage_penalty(contract, move, start=100.0, end=112.0)
+    >>> owed.id, owed.payer, owed.amount
+    ('A/0/outage', 'B', 12.0)
+    """
+    if end < start:
+        raise ContractError(f"outage of {move.id} ends before it starts", hint="Give start <= end")
+    amount = 0.0 if contract.service is None else contract.service.penalty * move.units * (end - start)
+    return Entry(f"{move.id}/outage", move.taker, move.giver, amount, Reason.PENALTY, end) if amount > 0 else None

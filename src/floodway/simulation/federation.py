@@ -94,14 +94,12 @@ class Federation:
         place = self.place_of(task)
         if place is None:
             raise InputError(f"no participant runs {task!r}", hint="Was it ended before?")
-        self._carry_out(self._step(place, Ended(task)))
+        self._deliver(self._carry_out(self._step(place, Ended(task))))
 
     def round(self) -> int:
         """One period: returns how many moves it brought."""
         before = len(self.moves)
-        messages = self._carry_out([action for name in self.members for action in self._step(name, Tick())])
-        while messages:
-            messages = self._turn(messages)
+        self._deliver(self._carry_out([action for name in self.members for action in self._step(name, Tick())]))
         self.now += self.period_seconds
         return len(self.moves) - before
 
@@ -111,6 +109,11 @@ class Federation:
             if self.round() == 0:
                 return count
         return max_rounds
+
+    def _deliver(self, messages: list[Message]) -> None:
+        """Until nobody has anything to say: a note of room is heard even between two rounds."""
+        while messages:
+            messages = self._turn(messages)
 
     def _turn(self, messages: list[Message]) -> list[Message]:
         """Deliver what was said. Offers are gathered and answered; moves come before whatever is asked next."""

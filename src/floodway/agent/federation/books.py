@@ -1,11 +1,14 @@
 """Payments and penalties: the taker bills whole periods, the giver books what it can verify, both then hold the same.
 
 A move's clock starts when it was decided. Period k of a fragment, [k·P, (k+1)·P), becomes the entry
-`MOVE/FRAGMENT/load/kP`; the last one ends where the lease did. Everything in an entry but the delay follows from the
-move and the leases on the shared storage, so the giver can check it to the last digit, a bill sent twice is booked
-once, and after a crash the taker simply sends again what was never agreed.
+`MOVE/FRAGMENT/load/kP`; the last one ends where the span of the move does (`spans.py`). Everything in an entry but the
+delay follows from the move and the leases on the shared storage, so the giver can check it to the last digit, a bill
+sent twice is booked once, and after a crash the taker simply sends again what was never agreed.
 
     amount = price × units × seconds;  penalty = contract's penalty × units × seconds, where the delay broke the service
+
+A taker that fell silent and lost a fragment owes the penalty for the time of its silence, `MOVE/FRAGMENT/outage`. It
+may never come back to say so: the giver books that entry by itself, and the taker, if it does come back, the same one.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from math import floor, isclose
 
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow
-from floodway.agent.federation.leases import LeaseStore
+from floodway.agent.federation.leases import Lease, LeaseStore
+from floodway.agent.federation.spans import Span, spans
 from floodway.contracts.contract import Contract
-from floodway.contracts.ledger import payment, penalty
+from floodway.contracts.ledger import outage_penalty, payment, penalty
 from floodway.contracts.load import NO_LOAD, Task
 from floodway.contracts.messages import Move
 
@@ -48,6 +52,16 @@ class Terms:
             fine = penalty(self.contract, move, delay_seconds=delay_seconds, start=start, end=end)
             found += [] if fine is None else [fine]
         return [BookedEntry(replace(one, at=self.at + end), self.move, self.at + start, delay_seconds) for one in found]
+
+    def outage(self, span: Span) -> list[BookedEntry]:
+        """What the taker owes for a silence that ended the move: one entry, or none."""
+        if self.contract is None or span.outage is None:
+            return []
+        start, end = span.outage
+        task = Task(self.fragment, NO_LOAD, units=self.units)
+        move = Move(f"{self.move}/{self.fragment}", self.giver, self.taker, self.price, (task,))
+        owed = outage_penalty(self.contract, move, start=start, end=end)
+        return [] if owed is None else [BookedEntry(owed, self.move, start)]
 
 
 def due_periods(served: float, booked: Iterable[float], *, period: float, over: bool) -> list[tuple[float, float]]:
@@ -83,24 +97,32 @@ class Books:
         self._journal = journal
         self._store = store
         self._contracts = {(one.giver, one.taker): one for one in contracts}
+        self._past: dict[str, list[Lease]] = {}
 
     def close_moves(self, now: float) -> None:
-        """Note the end of moves whose fragments have all gone elsewhere."""
+        """Note the end of moves that are over for all their fragments; as giver, book what silence costs the taker."""
         for row in self._journal.moves(state="done"):
             if row.ended is not None:
                 continue
-            after = [self._store.after(fragment, epoch + 1) for fragment, epoch in row.epochs.items()]
-            ends = [lease.since for lease in after if lease is not None]
-            if len(ends) == len(after):
-                note = ", ".join(sorted({f"to {lease.owner}" for lease in after if lease is not None}))
+            found = {fragment: span for fragment in row.units if (span := self._span(row, fragment)) is not None}
+            ends = [span.end for span in found.values() if span.end is not None]
+            if not found or len(ends) < len(found):
+                continue
+            note = ", ".join(sorted({_note(span, row.taker) for span in found.values()}))
+            with self._journal.transaction():
+                for fragment, span in found.items():
+                    for one in self._terms(row, fragment).outage(span) if row.role == "giver" else ():
+                        self._journal.book(one)
                 self._journal.ended(row.id, min(now, max(ends)), note)
 
     def bill(self, delays: Mapping[str, float]) -> dict[str, list[BookedEntry]]:
         """As taker: book what has become due, and return by giver what it has not agreed to yet."""
         for row in self._journal.moves(state="done"):
-            if row.role == "taker" and row.served is not None:
+            if row.role == "taker" and (row.ended is None or row.served is None or row.served < row.ended):
                 for fragment in row.units:
                     self._bill_fragment(row, fragment, delays.get(fragment))
+                if row.ended is not None:
+                    self._journal.served(row.id, row.ended)
         open_entries: dict[str, list[BookedEntry]] = {}
         for booked in self._journal.entries(agreed=False):
             row_found = self._journal.move(booked.move)
@@ -109,15 +131,18 @@ class Books:
         return open_entries
 
     def _bill_fragment(self, row: MoveRow, fragment: str, delay: float | None) -> None:
-        terms = self._terms(row, fragment)
-        end = self._store.after(fragment, row.epochs[fragment] + 1)
-        served = (row.served or row.at) if end is None else min(row.served or row.at, end.since)
-        prefix = f"{row.id}/{fragment}/"
+        terms, span = self._terms(row, fragment), self._span(row, fragment)
+        if span is None:
+            return
+        for one in terms.outage(span):
+            self._journal.book(one)
+        prefix = f"{row.id}/{fragment}/load/"
         mine = [one for one in self._journal.entries(move=row.id) if one.entry.id.startswith(prefix)]
-        if end is not None and any(one.entry.at - row.at >= served - row.at - 1e-6 for one in mine):
+        over = span.end is not None
+        if over and any(one.entry.at >= span.served - 1e-6 for one in mine):
             return  # the last stretch is booked
         booked = [one.start - row.at for one in mine]
-        for start, stop in due_periods(served - row.at, booked, period=self.period_seconds, over=end is not None):
+        for start, stop in due_periods(span.served - row.at, booked, period=self.period_seconds, over=over):
             for one in terms.entries(start, stop, delay):
                 self._journal.book(one)
 
@@ -128,25 +153,47 @@ class Books:
             raise MoveError(f"{sender} bills move {booked.move}, which {self.name} did not give it")
         parts = booked.entry.id.removeprefix(f"{row.id}/").split("/")
         fragment = parts[0]
-        if fragment not in row.units:
+        span = self._span(row, fragment) if fragment in row.units else None
+        if span is None:
             raise MoveError(f"{sender} bills {fragment!r}, which is not part of move {row.id}")
-        start, end = booked.start - row.at, booked.entry.at - row.at
-        whole = round(start / self.period_seconds) * self.period_seconds
-        lease_end = self._store.after(fragment, row.epochs[fragment] + 1)
-        latest = min(now + CLOCK_SECONDS, lease_end.since + 1e-6 if lease_end else float("inf")) - row.at
-        if not (0 <= start <= end <= latest and end - start <= self.period_seconds * (1 + 1e-9)):
-            raise MoveError(f"entry {booked.entry.id} is for a time that {sender} did not serve")
-        if not isclose(start, whole, abs_tol=1e-3):
-            raise MoveError(f"entry {booked.entry.id} does not begin a period of {self.period_seconds:g} s")
-        owed = {one.entry.id: one for one in self._terms(row, fragment).entries(whole, end, booked.delay_seconds)}
-        expected = owed.get(booked.entry.id)
+        terms = self._terms(row, fragment)
+        outage = {one.entry.id: one for one in terms.outage(span)}.get(booked.entry.id)
+        expected = outage or self._for_period(row, terms, span, booked, now)
         if expected is None or not _same(expected, booked):
             raise MoveError(f"entry {booked.entry.id} is not what the contract says", hint="Compare prices and units")
-        self._journal.book(replace(booked, agreed=True))
+        # An outage may be booked already, by this side alone.
+        self._journal.book(replace(outage or booked, agreed=True))
+
+    def _for_period(
+        self, row: MoveRow, terms: Terms, span: Span, booked: BookedEntry, now: float
+    ) -> BookedEntry | None:
+        """What an entry for a period should be; refuses one for a time that was not served."""
+        start, end = booked.start - row.at, booked.entry.at - row.at
+        whole = round(start / self.period_seconds) * self.period_seconds
+        latest = min(now + CLOCK_SECONDS, span.served + 1e-6) - row.at
+        if not (0 <= start <= end <= latest and end - start <= self.period_seconds * (1 + 1e-9)):
+            raise MoveError(f"entry {booked.entry.id} is for a time that {row.taker} did not serve")
+        if not isclose(start, whole, abs_tol=1e-3):
+            raise MoveError(f"entry {booked.entry.id} does not begin a period of {self.period_seconds:g} s")
+        owed = {one.entry.id: one for one in terms.entries(whole, end, booked.delay_seconds)}
+        return owed.get(booked.entry.id)
+
+    def _span(self, row: MoveRow, fragment: str) -> Span | None:
+        """Where a move stands. Leases that others followed do not change what follows from them: read once."""
+        past = self._past.get(fragment, [])
+        leases = past + self._store.history(fragment, after=len(past))
+        self._past[fragment] = leases[:-1]
+        return spans(leases).get(row.id)
 
     def _terms(self, row: MoveRow, fragment: str) -> Terms:
         contract = self._contracts.get((row.giver, row.taker))
         return Terms(row.id, fragment, row.giver, row.taker, row.price, row.units[fragment], row.at, contract)
+
+
+def _note(span: Span, taker: str) -> str:
+    if span.outage is None:
+        return f"to {span.to}"
+    return f"{taker} fell silent for {span.outage[1] - span.outage[0]:.1f} s; taken back by {span.to}"
 
 
 def _same(expected: BookedEntry, given: BookedEntry) -> bool:

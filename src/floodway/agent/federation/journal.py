@@ -51,7 +51,10 @@ CREATE TABLE IF NOT EXISTS leases (
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """One move as this side saw it; `units` and `epochs` by fragment, `seconds` by phase (stop, hand_over, start)."""
+    """One move as this side saw it; `units` and `epochs` by fragment, `seconds` by phase (stop, hand_over, start).
+
+    `ended` is when nothing more was owed, `served` until when the taker has billed.
+    """
 
     id: str
     role: Role
@@ -172,7 +175,7 @@ class Journal:
             )
 
     def served(self, move: str, until: float) -> None:
-        """The taker has run the move's fragments at least until then."""
+        """The taker has billed everything until then."""
         self._write("UPDATE moves SET served = max(coalesce(served, 0), ?) WHERE id = ?", (until, move))
 
     def ended(self, move: str, at: float, note: str) -> None:
@@ -193,7 +196,7 @@ class Journal:
         return [row for row in self._moves("", ()) if row.state in OPEN]
 
     def book(self, booked: BookedEntry) -> None:
-        """Enter a payment; the same again changes nothing, another one of that id is refused."""
+        """Enter a payment; the same again tells at most that both sides have it, another of that id is refused."""
         entry = booked.entry
         with self.transaction():
             known = self.entry(entry.id)
@@ -203,7 +206,9 @@ class Journal:
                     *(booked.start, booked.delay_seconds, int(booked.agreed)),
                 )
                 self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-            elif known.entry != entry:
+            elif known.entry == entry:
+                self.agree([entry.id] if booked.agreed else [])
+            else:
                 raise StorageError(f"entry {entry.id} is booked already with other content", hint="Use a new id")
 
     def agree(self, ids: Iterable[str]) -> None:

@@ -30,7 +30,12 @@ _LEASE = re.compile(r"lease-([0-9]{8})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`owner` runs `fragment` until `until` (seconds since 1970), under `move` if it was moved there."""
+    """`owner` runs `fragment` until `until` (seconds since 1970), under `move` if it was moved there.
+
+    `renewed` is when the owner last pushed it ahead. A lease that was claimed because the one before had run out says
+    when that owner was last heard of (`idle_since`) and, if it had not released it in good order, until when its
+    silence counts (`idle_until`): later writes to the old lease change nothing of this.
+    """
 
     fragment: str
     epoch: int
@@ -38,6 +43,14 @@ class Lease:
     since: float
     until: float
     move: str | None = None
+    renewed: float | None = None
+    idle_since: float | None = None
+    idle_until: float | None = None
+
+    @property
+    def alive(self) -> float:
+        """The owner's last sign of life."""
+        return self.since if self.renewed is None else self.renewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +100,12 @@ class LeaseStore:
         return _read(self._path(fragment, epoch), _LEASES)
 
     def claim(
-        self, fragment: str, owner: str, *, after: int, now: float, move: str | None = None, until: float | None = None
+        self, fragment: str, owner: str, *, after: int, now: float, move: str | None = None, lost: Lease | None = None
     ) -> Lease:
-        """Take epoch `after` + 1; refused if somebody has it, or a higher one."""
-        lease = Lease(fragment, after + 1, owner, now, now + self.seconds if until is None else until, move)
+        """Take epoch `after` + 1; refused if somebody has it, or a higher one. `lost` is a lease that has run out."""
+        lease = Lease(fragment, after + 1, owner, now, now + self.seconds, move)
+        if lost is not None:
+            lease = replace(lease, idle_since=lost.alive, idle_until=_end_of_silence(lost, now))
         highest = self._highest(fragment)
         if highest != after or not _create(self._path(fragment, lease.epoch), asdict(lease)):
             found = self.current(fragment)
@@ -103,14 +118,14 @@ class LeaseStore:
     def renew(self, lease: Lease, *, now: float) -> Lease:
         """The same lease for another while; a renewal that crosses a claim changes nothing, as epochs decide."""
         self.check(lease, now=now)
-        fresh = replace(lease, until=now + self.seconds)
+        fresh = replace(lease, until=now + self.seconds, renewed=now)
         _replace(self._path(lease.fragment, lease.epoch), asdict(fresh))
         return fresh
 
     def release(self, lease: Lease, *, now: float) -> None:
         """Let a lease run out at once: its origin need not wait. One that is lost already is left alone."""
         if self._highest(lease.fragment) == lease.epoch:
-            _replace(self._path(lease.fragment, lease.epoch), asdict(replace(lease, until=now)))
+            _replace(self._path(lease.fragment, lease.epoch), asdict(replace(lease, until=now, renewed=now)))
 
     def check(self, lease: Lease, *, now: float) -> None:
         """Refuse to go on if a higher epoch is in force. `now` serves to say how long ago the lease ran out."""
@@ -162,6 +177,11 @@ class LeaseStore:
         path = self._path(fragment, epoch + 1)
         return _read(path, _LEASES) if path.exists() else None
 
+    def history(self, fragment: str, *, after: int = 0) -> list[Lease]:
+        """All leases of a fragment above an epoch, oldest first."""
+        epochs = range(after + 1, self._highest(fragment) + 1)
+        return [_read(self._path(fragment, epoch), _LEASES) for epoch in epochs]
+
     def _highest(self, fragment: str) -> int:
         try:
             names = [path.name for path in self._folder(fragment).iterdir()]
@@ -177,6 +197,15 @@ class LeaseStore:
 
     def _move_path(self, move: str) -> Path:
         return self.root / "moves" / f"{move.replace('/', '.')}.json"
+
+
+def _end_of_silence(lost: Lease, now: float) -> float | None:
+    """Until when a lost lease's silence counts; None if it was released.
+
+    An origin that was away itself is not paid for that: silence counts for twice the time the lease was good for.
+    """
+    good_for = lost.until - lost.alive
+    return min(now, lost.alive + 2 * good_for) if good_for > 0 else None
 
 
 def _create(path: Path, body: Mapping[str, Any]) -> bool:

@@ -139,7 +139,6 @@ class Moving:
         seconds = {"start": self.clock() - began}
         self.at("taker:started")
         self.journal.reach(row.id, "done", seconds=seconds, at=decision.at)
-        self.journal.served(row.id, self.clock())
         self.at("taker:done")
         return seconds
 
@@ -182,8 +181,6 @@ class Moving:
             with self._lock:
                 if self.held.get(fragment) == lease:
                     self.held[fragment] = fresh
-            if lease.move is not None:
-                self.journal.served(lease.move, self.clock())
         for fragment in lost:
             self.drop(fragment)
         return lost
@@ -236,7 +233,7 @@ class Moving:
             if lease is None or self.clock() <= lease.until + margin_seconds:
                 continue
             with suppress(LeaseLostError):  # it came back, or another claimed it, in this very moment
-                fresh = self.store.claim(spec.name, self.name, after=lease.epoch, now=self.clock())
+                fresh = self.store.claim(spec.name, self.name, after=lease.epoch, now=self.clock(), lost=lease)
                 found.append(spec.name)
                 with suppress(FloodwayError):
                     self.hold(spec.name, fresh, "reclaimed")

@@ -347,7 +347,7 @@ class ParticipantAgent:
         """Count a fragment that runs here, under the contract that brought it, as the shared storage tells."""
         spec = self.federation.fragments[fragment]
         task = Task(fragment, Load(), units=LEAST_UNITS, kind=spec.run, query=spec.query, origin=spec.owner)
-        decision = None if lease.move is None else self.store.decision(lease.move)
+        decision = None if lease.move is None or spec.owner == self.name else self.store.decision(lease.move)
         contract = None if decision is None else self.machine.takes_from.get(decision.giver)
         held = Holding(task, contract, 0.0 if decision is None else decision.price)
         with self._lock:

@@ -1,0 +1,73 @@
+"""From when to when a move is owed, from the leases of a fragment alone: both sides read the same and owe the same.
+
+Moves stack up. A fragment that A gave to B and B to C is owed by A to B and by B to C; when it comes back to somebody
+on the way, whatever was stacked above is over, and the move that brought it back owes nothing: nobody is paid for what
+is at home. An owner that falls silent ends its move, and all those below, at its last sign of life.
+
+    A --A/0--> B --B/0--> C          owed: A/0 to B, B/0 to C
+    C --C/0--> A, or A takes it back  owed: nothing any more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from floodway.agent.federation.leases import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A move's time with one fragment, in seconds since 1970: it is owed from `start` to `served`.
+
+    `end` is when it was over, None while it lasts. `outage` is the time of silence that ended it, if that is how it
+    ended; `to` who had the fragment next.
+    """
+
+    move: str
+    start: float
+    served: float
+    end: float | None = None
+    outage: tuple[float, float] | None = None
+    to: str = ""
+
+
+def spans(leases: Iterable[Lease]) -> dict[str, Span]:
+    """The span of every move that a fragment has made, by move; `leases` are all of its leases, oldest first.
+
+    >>> first = Lease("f", 1, "A", since=0.0, until=10.0)
+    >>> moved = Lease("f", 2, "B", since=5.0, until=25.0, move="A/0", renewed=15.0)
+    >>> spans([first, moved])["A/0"].served
+    15.0
+    >>> back = Lease("f", 3, "A", since=27.0, until=37.0, idle_since=15.0, idle_until=27.0)
+    >>> spans([first, moved, back])["A/0"].outage
+    (15.0, 27.0)
+    """
+    found: dict[str, Span] = {}
+    chain: list[tuple[str, str | None]] = []
+    """Who has the fragment from whom: each holder with the move that brought it, the owner first."""
+    for lease in leases:
+        holders = [holder for holder, _ in chain]
+        keep = holders.index(lease.owner) + 1 if lease.owner in holders else 0
+        if lease.move is not None and keep == 0:
+            chain.append((lease.owner, lease.move))
+            found[lease.move] = Span(lease.move, lease.since, lease.since)
+        else:
+            for _, move in chain[keep:]:
+                if move is not None:
+                    found[move] = _over(found[move], lease)
+            chain = chain[:keep] or [(lease.owner, None)]
+            if lease.move is not None:
+                found[lease.move] = Span(lease.move, lease.since, lease.since, end=lease.since, to=lease.owner)
+        for _, move in chain:
+            if move is not None:  # whoever runs it, all who were paid to have it run have served until now
+                found[move] = replace(found[move], served=max(found[move].start, lease.alive))
+    return found
+
+
+def _over(span: Span, lease: Lease) -> Span:
+    if lease.idle_since is None:
+        return replace(span, served=lease.since, end=lease.since, to=lease.owner)
+    served = max(span.start, lease.idle_since)
+    outage = None if lease.idle_until is None else (served, max(served, lease.idle_until))
+    return replace(span, served=served, end=lease.since, outage=outage, to=lease.owner)

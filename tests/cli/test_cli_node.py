@@ -36,6 +36,7 @@ def floodway(*args: str) -> subprocess.CompletedProcess[str]:
         (("--node", "A", "--urls", "B"), "--urls: 'B' is not name=address"),
         (("--node", "A", "--conf", "spark.ui.enabled"), "--conf: 'spark.ui.enabled' is not key=value"),
         (("--node", "A", "--listen", "0.0.0.0:0"), "nothing authenticates who asks"),
+        (("--node", "A", "--links", "localhost:9092"), "--links 'localhost:9092' is not an address for links"),
     ],
 )
 def test_what_is_wrong_is_told_before_spark_starts(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -67,7 +68,7 @@ def test_audit_goes_over_the_nodes_and_their_links(tmp_path: Path) -> None:
     done = floodway("audit", str(FIGURE1), "--state", str(tmp_path), "--json")
     body = json.loads(done.stdout)
     assert done.returncode == 0 and body["reconciled"]
-    expected = {"delivered": 3, "unfinished": 0, "in_log": 3, "offered": 2, "waiting": 1}
+    expected = {"delivered": 3, "unfinished": 0, "in_log": 3, "offered": 2, "waiting": 1, "repeated": 0}
     assert body["links"] == {"a1->b1": expected}
     Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 1, "a1->b1", Reason.SHEDDER, 9, 9, 0)])
     done = floodway("audit", str(FIGURE1), "--state", str(tmp_path))

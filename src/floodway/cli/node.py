@@ -32,11 +32,15 @@ def node(
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
     master: Annotated[str | None, typer.Option(help="Spark master, e.g. spark://host:7077; default local.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting key=value; may be repeated.")] = None,
+    links: Annotated[
+        str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
+    ] = None,
     parent: Annotated[int | None, typer.Option(help="End when this process is no longer the parent.")] = None,
 ) -> None:
     """Run one node of a network: its Spark application, its drops, its part of the planning, its HTTP API.
 
-    Nodes read and write link logs below the shared state folder. A node whose inputs are not there yet waits for them.
+    Nodes read and write link logs below the shared state folder, or Kafka topics with --links (nodes that share no
+    folder need the same prefix). A node whose inputs are not there yet waits for them.
 
     Example: floodway node net.yaml --node A --state runs/net --control dfit --listen 127.0.0.1:8701
     """
@@ -87,6 +91,7 @@ def node(
             master=master,
             settings=parse_conf(conf or []),
             parent=parent,
+            links=links,
         ),
     )
 

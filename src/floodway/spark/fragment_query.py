@@ -22,6 +22,7 @@ from floodway.spark.dead_letters import PREFIX, dead_letters, has_dead_letters, 
 from floodway.spark.fragment_lines import batch_lines
 from floodway.spark.fragments import Fragment, SourceSpec, is_link
 from floodway.spark.journal import JournaledBatch, read_batch
+from floodway.spark.kafka_links import is_kafka_link, link_schema, parse_kafka
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine
 from floodway.spark.log import LogWriter, create_log
@@ -29,7 +30,7 @@ from floodway.spark.log.meta import META
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.operators import apply_operator
 from floodway.spark.side_output import dropped_sample
-from floodway.spark.sinks import QUEUE, Written, is_log, parse_kafka, write_logs, write_other
+from floodway.spark.sinks import QUEUE, Written, is_log, write_logs, write_other
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
@@ -105,6 +106,7 @@ class FragmentQuery:
         self._side_output = side_output
         self._on_loss = on_loss
         self._lettered: set[str] = set()
+        self._schemas: dict[str, str | None] = {}
         # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
         self.tasks = max(1, round(network.nodes[fragment.node].cpu))
 
@@ -130,15 +132,20 @@ class FragmentQuery:
         return RunningFragment(query)
 
     def missing_sources(self) -> list[str]:
-        """The sources whose log is not there yet (a Kafka topic is taken to be)."""
-        addresses = {
-            spec.name: self._layout.source(self._network, self.fragment, spec) for spec in self.fragment.sources
-        }
-        return [
-            name
-            for name, address in addresses.items()
-            if not address.startswith("kafka://") and not (Path(address) / META).exists()
-        ]
+        """The sources whose log is not there yet (a Kafka topic is taken to be, unless another node makes it)."""
+        return [spec.name for spec in self.fragment.sources if not self._is_there(spec)]
+
+    def _is_there(self, spec: SourceSpec) -> bool:
+        address = self._layout.source(self._network, self.fragment, spec)
+        if is_kafka_link(spec.producer, address):
+            return self._link_schema(address) is not None
+        return address.startswith("kafka://") or (Path(address) / META).exists()
+
+    def _link_schema(self, address: str) -> str | None:
+        """The columns of a link over Kafka, asked for until its writer has told them."""
+        if self._schemas.get(address) is None:
+            self._schemas[address] = link_schema(address)
+        return self._schemas[address]
 
     def sources_exist(self) -> bool:
         """Whether every log this fragment reads is there."""
@@ -205,8 +212,10 @@ class FragmentQuery:
         if not address.startswith("kafka://"):
             return {**options, "path": address}
         servers, topic = parse_kafka(address)
-        schema = self._network.streams[spec.producer].schema
+        link = self._link_schema(address) if is_kafka_link(spec.producer, address) else None
+        schema = link or self._network.streams[spec.producer].schema
         kind = {"valueFormat": "raw"} if schema is None else {"schema": schema}
+        kind |= {"valueFormat": "arrow"} if link else {}
         return {**options, "kafka.bootstrap.servers": servers, "topic": topic, **kind}
 
     def _inner_arcs(self) -> list[str]:
@@ -259,7 +268,7 @@ class FragmentQuery:
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         number = journal.batch
-        logs = {
+        logs: dict[str, tuple[DataFrame, Path | str]] = {
             PREFIX + (spec.location or spec.name): (
                 dead_letters(self._spark, self._options(spec), journal.offsets[spec.location or spec.name]),
                 self._layout.dead_letters(spec),
@@ -274,6 +283,8 @@ class FragmentQuery:
                 logs[sink] = (frame, self._layout.link(Arc(producer, consumer)))
             elif is_log(address := self._layout.output(self._network, sink)):
                 logs[sink] = (frame, Path(address))
+            elif is_kafka_link(sink, address):
+                logs[sink] = (frame, address)
             else:
                 written[sink] = write_other(frame, address, number)
         return {**write_logs(logs, self._tag(number), self.tasks), **written}

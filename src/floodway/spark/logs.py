@@ -9,10 +9,11 @@ from floodway.errors import FloodwayError, InputError
 from floodway.network.model import Arc, Network
 from floodway.spark import dead_letters
 from floodway.spark.fragment_query import FragmentQuery
+from floodway.spark.kafka_links import is_kafka_link, parse_kafka, prepare_link
 from floodway.spark.layout import Layout
 from floodway.spark.log import create_log
-from floodway.spark.log.schema import parse_schema
-from floodway.spark.sinks import is_log, parse_kafka, public_columns
+from floodway.spark.log.schema import parse_schema, schema_text
+from floodway.spark.sinks import is_log, public_columns
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.options import parse_options
 
@@ -62,10 +63,12 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
         for query in ready:
             for sink, frame in query.sink_frames().items():
                 path = sink_log(network, layout, sink)
+                columns = public_columns(frame).drop("_arrival").schema
+                ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
                 if path is not None:
-                    columns = public_columns(frame).drop("_arrival").schema
-                    ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
                     create_log(path, parse_schema(ddl), partitions=query.tasks, stream=sink)
+                elif is_kafka_link(sink, address := layout.output(network, sink)):
+                    prepare_link(address, schema_text(parse_schema(ddl)), query.tasks)
             for path in query.dead_letter_logs():
                 ddl = f"{dead_letters.SCHEMA}, origin_id bigint, weight double"
                 create_log(path, parse_schema(ddl), partitions=query.tasks, stream=path.name)

@@ -1,9 +1,9 @@
 """Where a fragment's results go: an embedded log, Kafka, the console, or any Spark file format.
 
 A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold already (a
-tag a task), file formats overwrite the batch's own folder, so both are exactly-once; Kafka and the console may repeat
-the last batch. Every sink returns when its tuples had arrived, so that latency is measured where results become
-visible.
+tag a task), and so do links over Kafka; file formats overwrite the batch's own folder, so all of these are
+exactly-once. Other topics and the console may repeat the last batch. Every sink returns when its tuples had arrived, so
+that latency is measured where results become visible.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.spark.kafka_links import SCHEME, append_link, parse_kafka
 from floodway.spark.log import LogWriter
 
 ARRIVAL = "_arrival"
@@ -71,8 +72,8 @@ def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
     return df.select(*columns)
 
 
-def write_logs(frames: Mapping[str, tuple[DataFrame, Path]], tag: str, tasks: int) -> dict[str, Written]:
-    """Append to embedded logs, all sinks in one Spark job of `tasks` tasks.
+def write_logs(frames: Mapping[str, tuple[DataFrame, Path | str]], tag: str, tasks: int) -> dict[str, Written]:
+    """Append to embedded logs and to links over Kafka (an address), all sinks in one Spark job of `tasks` tasks.
 
     Each task writes the partition of its own number; one that ran before finds its tag there and writes nothing.
     """
@@ -96,7 +97,7 @@ def write_other(df: DataFrame, sink: str, batch: int) -> Written:
         stored = shown.drop(ARRIVAL, QUEUE)
         if sink == "console":
             stored.show(20, truncate=False)
-        elif sink.startswith("kafka://"):
+        elif sink.startswith(SCHEME):
             servers, topic = parse_kafka(sink)
             value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
             value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
@@ -111,14 +112,6 @@ def write_other(df: DataFrame, sink: str, batch: int) -> Written:
 def is_log(sink: str | None) -> bool:
     """Whether a sink is an embedded log: a plain path, or nothing (then the runner chooses one)."""
     return sink is None or (sink != "console" and ":" not in sink)
-
-
-def parse_kafka(address: str) -> tuple[str, str]:
-    """`kafka://host:port[,host:port]/topic` as (servers, topic)."""
-    servers, slash, topic = address.removeprefix("kafka://").partition("/")
-    if not (servers and slash and topic) or "/" in topic:
-        raise InputError(f"{address!r} is not a Kafka address", hint="Write kafka://host:port/topic")
-    return servers, topic
 
 
 def _format_and_path(sink: str) -> tuple[str, str]:
@@ -152,6 +145,9 @@ def _appender(paths: Mapping[str, str], tag: str) -> Callable[[Iterator[pa.Recor
 def _append(rows: pa.Table, path: str, partition: int, tag: str) -> None:
     arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
     body = rows.drop_columns([name for name in (ARRIVAL, QUEUE) if name in rows.column_names])
+    if path.startswith(SCHEME):
+        append_link(body, path, partition, tag, arrival)
+        return
     with LogWriter(path) as writer:
         writer.append(body, partition, arrival=arrival, tag=tag)
 

@@ -42,6 +42,8 @@ class NodeAgent:
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)
+        if options.links is not None:
+            self.files.choose_links(options.links, network)
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
         self.target = target_of(network, options.target_seconds)

@@ -27,7 +27,8 @@ class NodeOptions:
 
     With `parent` the node ends when that process is no longer its parent: a supervisor that was killed leaves none
     behind. `master` None takes a local Spark with as many threads as the node has CPUs; `settings` are Spark's own,
-    over those of the network file.
+    over those of the network file. `links` is where links to other nodes go (`kafka://host:port[/prefix]`); None leaves
+    it as the folder has it, through logs below it if nobody said otherwise.
     """
 
     node: str
@@ -45,6 +46,7 @@ class NodeOptions:
     master: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     parent: int | None = None
+    links: str | None = None
 
 
 def parse_control(text: str) -> Control:

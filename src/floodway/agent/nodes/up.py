@@ -46,7 +46,7 @@ class UpOptions:
 
     `peers` replaces the addresses that nodes are given for each other (tests cut links by it); `node_arguments` are
     passed on to `floodway node`; `progress` gets the latest status of every node. Once `ended` is set, the run comes to
-    its end early: it lets the nodes finish what waits, ends them and reports as ever.
+    its end early: it lets the nodes finish what waits, ends them and reports as ever. `links` as in `NodeOptions`.
     """
 
     network_file: Path
@@ -60,6 +60,7 @@ class UpOptions:
     settle_seconds: float = 10.0
     peers: Mapping[str, str] = field(default_factory=dict)
     key_file: Path | None = None
+    links: str | None = None
     node_arguments: tuple[str, ...] = ()
     progress: Callable[[Mapping[str, Mapping[str, Any]]], None] = lambda statuses: None
     ended: threading.Event = field(default_factory=threading.Event)
@@ -75,6 +76,8 @@ class _Up:
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)
+        if options.links is not None:
+            self.files.choose_links(options.links, network)  # the nodes find it in the folder
         save_network(options.root, network)
         self.target = target_of(network, options.target_seconds)
         fragments_of(network)  # refuses what no node could run before any process starts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -22,25 +22,53 @@ class KafkaTargetError(FloodwayError):
 class KafkaTarget:
     """Produces to a topic, which is created if it is not there."""
 
-    def __init__(self, servers: str, topic: str, *, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        *,
+        partitions: int,
+        settings: Mapping[str, str] | None = None,
+        topic_settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._servers, self._topic = servers, topic
         self._failed: str | None = None
         common: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 2}
         common.update(settings or {})
-        self.partitions = self._ensure_topic(AdminClient(common), partitions)
+        self.partitions = self._ensure_topic(AdminClient(common), partitions, dict(topic_settings or {}))
         self._producer = Producer({**common, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000})
 
     def send(self, batch: pa.RecordBatch, partition: int) -> None:
         """Queue every tuple of the batch; earlier failures are raised here."""
         for row in json_rows(batch):
-            while True:
-                try:
-                    self._producer.produce(self._topic, value=row, partition=partition, on_delivery=self._delivered)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
+            self.put(row, partition)
         self._producer.poll(0)
         self._raise_failure()
+
+    def put(
+        self,
+        value: bytes,
+        partition: int,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int = 0,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Queue one record; a timestamp of 0 is the time of sending."""
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=value,
+                    key=key,
+                    partition=partition,
+                    timestamp=timestamp_ms,
+                    headers=list(headers),
+                    on_delivery=self._delivered,
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
 
     def close(self) -> None:
         """Wait, for a bounded time, until the broker has everything."""
@@ -62,14 +90,17 @@ class KafkaTarget:
                 f"Kafka at {self._servers} refused a record: {self._failed}", hint="Check the broker"
             )
 
-    def _ensure_topic(self, admin: AdminClient, partitions: int) -> int:
+    def _ensure_topic(self, admin: AdminClient, partitions: int, settings: dict[str, str]) -> int:
         try:
             topics = admin.list_topics(timeout=_TIMEOUT).topics
             if self._topic in topics:
                 return len(topics[self._topic].partitions)
-            admin.create_topics([NewTopic(self._topic, partitions, 1)])[self._topic].result(_TIMEOUT)
+            made = admin.create_topics([NewTopic(self._topic, partitions, 1, config=settings)])
+            made[self._topic].result(_TIMEOUT)
             return partitions
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # made by another process meanwhile
+                return partitions
             raise KafkaTargetError(
                 f"Kafka at {self._servers} did not answer within {_TIMEOUT:g} s ({error.args[0].str()})",
                 hint="Start the broker or check the address",

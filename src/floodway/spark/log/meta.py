@@ -68,7 +68,7 @@ def create_log(path: Path | str, schema: pa.Schema | str, *, partitions: int = 1
             "schema": schema_text(wanted),
             "partitions": partitions,
         }
-        _write_once(root / META, json.dumps(body, indent=2) + "\n")
+        write_once(root / META, json.dumps(body, indent=2) + "\n")
     found = open_log(root)
     if not found.schema.equals(wanted):
         raise SchemaError(
@@ -109,7 +109,7 @@ def open_log(path: Path | str) -> LogMeta:
         ) from None
 
 
-def _write_once(target: Path, text: str) -> None:
+def write_once(target: Path, text: str) -> None:
     """Put the whole text in place or nothing; a file that is there already wins."""
     temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
     with temporary.open("w", encoding="utf-8") as file:

@@ -17,11 +17,10 @@ from confluent_kafka import KafkaError as KafkaCode
 
 from floodway.errors import FloodwayError
 from floodway.spark.log import PositionError, Span
-from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
+from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, parse_schema
 from floodway.spark.source.backend import Piece
-from floodway.spark.source.decode import decode_json, json_schema, raw_schema
+from floodway.spark.source.decode import decode_json, decode_rows, json_schema, raw_schema
 from floodway.spark.source.options import SourceOptions
-from floodway.spark.source.record_times import RecordTimes
 
 _POLL_MESSAGES = 10_000
 _POLL_SECONDS = 0.2
@@ -40,8 +39,8 @@ class KafkaBackend:
         self._topic = options.topic or ""
         self._settings = dict(options.kafka)
         self._timeout = options.timeout_seconds
-        self._json = options.value_format == "json"
-        self._payload = json_schema(options.schema or "") if self._json else raw_schema()
+        self._format = options.value_format
+        self._payload = _payload(options)
         self._open: Consumer | None = None
 
     @property
@@ -51,7 +50,7 @@ class KafkaBackend:
 
     @property
     def payload(self) -> pa.Schema:
-        """The columns of the option `schema` with `_error` and `_raw`, or key and value."""
+        """The columns of the option `schema`, for JSON with `_error` and `_raw`; or key and value."""
         return self._payload
 
     def earliest(self) -> dict[int, int]:
@@ -80,36 +79,38 @@ class KafkaBackend:
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         """The records of the ranges; between two runs the consumer seeks."""
         for start, end in runs:
-            consumer = self._consumer()
-            consumer.assign([TopicPartition(self._topic, partition, start)])
-            at, deadline = start, time.monotonic() + self._timeout
-            while at < end:
-                messages = [m for m in consumer.consume(_POLL_MESSAGES, _POLL_SECONDS) if self._is_record(m)]
-                wanted = [m for m in messages if at <= _offset(m) < end]
-                if wanted:
-                    yield self._piece(wanted)
-                    at = _offset(wanted[-1]) + 1
-                # Past offsets that hold no record only the consumer's position moves on.
-                position = consumer.position([TopicPartition(self._topic, partition)])[0].offset
-                if position >= end or any(_offset(m) >= end for m in messages[-1:]):
-                    break
-                if wanted:
-                    deadline = time.monotonic() + self._timeout
-                elif time.monotonic() > deadline:
-                    raise KafkaSourceError(
-                        f"topic {self._topic} partition {partition}: no record at offset {at} "
-                        f"within {self._timeout:g} s",
-                        hint="Check that the broker is up; the query continues from its checkpoint",
-                    )
+            for messages in self.messages(partition, start, end):
+                yield self._piece(messages)
 
-    def record_times(self) -> RecordTimes:
-        """To look up when single records came, with a consumer of its own."""
-        return RecordTimes(self._settings, self._topic)
+    def messages(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+        """The records of one range as Kafka has them, with their keys and headers."""
+        consumer = self._consumer()
+        consumer.assign([TopicPartition(self._topic, partition, start)])
+        at, deadline = start, time.monotonic() + self._timeout
+        while at < end:
+            messages = [m for m in consumer.consume(_POLL_MESSAGES, _POLL_SECONDS) if self._is_record(m)]
+            wanted = [m for m in messages if at <= _offset(m) < end]
+            if wanted:
+                yield wanted
+                at = _offset(wanted[-1]) + 1
+            # Past offsets that hold no record only the consumer's position moves on.
+            position = consumer.position([TopicPartition(self._topic, partition)])[0].offset
+            if position >= end or any(_offset(m) >= end for m in messages[-1:]):
+                break
+            if wanted:
+                deadline = time.monotonic() + self._timeout
+            elif time.monotonic() > deadline:
+                raise KafkaSourceError(
+                    f"topic {self._topic} partition {partition}: no record at offset {at} within {self._timeout:g} s",
+                    hint="Check that the broker is up; the query continues from its checkpoint",
+                )
 
     def _piece(self, messages: list[Message]) -> Piece:
         values = [message.value() for message in messages]
-        if self._json:
+        if self._format == "json":
             batch = decode_json(values, self._payload)
+        elif self._format == "arrow":
+            batch = decode_rows(values, self._payload, where=f"topic {self._topic}")
         else:
             keys = pa.array([message.key() for message in messages], pa.binary())
             batch = pa.RecordBatch.from_arrays([keys, pa.array(values, pa.binary())], schema=self._payload)
@@ -160,6 +161,12 @@ class KafkaBackend:
             }
             self._open = Consumer({**defaults, **self._settings})
         return self._open
+
+
+def _payload(options: SourceOptions) -> pa.Schema:
+    if options.value_format == "raw":
+        return raw_schema()
+    return json_schema(options.schema or "") if options.value_format == "json" else parse_schema(options.schema or "")
 
 
 def _offset(message: Message) -> int:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from floodway.errors import InputError
 from floodway.spark.log.schema import ARRIVAL
@@ -14,6 +14,7 @@ from floodway.spark.log.schema import ARRIVAL
 ID, WEIGHT = "_id", "_weight"
 ADDED = (ID, ARRIVAL, WEIGHT)
 """What the source adds to the payload, in this order."""
+ValueFormat = Literal["json", "raw", "arrow"]
 KAFKA = "kafka."
 SERVERS = "kafka.bootstrap.servers"
 OnLoss = Literal["fail", "skip"]
@@ -25,8 +26,8 @@ _KNOWN = {
     "decision": "path of the decision file",
     "arcs": "comma list of arcs inside the node whose keeps are carried as columns _keep:<arc>",
     "added": f"comma list of the columns to add to the payload; default {','.join(ADDED)}",
-    "schema": "DDL: for a log the columns to read, for Kafka JSON what the values hold",
-    "valueformat": "Kafka values: json or raw",
+    "schema": "DDL: for a log the columns to read, for Kafka JSON or Arrow what the values hold",
+    "valueformat": "Kafka values: json, raw, or arrow as links between nodes have them",
     "maxtuplesperbatch": "upper bound of a micro-batch",
     "startingoffsets": "earliest, latest, or a JSON object of positions by partition",
     "endingoffsets": "batch reads: a journaled offset as JSON",
@@ -48,7 +49,7 @@ class SourceOptions:
     arcs: tuple[str, ...] = ()
     added: tuple[str, ...] = ADDED
     schema: str | None = None
-    value_format: Literal["json", "raw"] = "json"
+    value_format: ValueFormat = "json"
     max_tuples: int | None = None
     starting: str = "earliest"
     ending: str | None = None
@@ -72,11 +73,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         )
     if topic is not None and SERVERS not in given:
         raise InputError(f"'topic' needs {SERVERS!r}", hint='For example "localhost:9092"')
-    value_format = given.get("valueformat", "json")
-    if value_format not in ("json", "raw"):
-        raise InputError(f"valueFormat {value_format!r} is unknown", hint="Use json or raw")
-    if topic is not None and value_format == "json" and "schema" not in given:
-        raise InputError("Kafka JSON values need the option 'schema'", hint='Such as "id bigint, at timestamp"')
+    value_format = _value_format(given.get("valueformat", "json"))
+    if topic is not None and value_format != "raw" and "schema" not in given:
+        name = {"json": "JSON", "arrow": "Arrow"}[value_format]
+        raise InputError(f"Kafka {name} values need the option 'schema'", hint='Such as "id bigint, at timestamp"')
     loss = given.get("onloss", "fail")
     if loss not in ("fail", "skip"):
         raise InputError(f"onLoss {loss!r} is unknown", hint="Use fail or skip")
@@ -91,7 +91,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         arcs=_listed(given.get("arcs", "")),
         added=_added(given.get("added")),
         schema=given.get("schema"),
-        value_format="raw" if value_format == "raw" else "json",
+        value_format=value_format,
         max_tuples=None if maximum is None else _positive("maxTuplesPerBatch", maximum),
         starting=given.get("startingoffsets", "earliest"),
         ending=given.get("endingoffsets"),
@@ -99,6 +99,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         splits=_positive("splits", given.get("splits", str(os.cpu_count() or 2))),
         timeout_seconds=float(_positive("timeoutSeconds", given.get("timeoutseconds", "15"))),
     )
+
+
+def _value_format(text: str) -> ValueFormat:
+    known: tuple[ValueFormat, ...] = get_args(ValueFormat)
+    for name in known:
+        if text == name:
+            return name
+    raise InputError(f"valueFormat {text!r} is unknown", hint="Use json or raw")
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -1,0 +1,272 @@
+"""Links between nodes over Kafka: a topic a link, a record a tuple, a partition a task of the writer; each tuple once.
+
+A record is a tuple's columns (`source/decode.py: encode_rows`), its timestamp the tuple's first arrival, and its header
+says which batch it is of:
+
+    floodway = QUERY:BATCH:TASK:POSITION:COUNT        position of the tuple among the COUNT that the task delivers
+
+A batch that is repeated after a crash delivers the same tuples. The writer puts them in an order of their bytes, looks
+at the end of its partition for positions of this batch that are there already, and sends the others only: offsets count
+tuples, and the topic holds what the ledger says. A producer's own repetitions are dropped by the broker (idempotence).
+
+What the columns are is told by a record of the topic PREFIX.links, written before the first tuple.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from floodway.errors import FloodwayError, InputError
+from floodway.network.model import Arc
+from floodway.spark.source.decode import encode_rows
+from floodway.spark.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from floodway.spark.source.kafka import KafkaBackend
+
+SCHEME = "kafka://"
+HEADER = "floodway"
+_MOST_TOPIC = 249
+_WRITER = {"enable.idempotence": "true", "compression.type": "lz4", "message.timeout.ms": "15000"}
+
+
+class LinkError(FloodwayError):
+    """A link's topic that is not as its one writer left it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which tuple of which batch a record is.
+
+    >>> Mark.parse(str(Mark("A.main", 7, 0, 2, 10)).encode())
+    Mark(query='A.main', batch=7, task=0, position=2, count=10)
+    """
+
+    query: str
+    batch: int
+    task: int
+    position: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: bytes) -> Mark | None:
+        """The mark in a header; None if it is none."""
+        query, *numbers = text.decode("utf-8", "replace").rsplit(":", 4)
+        if len(numbers) != 4 or not all(number.isdecimal() for number in numbers):
+            return None
+        return cls(query, *map(int, numbers))
+
+    def __str__(self) -> str:
+        return f"{self.query}:{self.batch}:{self.task}:{self.position}:{self.count}"
+
+    @property
+    def tag(self) -> str:
+        """What all records of one batch and task share."""
+        return f"{self.query}:{self.batch}:{self.task}"
+
+
+@dataclass
+class LinkCounts:
+    """What a topic holds of one query's batches: tuples of each, and records that are there twice.
+
+    `length` is the topic's whole length, `retired` the part that Kafka no longer has, `foreign` are records of others.
+    """
+
+    length: int = 0
+    retired: int = 0
+    repeated: int = 0
+    foreign: int = 0
+    batches: Counter[int] = field(default_factory=Counter)
+
+
+def link_topic(prefix: str, arc: Arc) -> str:
+    """The topic of a link, in the letters that Kafka allows; names with others, or too long, are told apart by a hash.
+
+    >>> link_topic("net-1", Arc("a1", "b1"))
+    'net-1.a1--b1'
+    """
+    name = f"{arc.producer}--{arc.consumer}"
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    most = _MOST_TOPIC - len(prefix) - 1
+    if plain != name or len(plain) > most:
+        digest = hashlib.sha256(str(arc).encode()).hexdigest()[:12]
+        plain = f"{plain[: most - 13]}-{digest}"
+    return f"{prefix}.{plain}"
+
+
+def parse_kafka(address: str) -> tuple[str, str]:
+    """`kafka://host:port[,host:port]/topic` as (servers, topic)."""
+    servers, slash, topic = address.removeprefix(SCHEME).partition("/")
+    if not (servers and slash and topic) or "/" in topic:
+        raise InputError(f"{address!r} is not a Kafka address", hint="Write kafka://host:port/topic")
+    return servers, topic
+
+
+def is_kafka_link(sink: str, address: str) -> bool:
+    """Whether this output or stream of a node's part is a link that goes over Kafka."""
+    return "->" in sink and address.startswith(SCHEME)
+
+
+def prepare_link(address: str, schema: str, partitions: int) -> None:
+    """Make the topic and tell its readers what its columns are, once; refuse one that was made for something else."""
+    from floodway.spark.log.kafka_target import KafkaTarget
+
+    servers, topic = parse_kafka(address)
+    found = link_schema(address)
+    if found not in (None, schema):
+        raise LinkError(
+            f"topic {topic} was made for '{found}', not for '{schema}'",
+            hint="Give --links another prefix, and a new state folder with it",
+        )
+    # Arrival times are the writer's to give; a broker that stamps records itself would lose them.
+    made = KafkaTarget(
+        servers, topic, partitions=partitions, topic_settings={"message.timestamp.type": "CreateTime"}
+    ).partitions
+    if made != partitions:
+        raise LinkError(
+            f"topic {topic} has {made} partition(s), the node that writes it {partitions} task(s)",
+            hint="Give --links another prefix, and a new state folder with it",
+        )
+    if found is None:
+        about = KafkaTarget(servers, _about(topic), partitions=1, topic_settings={"cleanup.policy": "compact"})
+        about.put(json.dumps({"v": 1, "schema": schema}).encode(), 0, key=topic.encode())
+        about.close()
+
+
+def link_schema(address: str) -> str | None:
+    """The columns of a link as its writer told them; None while it has not, or the broker does not answer."""
+    servers, topic = parse_kafka(address)
+    try:
+        backend = _records(servers, _about(topic))
+        for message in _all(backend, 0):
+            if message.key() == topic.encode():
+                return str(json.loads(message.value() or b"{}")["schema"])
+    except (FloodwayError, ValueError, KeyError, TypeError):
+        return None
+    return None
+
+
+def append_link(rows: pa.Table, address: str, partition: int, tag: str, arrival: pa.Array | None) -> int:
+    """Deliver the tuples of one task of a batch, those that are not there yet; how many that were.
+
+    `tag` is QUERY:BATCH:TASK. Another writer of the partition at the same time is found and refused.
+    """
+    from floodway.spark.log.kafka_target import KafkaTarget
+
+    servers, topic = parse_kafka(address)
+    records = in_order(encode_rows(rows), _millis(arrival, rows.num_rows))
+    backend = _records(servers, topic)
+    end = backend.latest()[partition]
+    there = positions_of(tag, reversed_tail(backend, partition, end, len(records)))
+    missing = [position for position in range(len(records)) if position not in there]
+    target = KafkaTarget(servers, topic, partitions=1, settings=_WRITER)
+    for position in missing:
+        value, millis = records[position]
+        mark = f"{tag}:{position}:{len(records)}".encode()
+        target.put(value, partition, timestamp_ms=millis, headers=[(HEADER, mark)])
+    target.close()
+    after = backend.latest()[partition]
+    if after != end + len(missing):
+        raise LinkError(
+            f"topic {topic} partition {partition} grew by {after - end} record(s) while {len(missing)} were written",
+            hint="Somebody else writes there: stop them; `floodway audit` tells what is there twice",
+        )
+    return len(missing)
+
+
+def in_order(values: Sequence[bytes], millis: Sequence[int]) -> list[tuple[bytes, int]]:
+    """A batch's records in an order that does not depend on the order in which Spark brought them.
+
+    >>> in_order([b"b", b"a", b"a"], [1, 3, 2])
+    [(b'a', 2), (b'a', 3), (b'b', 1)]
+    """
+    return sorted(zip(values, millis, strict=True))
+
+
+def positions_of(tag: str, marks: Iterable[Mark | None]) -> set[int]:
+    """The positions of one batch and task among marks that are read from the end back, until another batch begins."""
+    found: set[int] = set()
+    for mark in marks:
+        if mark is None or mark.tag != tag:
+            break
+        found.add(mark.position)
+    return found
+
+
+def reversed_tail(backend: KafkaBackend, partition: int, end: int, step: int) -> Iterator[Mark | None]:
+    """Marks of a partition from its end back: the last one first, then `step` at a time."""
+    low = backend.earliest()[partition]
+    size = 1
+    while end > low:
+        start = max(low, end - size)
+        messages = [m for part in backend.messages(partition, start, end) for m in part]
+        yield from (_mark(message) for message in reversed(messages))
+        end, size = start, max(step, 1)
+
+
+def link_counts(address: str, query: str) -> LinkCounts:
+    """Count a topic's records by batch, from their headers alone."""
+    backend = _records(*parse_kafka(address))
+    first, last = backend.earliest(), backend.latest()
+    counts = LinkCounts(length=sum(last.values()), retired=sum(first.values()))
+    for partition in last:
+        count_marks(counts, query, (_mark(message) for message in _all(backend, partition)))
+    return counts
+
+
+def count_marks(counts: LinkCounts, query: str, marks: Iterable[Mark | None]) -> None:
+    """Add the marks of one partition: a position of a batch counts once, what comes again is repeated."""
+    seen: dict[str, set[int]] = {}
+    for mark in marks:
+        if mark is None or mark.query != query:
+            counts.foreign += 1
+            continue
+        positions = seen.setdefault(mark.tag, set())
+        if mark.position in positions:
+            counts.repeated += 1
+        else:
+            positions.add(mark.position)
+            counts.batches[mark.batch] += 1
+
+
+def _millis(arrival: pa.Array | None, rows: int) -> list[int]:
+    if arrival is None:
+        return [time.time_ns() // 1_000_000] * rows
+    micros = arrival.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [micro // 1000 for micro in micros]
+
+
+def _mark(message: Message) -> Mark | None:
+    found = message.headers() or {}
+    value = dict(found).get(HEADER)
+    return Mark.parse(value) if isinstance(value, bytes) else None
+
+
+def _all(backend: KafkaBackend, partition: int) -> Iterator[Message]:
+    first, last = backend.earliest(), backend.latest()
+    if partition in last:
+        for messages in backend.messages(partition, first[partition], last[partition]):
+            yield from messages
+
+
+def _records(servers: str, topic: str) -> KafkaBackend:
+    from floodway.spark.source.kafka import KafkaBackend
+
+    kafka = {"bootstrap.servers": servers}
+    return KafkaBackend(SourceOptions(kafka=kafka, topic=topic, value_format="raw", timeout_seconds=10.0))
+
+
+def _about(topic: str) -> str:
+    """Where the links of one prefix are described; a link's own name has no dot."""
+    return f"{topic.rpartition('.')[0]}.links"

@@ -61,9 +61,7 @@ def test_a_records_own_time_is_found_by_position(broker: Broker) -> None:
 
 
 @pytest.mark.spark
-def test_records_past_their_deadline_are_dropped_by_the_cleaner(
-    spark: Session, broker: Broker, tmp_path: Path
-) -> None:
+def test_records_past_their_deadline_are_dropped_by_the_cleaner(spark: Session, broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic("buffer", 1)
     network = parse_network(NETWORK.format(address=broker.address, topic=topic))
     produce(broker.address, topic, range(STALE), STALE_SECONDS)

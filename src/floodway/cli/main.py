@@ -60,7 +60,9 @@ def _root(
 def _register() -> None:
     for name in COMMANDS:
         module = import_module(f"floodway.cli.{name.replace('-', '_')}")
-        app.command(name)(getattr(module, name.replace("-", "_")))
+        function = getattr(module, name.replace("-", "_"))
+        # The first line whole, in the list of commands; left alone, it would be cut to the width of the terminal.
+        app.command(name, short_help=(function.__doc__ or "").partition("\n")[0])(function)
 
 
 def main() -> None:

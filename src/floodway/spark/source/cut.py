@@ -52,7 +52,7 @@ def cut_batch(
         raise PositionError(
             f"{where} partition {partition}: position {starts[partition]} is retired or missing, "
             f"{sum(lost.values())} tuple(s) lost; the next readable position is {spans[partition].first}",
-            hint="Keep tuples longer, restore them, or accept the loss: floodway run --on-loss skip (option onLoss=skip)",
+            hint="Keep tuples longer, restore them, or accept the loss: `floodway run --on-loss skip` (onLoss=skip)",
             first=spans[partition].first,
             lost=lost[partition],
         )

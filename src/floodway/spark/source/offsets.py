@@ -85,8 +85,8 @@ class BatchOffset:
     """One micro-batch of one stream. `start`, `lost` and `end` are per partition; tuples start .. end are offered.
 
     `lost` counts those of them, from `start` on, that retention or a missing segment took before the batch was cut
-    (only with onLoss=skip): they go to the reason `retention`. `waiting` is what could have been read when the batch was cut. `keep_ppm` and `arcs` are as decided, whatever the
-    mode.
+    (only with onLoss=skip): they go to the reason `retention`. `waiting` is what could have been read when the batch
+    was cut. `keep_ppm` and `arcs` are as decided, whatever the mode.
     """
 
     stream: str

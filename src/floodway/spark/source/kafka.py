@@ -21,6 +21,7 @@ from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, parse_schema
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.decode import decode_json, decode_rows, json_schema, raw_schema
 from floodway.spark.source.options import SourceOptions
+from floodway.spark.source.record_times import RecordTimes
 
 _POLL_MESSAGES = 10_000
 _POLL_SECONDS = 0.2
@@ -104,6 +105,10 @@ class KafkaBackend:
                     f"topic {self._topic} partition {partition}: no record at offset {at} within {self._timeout:g} s",
                     hint="Check that the broker is up; the query continues from its checkpoint",
                 )
+
+    def record_times(self) -> RecordTimes:
+        """To look up when single records came, with a consumer of its own."""
+        return RecordTimes(self._settings, self._topic)
 
     def _piece(self, messages: list[Message]) -> Piece:
         values = [message.value() for message in messages]

@@ -64,14 +64,20 @@ def targets(root: Path) -> list[Target]:
     assert isinstance(fit, DistributedFit) and isinstance(post, Coordinated) and isinstance(child, DistributedFit)
     who = {"network": "figure1", "receiver": "A"}
     mode = Mode.model_validate({**who, "sender": "B", "mode": "off"})
-    keeps = Keeps.model_validate({**who, "sender": "B", "number": 9, "keeps": {"s1": 0.0}})
+    keeps = Keeps.model_validate({**who, "sender": "B", "number": 9, "keeps": {"s1": 0.0}, "late": {"q1": 0.5}})
+    child.observe_results({"q1": 9.0}, 1.0, 2, NOW)
     (push,) = child.machine.tick(NOW)
     post.machine.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, NOW)
     (report,) = post.machine.tick(NOW)
     coordinator = office.machine
     coordinator.hear(report, NOW)
     orders = [message for message in coordinator.tick(NOW) if message.receiver == "A"]
-    assert isinstance(push, TablePush) and isinstance(report, Statistics) and isinstance(orders[0], PlanUpload)
+    assert (
+        isinstance(push, TablePush)
+        and push.late
+        and isinstance(report, Statistics)
+        and isinstance(orders[0], PlanUpload)
+    )
     later = report.model_copy(update={"number": report.number + 1})
     return [
         _target(fit, [push, push.model_copy(update={"form": "beat", "table": b""}), keeps, mode], "A"),
@@ -83,7 +89,7 @@ def targets(root: Path) -> list[Target]:
 def _target(plane: DistributedFit | Coordinated | Coordinator, honest: list[AnyMessage], name: str) -> Target:
     refused: Counter[str] = Counter()
     app = guarded(plane.routes(), Security(KEY), max_bytes=MAX_BYTES, clock=lambda: NOW, refused=refused)
-    return Target(app, refused, honest, lambda: (plane.machine.state, plane.mode), name)
+    return Target(app, refused, honest, lambda: (plane.machine.state, plane.mode, plane.machine.hurry.lateness), name)
 
 
 class Fuzzer:

@@ -42,6 +42,7 @@ ALL: list[AnyMessage] = [
     TableReach(**WHO, reach=(0.5, 2.0)),
     Statistics(**WHO, number=3, rates={"s1": 2.0, "a->b": 0.0}, costs={"a1": 0.1}, scale=0.7),
     Keeps(**WHO, number=4, keeps={"s1": 0.25}),
+    Keeps(**WHO, number=4, keeps={"s1": 0.25}, late={"q1": 0.5}),
     PlanUpload(**WHO, number=1, generation=1, rows=(PlanRow(plan="1,2", flows={"s1": 1.0}, keeps={"a->b": 0.5}),)),
     PlanChoice(**WHO, number=2, generation=1, plan="1,2", scale=0.9),
     PlanAck(**WHO, generation=None, plan=None, number=0, missing=True),
@@ -104,6 +105,11 @@ def test_malformed(data: bytes) -> None:
 @pytest.mark.parametrize("version", [0, 2, "1", None])
 def test_other_versions_are_named_even_if_the_rest_is_unknown(version: object) -> None:
     assert reason(changed(v=version, rates=..., novelty=1)) == "version"
+
+
+def test_that_nothing_is_late_is_not_said() -> None:
+    assert b"late" not in encode(ALL[5]) and ALL[5].kind == "statistics"
+    assert reason(changed(late={"q1": 1.5})) == reason(changed(late={"q1": float("nan")})) == "malformed"
 
 
 def test_for_another_node_or_network() -> None:

@@ -16,12 +16,13 @@ import time
 from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
-from floodway.agent.loop import SteeringLoop, target_of
+from floodway.agent.loop import SteeringLoop, fragments_of, target_of
 from floodway.agent.nodes.api import node_routes
 from floodway.agent.nodes.metrics import node_metrics_routes
 from floodway.agent.nodes.options import NodeOptions, spark_master, spark_settings
 from floodway.agent.nodes.steering import NodeSteering
 from floodway.agent.planes.plane import ControlPlane, make_control_plane
+from floodway.agent.stages import stages
 from floodway.agent.steering import FragmentBatch, source_work
 from floodway.agent.wire.server import HttpServer
 from floodway.errors import PlanningError
@@ -57,6 +58,7 @@ class NodeAgent:
             target_seconds=self.target,
             controller=options.controller,
         )
+        self._places = stages(fragments_of(network))
         self._ended = threading.Event()
         self._status: dict[str, Any] = {"name": self.part.name, "node": options.node, "phase": "starting"}
         self._status["pid"] = os.getpid()
@@ -164,6 +166,17 @@ class NodeAgent:
         kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
         figures = BatchFigures.of(report, self.network.outputs, kept, self._steering.steering.scale)
         append_figures(self.files.batches(self.options.node), figures)
+        self._tell_latency(report)
+
+    def _tell_latency(self, report: BatchReport) -> None:
+        """What the results of a batch took from their first arrival, for the nodes before this one."""
+        latencies = {}
+        for name, written in report.delivered.items():
+            seconds, tuples = written.latencies_seconds(report.ended_seconds)
+            if name in self.network.outputs and tuples.sum():
+                latencies[name] = float((seconds * tuples).sum() / tuples.sum())
+        depth = self._places[report.fragment].depth if report.fragment in self._places else 1
+        self.plane.observe_results(latencies, self.target, depth, report.ended_seconds)
 
     def _introduce(self, url: str) -> None:
         body = {"node": self.options.node, "pid": os.getpid(), "url": url, "control": self.options.control}

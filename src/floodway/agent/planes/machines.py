@@ -1,16 +1,64 @@
-"""The pure machines with their state and a lock: what threads and routes talk to. No I/O."""
+"""The pure machines with their state and a lock: what threads and routes talk to. No I/O.
+
+What outputs measure (`planes/lateness.py`) travels with the machines' messages and is no part of their states.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from floodway.agent.dfit.machine import Heard, Observed, Step, Ticked, first_state, reconfigured, step
 from floodway.agent.dfit.own import Measured
 from floodway.agent.dfit.state import DFitState, Role
 from floodway.agent.planes.coordinated import Post, PostState, hear_order, report
 from floodway.agent.planes.coordinator import CoordinatorState, Office, first_coordinator_state, hear, turn
-from floodway.agent.wire.messages import COORDINATOR, AnyMessage
+from floodway.agent.planes.lateness import Lateness, outputs_below
+from floodway.agent.wire.messages import COORDINATOR, AnyMessage, Keeps, PlanChoice, Statistics, TablePush
+from floodway.network.model import Network
+
+
+class Hurry:
+    """What one agent knows of late outputs, and how it goes with its messages."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._lock = threading.Lock()
+        self.lateness = Lateness()
+
+    def measured(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now_seconds: float) -> None:
+        """Note the mean latencies of a batch's results at the node's own outputs."""
+        known = {name: seconds for name, seconds in latencies.items() if name in self._network.outputs}
+        with self._lock:
+            self.lateness = self.lateness.measured(
+                known, target_seconds=target_seconds, depth=depth, now_seconds=now_seconds
+            )
+
+    def heard(self, message: AnyMessage, now_seconds: float) -> None:
+        """Take what a message says that was not refused."""
+        if isinstance(message, (TablePush, Statistics, Keeps, PlanChoice)) and message.late:
+            with self._lock:
+                self.lateness = self.lateness.hear(message.late, self._network.outputs, now_seconds)
+
+    def sent(self, messages: tuple[AnyMessage, ...], now_seconds: float) -> tuple[AnyMessage, ...]:
+        """Messages with what their receivers should know: statistics carry the sender's own outputs only."""
+        return tuple(
+            message.model_copy(
+                update={"late": self.lateness.to_tell(now_seconds, own_only=isinstance(message, Statistics))}
+            )
+            if isinstance(message, (TablePush, Statistics, Keeps, PlanChoice))
+            else message
+            for message in messages
+        )
+
+    def share_factor(self, operators: Collection[str], now_seconds: float) -> float:
+        """What is left of the share of the target of a query with these operators."""
+        return self.lateness.factor(outputs_below(self._network, operators), now_seconds)
+
+    def status(self, now_seconds: float) -> dict[str, float]:
+        """Outputs that are late, with their factors."""
+        known = self.lateness.to_tell(now_seconds)
+        return {name: round(value, 3) for name, value in known.items() if value < 1.0}
 
 
 class DFitMachine:
@@ -22,6 +70,7 @@ class DFitMachine:
         self.network = role.topology.network.name
         self._state = state or first_state(role)
         self._lock = threading.Lock()
+        self.hurry = Hurry(role.topology.network)
 
     @property
     def state(self) -> DFitState:
@@ -39,11 +88,13 @@ class DFitMachine:
 
     def hear(self, message: AnyMessage, now_seconds: float) -> AnyMessage | None:
         """Take a message and return the answer."""
-        return self._step(Heard(now_seconds, message)).answer
+        answer = self._step(Heard(now_seconds, message)).answer
+        self.hurry.heard(message, now_seconds)
+        return answer
 
     def tick(self, now_seconds: float) -> tuple[AnyMessage, ...]:
         """What is to be sent now."""
-        return self._step(Ticked(now_seconds)).send
+        return self.hurry.sent(self._step(Ticked(now_seconds)).send, now_seconds)
 
     def status(self, now_seconds: float) -> dict[str, object]:
         """Children, parent and own table; `cut_off` names those that are silent for too long."""
@@ -69,6 +120,7 @@ class DFitMachine:
             "children": children,
             "rows": 0 if state.own is None else len(state.own.table),
             "table_bytes": 0 if state.own is None else len(state.own.message),
+            "late": self.hurry.status(now_seconds),
             "cut_off": silent,
         }
 
@@ -88,6 +140,7 @@ class PostMachine:
         self.network = post.network.name
         self._state = state or PostState()
         self._lock = threading.Lock()
+        self.hurry = Hurry(post.network)
 
     @property
     def state(self) -> PostState:
@@ -103,13 +156,14 @@ class PostMachine:
         """Take a message and return the answer."""
         with self._lock:
             self._state, answer = hear_order(self.post, self._state, message, now_seconds)
-            return answer
+        self.hurry.heard(message, now_seconds)
+        return answer
 
     def tick(self, now_seconds: float) -> tuple[AnyMessage, ...]:
         """What is to be sent now."""
         with self._lock:
             self._state, messages = report(self.post, self._state, now_seconds)
-            return messages
+        return self.hurry.sent(messages, now_seconds)
 
     def status(self, now_seconds: float) -> dict[str, object]:
         """The plan in use, and whether the coordinator is silent for too long."""
@@ -120,6 +174,7 @@ class PostMachine:
             "generation": state.generation,
             "rows": len(state.rows),
             "scale": state.scale,
+            "late": self.hurry.status(now_seconds),
             "silent_seconds": _since(state.heard_seconds, now_seconds),
             "cut_off": [] if there else [COORDINATOR],
         }
@@ -133,6 +188,7 @@ class CoordinatorMachine:
         self.name = COORDINATOR
         self.network = office.network.name
         self.resumed = state is not None
+        self.hurry = Hurry(office.network)
         self._state = state or first_coordinator_state(office)
         self._lock = threading.Lock()
 
@@ -145,13 +201,14 @@ class CoordinatorMachine:
         """Take a message and return the answer."""
         with self._lock:
             self._state, answer = hear(self.office, self._state, message, now_seconds)
-            return answer
+        self.hurry.heard(message, now_seconds)
+        return answer
 
     def tick(self, now_seconds: float) -> tuple[AnyMessage, ...]:
         """What is to be sent now."""
         with self._lock:
             self._state, messages = turn(self.office, self._state, now_seconds)
-            return messages
+        return self.hurry.sent(messages, now_seconds)
 
     def status(self, now_seconds: float) -> dict[str, object]:
         """The plan in force and which nodes have it."""
@@ -164,6 +221,7 @@ class CoordinatorMachine:
             "generation": state.generation,
             "rows": len(state.rows),
             "scale": state.scale,
+            "late": self.hurry.status(now_seconds),
             "acknowledged": [node for node, told in state.told.items() if told.acked],
             "cut_off": [n for n, m in state.members.items() if not _fresh(m.heard_seconds, now_seconds, most)],
         }

@@ -7,7 +7,7 @@ tick, tell how they stand, and bring the routes of the node's HTTP server. None 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from floodway.agent.planes.alone import AlonePlanning
 from floodway.agent.planes.coordinated import Post, UploadedPlanner, post_from_journal, post_to_journal
 from floodway.agent.planes.coordinator import Office
 from floodway.agent.planes.coordinator_journal import CoordinatorJournal
-from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, PostMachine
+from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, Hurry, PostMachine
 from floodway.agent.planes.peers import Machine, PeerLoop, Peers, peer_routes
 from floodway.agent.wire.messages import AnyMessage
 from floodway.agent.wire.refusals import RefusedError
@@ -54,6 +54,18 @@ class ControlPlane(Protocol):
         """Rates (tuples/s) at the node's streams and links, costs (CPU-seconds) of its operators.
 
         `scale` is the capacity the node turns out to have, unless its costs say so already.
+        """
+
+    def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
+        """Mean latency (seconds, from the first arrival) of a batch's results at the node's outputs.
+
+        `target_seconds` is the end-to-end target, `depth` the number of queries on the longest path to them.
+        """
+
+    def share_factor(self, operators: Collection[str], now: float) -> float:
+        """What is left of its share of the target for a query with these operators, in (0, 1].
+
+        Below 1 when results are late at outputs of later queries (`planes/lateness.py`).
         """
 
     def tick(self, now: float) -> None:
@@ -94,6 +106,13 @@ class Alone:
     ) -> None:
         """Take new costs; rates come with every plan."""
         self._measured = Measured(dict(costs), {}, scale)
+
+    def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
+        """Nobody is told."""
+
+    def share_factor(self, operators: Collection[str], now: float) -> float:
+        """Nobody tells: the whole share."""
+        return 1.0
 
     def tick(self, now: float) -> None:
         """Nothing is due, ever."""
@@ -197,6 +216,7 @@ class _Planning(_Talking):
 
     _observe: Callable[[Mapping[str, float], Measured, float], None]
     _planner: Planner
+    _hurry: Hurry
 
     @property
     def planner(self) -> Planner:
@@ -208,6 +228,14 @@ class _Planning(_Talking):
     ) -> None:
         """Note what the node measures; the machine says at its next tick whom that concerns."""
         self._observe(rates, Measured(dict(costs), {}, scale), now)
+
+    def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
+        """Note how late the node's results are; nodes before it hear of it with the next message."""
+        self._hurry.measured(latencies, target_seconds, depth, now)
+
+    def share_factor(self, operators: Collection[str], now: float) -> float:
+        """What is left of its share of the target for a query with these operators."""
+        return self._hurry.share_factor(operators, now)
 
 
 class DistributedFit(_Planning):
@@ -226,7 +254,7 @@ class DistributedFit(_Planning):
         found = _read(journal)
         self.machine = DFitMachine(role, None if found is None else from_journal(role, found, clock()))
         super().__init__(self.machine, urls, security, journal, lambda: to_journal(role, self.machine.state), clock)
-        self._observe = self.machine.observe
+        self._observe, self._hurry = self.machine.observe, self.machine.hurry
         self._planner = OwnTablePlanner(role, lambda: self.machine.state)
 
 
@@ -249,7 +277,7 @@ class Coordinated(_Planning):
         super().__init__(
             self.machine, urls, security, journal, lambda: post_to_journal(post, self.machine.state), clock
         )
-        self._observe = self.machine.observe
+        self._observe, self._hurry = self.machine.observe, self.machine.hurry
         self._planner = UploadedPlanner(post, lambda: self.machine.state, headroom)
 
 

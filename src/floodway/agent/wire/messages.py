@@ -50,7 +50,8 @@ class TablePush(Message):
 
     `version` grows with every table of this sender. `full` carries the table, `delta` the change from the version
     `base`, and `beat` nothing: it asks which version is held and shows that the child is alive. `useful` is the most of
-    every input that is of any use to the sender, the range of its table before the parent's reach cuts it.
+    every input that is of any use to the sender, the range of its table before the parent's reach cuts it. `late` has
+    factors of outputs that are late (`planes/lateness.py`), here and in the messages below.
     """
 
     path: ClassVar[str] = "/v1/table"
@@ -60,6 +61,7 @@ class TablePush(Message):
     base: Number | None = None
     rows: Number = 0
     useful: Inputs = ()
+    late: Shares = Field(default_factory=dict)
     table: bytes = Field(default=b"", exclude=True, repr=False)
 
 
@@ -90,6 +92,7 @@ class Statistics(Message):
     costs: Amounts = Field(default_factory=dict)
     selectivities: Amounts = Field(default_factory=dict)
     scale: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    late: Shares = Field(default_factory=dict)
 
 
 class Keeps(Message):
@@ -99,6 +102,7 @@ class Keeps(Message):
     kind: Literal["keeps"] = "keeps"
     number: Number
     keeps: Shares
+    late: Shares = Field(default_factory=dict)
 
 
 class PlanRow(BaseModel):
@@ -130,6 +134,7 @@ class PlanChoice(Message):
     generation: Number
     plan: Name
     scale: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    late: Shares = Field(default_factory=dict)
 
 
 class PlanAck(Message):
@@ -167,7 +172,8 @@ _ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(disc
 
 def encode(message: AnyMessage) -> bytes:
     """The bytes of a message."""
-    line = message.model_dump_json().encode()
+    # Nothing late is the rule, and need not be said.
+    line = message.model_dump_json(exclude=None if getattr(message, "late", True) else {"late"}).encode()
     return line + b"\n" + message.table if isinstance(message, TablePush) and message.table else line
 
 

@@ -21,6 +21,7 @@ from floodway.agent.planes.coordinator import WHOLE, Office
 from floodway.agent.planes.coordinator_journal import CoordinatorJournal
 from floodway.agent.planes.machines import CoordinatorMachine
 from floodway.agent.planes.plane import Coordinated, make_control_plane
+from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import COORDINATOR, PlanUpload
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
@@ -146,13 +147,20 @@ class Process:
 
     def status(self) -> dict[str, Any]:
         """What the running process says of itself; nothing of one before it."""
+        found: dict[str, Any] = self._told().get("control", {})
+        return found
+
+    def refused(self) -> dict[str, int]:
+        found: dict[str, int] = self._told().get("refused", {})
+        return found
+
+    def _told(self) -> dict[str, Any]:
         try:
-            body = json.loads(self.layout.own(COORDINATOR).status.read_text())
+            body: dict[str, Any] = json.loads(self.layout.own(COORDINATOR).status.read_text())
         except (OSError, ValueError):
             return {}
         assert self._process is not None
-        found: dict[str, Any] = body["control"] if body["pid"] == self._process.pid else {}
-        return found
+        return body if body["pid"] == self._process.pid else {}
 
     def until(self, holds: Callable[[], bool], rates: dict[str, float]) -> None:
         deadline = time.monotonic() + 60.0
@@ -191,6 +199,9 @@ def test_a_process_that_is_killed_resumes(tmp_path: Path) -> None:
         before = process.status()
         held = {name: plane.machine.state.rows for name, plane in process.nodes.items()}
         assert before["resumed"] is False and all(held.values())
+        with pytest.raises(PeerError):
+            Client(process.urls[COORDINATOR]).post_bytes("/v1/plan", b"{}")
+        process.until(lambda: process.refused() == {"malformed": 1}, RATES)
         process.kill()
         process.start()
         process.until(lambda: process.status().get("acknowledged") == ["A", "B"], RATES)

@@ -45,8 +45,8 @@ def run_coordinator(
         process = {"node": COORDINATOR, "pid": os.getpid(), "url": server.url, "control": "coordinator"}
         write_atomically(files.agent(COORDINATOR), json.dumps(process))
         while not ended.is_set() and (parent is None or os.getppid() == parent):
-            body = {**process, "time_us": int(time.time() * 1e6), "phase": "running", "control": plane.status()}
-            write_atomically(files.own(COORDINATOR).status, json.dumps(body))
+            body = {**process, "time_us": int(time.time() * 1e6), "phase": "running", "refused": dict(server.refused)}
+            write_atomically(files.own(COORDINATOR).status, json.dumps({**body, "control": plane.status()}))
             ended.wait(TICK_SECONDS)
     finally:
         plane.stop()

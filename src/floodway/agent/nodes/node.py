@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
@@ -59,13 +60,15 @@ class NodeAgent:
             controller=options.controller,
         )
         self._places = stages(fragments_of(network))
+        self._refused: Counter[str] = Counter()
         self._ended = threading.Event()
         self._status: dict[str, Any] = {"name": self.part.name, "node": options.node, "phase": "starting"}
         self._status["pid"] = os.getpid()
 
     def status(self) -> dict[str, Any]:
-        """The latest figures, with those of the control plane."""
-        return {**self._status, "control": {"kind": self.options.control, **self.plane.status()}}
+        """The latest figures, with those of the control plane and what the HTTP API has refused, by reason."""
+        control = {"kind": self.options.control, **self.plane.status()}
+        return {**self._status, "refused": dict(self._refused), "control": control}
 
     def stop(self) -> None:
         """Ask the node to end: between two batches, if it comes to one in time."""
@@ -77,6 +80,7 @@ class NodeAgent:
         metrics = node_metrics_routes(self.options.node, self.layout.root, self.status, cpu)
         routes = [*self.plane.routes(), *node_routes(self.status), *metrics]
         server = HttpServer(routes, host=self.options.host, port=self.options.port, security=self.options.security)
+        self._refused = server.refused
         server.start()
         try:
             self._say("starting", url=server.url)

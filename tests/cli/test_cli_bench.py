@@ -47,7 +47,7 @@ def test_text_shows_the_ratio_the_goal_and_a_verdict() -> None:
 
 
 def test_one_that_fails_costs_exit_code_one_but_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Benchmark("broken", "planning", "names no function", "bench_planning_fit:no_such_function")
+    broken = Benchmark("broken", "planning", "names no function", "planning_fit:no_such_function")
     monkeypatch.setitem(bench_registry.BENCHMARKS, "planning-broken", broken)
     result = runner.invoke(app, ["planning-broken", "planning-fit-build", "--json"])
     assert result.exit_code == 1

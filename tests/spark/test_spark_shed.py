@@ -98,6 +98,19 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
     assert Ledger(stream.shed.files.ledger).reconcile() == []
 
 
+def test_a_new_decision_compiles_no_new_code(spark: SparkSession, stream: Stream) -> None:
+    stream.start()
+    jvm = spark._jvm
+    assert jvm is not None
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    counts = []
+    for batch, keep in enumerate((1.0, 0.5, 0.25, 0.8, 0.6)):
+        stream.keeps.append(keep)
+        stream.feed(rows(batch * 100, 100))
+        counts.append(compiled.getCount())
+    assert counts[-1] == counts[-3]
+
+
 def another_entry(stream: Stream, keep_ppm: int) -> Entry:
     return replace(stream.shed.loop.control.latest, keep_ppm=keep_ppm, budget=None, rate=None, base_us=None)
 

@@ -7,9 +7,9 @@ duration, plus what neither explains (polling, commit):
 
 so the target is met by batches of P* = (T - b) / 1.5, that is n* = h (P* - a) / c. a and c are learned
 (`batch_model`); b is learned from the measured latencies; h is the latency controller's law h(t+1) = h(t) (1 + q (T -
-l) / T), applied only after two shedding batches in a row and no surprise, so it corrects what remains in the steady
-state and does not fight the plan in a transient. A step in load changes N, not a, c, b or h: the very next batch is
-the right size.
+l) / T), applied only after two batches in a row that shed down to n, and no surprise, so it corrects what remains in
+the steady state and does not fight the plan in a transient: a batch that was cut before its load was known says
+nothing about n. A step in load changes N, not a, c, b or h: the very next batch is the right size.
 
 A target below 1.5 a + b cannot be met by any amount of shedding. The decision then says `unreachable`, with that
 floor, and plans for 1.1 times the floor instead: at the floor itself there would be no work done at all. When that
@@ -54,6 +54,9 @@ KNOWN = 0.5
 OVERHEAD_ONLY = 0.25
 """Share of a batch that its work explains, at the guessed cost, below which the batch is nearly all overhead."""
 
+AS_PLANNED = 0.25
+"""How far a batch's work may be from n and still be what was planned: plans change, and take effect a batch late."""
+
 CORRECTION_RANGE = (0.5, 2.0)
 
 
@@ -85,7 +88,8 @@ class BatchConfig:
 class BatchState(BatchModel):
     """The model, n (None before the first measurement), the n at which g = 1, b, h and the last duration.
 
-    `shedding` counts the measured batches in a row that shed, up to 2; `lost` those whose target was out of reach.
+    `shedding` counts the measured batches in a row that shed down to n, up to 2; `lost` those whose target was out of
+    reach.
     """
 
     n: float | None = None
@@ -133,10 +137,12 @@ class BatchLatencyController(Controller[BatchState]):
         if observation.batch is None:
             return self._decide(state, observation.waiting, target, "hold: no measurement")
         seconds, kept = observation.batch
+        planned = state.n
         state = self._guessed(learn(state, kept, seconds))
         offered = observation.offered
         # Without the offered work, less kept than n says that the batch was limited by what waited, not by n.
-        shed = kept < offered if offered is not None else state.n is not None and kept >= state.n
+        shed = kept < offered if offered is not None else planned is not None and kept >= planned
+        shed = shed and planned is not None and abs(kept - planned) <= AS_PLANNED * planned
         state = replace(state, shedding=min(state.shedding + 1, 2) if shed else 0)
         if observation.latency_seconds is not None and state.surprise == 0:
             state = self._trim(state, observation.latency_seconds, seconds, target)

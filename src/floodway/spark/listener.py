@@ -7,10 +7,8 @@ sheds by name, makes a `BatchReport` and hands it to the loop. Nothing raised in
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime
 from threading import Lock
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
@@ -43,14 +41,9 @@ def attach(spark: SparkSession, key: str, loop: ShedLoop) -> None:
             _listeners[spark] = listener
 
 
-def offered_metric(key: str) -> str:
-    """The observation before the drop."""
-    return f"floodway.{key}.offered"
-
-
-def kept_metric(key: str) -> str:
-    """The observation after the drop."""
-    return f"floodway.{key}.kept"
+def metric_name(key: str) -> str:
+    """The name of a shed's observation."""
+    return f"floodway.{key}"
 
 
 class ShedListener(StreamingQueryListener):
@@ -64,7 +57,7 @@ class ShedListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
         for key, loop in list(_loops.items()):
-            if offered_metric(key) in progress.observedMetrics:
+            if metric_name(key) in progress.observedMetrics:
                 try:
                     loop.on_batch(report(progress, key))
                 except Exception:
@@ -83,8 +76,7 @@ class ShedListener(StreamingQueryListener):
 
 def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
     """The report of one shed from a progress event."""
-    offered = _metrics(progress, offered_metric(key))
-    kept = _metrics(progress, kept_metric(key))
+    seen = progress.observedMetrics[metric_name(key)].asDict()
     started = datetime.fromisoformat(progress.timestamp)
     return BatchReport(
         query=str(progress.id),
@@ -92,19 +84,15 @@ def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
         batch=progress.batchId,
         started_us=round(started.timestamp() * 1e6),
         seconds=progress.batchDuration / 1e3,
-        offered=offered["offered"],
-        kept=kept["kept"],
-        would_keep=offered["would_keep"],
-        batch_time_us=offered["batch_time_us"],
-        seq=offered["seq"],
-        keep_ppm=offered["keep_ppm"],
-        mode=offered["mode"],
-        arrival_us=kept.get("arrival_us"),
-        event_us=offered.get("event_us"),
-        utilities=offered.get("utilities"),
-        dropped_tuples=offered.get("dropped_tuples") or (),
+        offered=seen["offered"],
+        kept=seen["kept"],
+        would_keep=seen["would_keep"],
+        batch_time_us=seen["batch_time_us"],
+        seq=seen["seq"],
+        keep_ppm=seen["keep_ppm"],
+        mode=seen["mode"],
+        arrival_us=seen.get("arrival_us"),
+        event_us=seen.get("event_us"),
+        utilities=seen.get("utilities"),
+        dropped_tuples=seen.get("dropped_tuples") or (),
     )
-
-
-def _metrics(progress: StreamingQueryProgress, name: str) -> Mapping[str, Any]:
-    return progress.observedMetrics[name].asDict()

@@ -26,26 +26,31 @@ from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
 from floodway.spark.control_columns import (
     CONTROL,
-    batch_time_us,
-    entry_in_force,
+    ENFORCED,
+    EPOCHS,
+    KEEP,
+    MODE,
+    SALT,
+    SEQ,
+    THRESHOLD,
+    TIE,
+    TIME,
     epoch_keep,
-    keep_in_force,
     with_control,
 )
 from floodway.spark.control_table import PPM
 from floodway.spark.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.durations import duration_us
-from floodway.spark.listener import attach, kept_metric, offered_metric
+from floodway.spark.listener import attach, metric_name
 from floodway.spark.shed_loop import ShedLoop, ShedSettings
 from floodway.spark.shed_state import ShedFiles, checked_mode, shed_files
 from floodway.spark.utility import utility_column, utility_summary
 from floodway.spark.window_drop import WindowDrop, emits, passes, time_us
 
-ENTRY = "_floodway_entry"
-KEEP = "_floodway_keep"
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
 FATE = "_floodway_fate"
+KEPT = "_floodway_kept"
 ARRIVAL = "_arrival"
 
 
@@ -94,12 +99,11 @@ class Shedder:
         loop = ShedLoop(self.settings, self.files, clock_us=lambda: time.time_ns() // 1000)
         self._loops.append(loop)
         attach(df.sparkSession, self.metric_key, loop)
-        marked = self._marked(df)
-        offered = marked.observe(offered_metric(self.metric_key), *self._before(df))
-        kept = offered.filter(fn.col(FATE) | (fn.col(ENTRY)["mode"] != "enforce") | fn.col(ENTRY).isNull())
-        counted = kept.observe(kept_metric(self.metric_key), *self._after(df))
+        kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
+        marked = self._marked(df).withColumn(KEPT, kept)
+        counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
-        return counted.select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+        return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
 
     def kept_windows(self, window_column: str = "window") -> _KeptWindows:
         """For after the aggregate, with `window=`: lets only whole windows out."""
@@ -111,13 +115,11 @@ class Shedder:
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
-        found = with_control(df, self.files.control).withColumn(ENTRY, entry_in_force())
-        found = found.withColumn(KEEP, keep_in_force(fn.col(ENTRY)))
-        entry = fn.col(ENTRY)
-        salt = fn.coalesce(entry["salt"], fn.lit(0).cast("bigint"))
+        found = with_control(df, self.files.control)
+        salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
-            whole = fn.col(CONTROL)["epochs"].isNull()
+            whole = fn.col(EPOCHS).isNull()
             by_window = passes(
                 self.window.shape,
                 time_us(self.window.time_column),
@@ -131,55 +133,53 @@ class Shedder:
             return slotted.withColumn(FATE, fn.coalesce(below, fn.lit(True)))
         given = fn.expr(self.utility) if isinstance(self.utility, str) else self.utility
         valued = slotted.withColumn(UTILITY, utility_column(given))
-        above = fn.col(UTILITY) > entry["threshold"]
-        tied = (fn.col(UTILITY) == entry["threshold"]) & (fn.col(SLOT) < entry["tie_ppm"])
-        fate = fn.when(entry["threshold"].isNull(), below).otherwise(above | tied)
+        threshold = fn.col(THRESHOLD)
+        above = fn.col(UTILITY) > threshold
+        tied = (fn.col(UTILITY) == threshold) & (fn.col(SLOT) < fn.col(TIE))
+        fate = fn.when(threshold.isNull(), below).otherwise(above | tied)
         return valued.withColumn(FATE, fn.coalesce(fate, fn.lit(True)))
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
         return identity_columns(df, self.key or self.identity)
 
-    def _before(self, df: DataFrame) -> list[Column]:
-        entry = fn.col(ENTRY)
+    def _counts(self, df: DataFrame) -> list[Column]:
+        """Counted before the drop, in one observation: each costs every tuple."""
         metrics = [
             fn.count(fn.lit(1)).alias("offered"),
-            fn.count_if(fn.col(FATE)).alias("would_keep"),
-            fn.max(batch_time_us()).alias("batch_time_us"),
-            fn.max(entry["seq"]).alias("seq"),
-            fn.max(fn.col(KEEP)).alias("keep_ppm"),
-            fn.max(entry["mode"]).alias("mode"),
+            fn.count_if(KEPT).alias("kept"),
+            fn.count_if(FATE).alias("would_keep"),
+            fn.max(TIME).alias("batch_time_us"),
+            fn.max(SEQ).alias("seq"),
+            fn.max(KEEP).alias("keep_ppm"),
+            fn.max(MODE).alias("mode"),
         ]
         if self.utility is not None:
             metrics.append(utility_summary(fn.col(UTILITY)).alias("utilities"))
         if self.window is not None:
             metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
         if self.side_output:
-            dropped = ~fn.col(FATE) & (entry["mode"] == "enforce")
+            dropped = ~fn.col(KEPT)
             # The rows with the least hash: a sample of fixed size that needs no more memory than itself.
             order = fn.when(dropped, fn.xxhash64(*[column(c) for c in identity_columns(df, self.identity)]))
             text = fn.when(dropped, fn.to_json(fn.struct(*[column(name) for name in df.columns])))
             metrics.append(fn.min_by(text, order, self.side_output).alias("dropped_tuples"))
-        return metrics
-
-    def _after(self, df: DataFrame) -> list[Column]:
-        metrics = [fn.count(fn.lit(1)).alias("kept")]
         arrival = self.arrival or (ARRIVAL if ARRIVAL in df.columns else None)
         if arrival is not None:
-            metrics.append(fn.avg(time_us(arrival)).alias("arrival_us"))
+            metrics.append(fn.avg(fn.when(fn.col(KEPT), time_us(arrival))).alias("arrival_us"))
         return metrics
 
     def _weight(self, df: DataFrame) -> Column:
         before = column(WEIGHT).cast("double") if WEIGHT in df.columns else fn.lit(1.0)
         if self.window is not None:
             return before
-        entry, ppm = fn.col(ENTRY), fn.lit(float(PPM))
+        ppm = fn.lit(float(PPM))
         weight = ppm / fn.greatest(fn.col(KEEP), fn.lit(1))
         if self.utility is not None:
             # What is above the threshold stands for itself; what is below can be neither kept nor estimated.
-            tied = fn.col(UTILITY) == entry["threshold"]
-            by_tie = fn.when(tied, ppm / fn.greatest(entry["tie_ppm"], fn.lit(1))).otherwise(fn.lit(1.0))
-            weight = fn.when(entry["threshold"].isNull(), weight).otherwise(by_tie)
-        return before * fn.when(entry["mode"] == "enforce", weight).otherwise(fn.lit(1.0))
+            tied = fn.col(UTILITY) == fn.col(THRESHOLD)
+            by_tie = fn.when(tied, ppm / fn.greatest(fn.col(TIE), fn.lit(1))).otherwise(fn.lit(1.0))
+            weight = fn.when(fn.col(THRESHOLD).isNull(), weight).otherwise(by_tie)
+        return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class _KeptWindows:
             lambda start: epoch_keep("emit_ppm", start),
             fn.lit(shedder.settings.salt),
         )
-        return with_control(df, shedder.files.control).filter(whole).drop(CONTROL)
+        return with_control(df, shedder.files.control).filter(whole).drop(*CONTROL)
 
 
 def shed(

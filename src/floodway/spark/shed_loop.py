@@ -20,6 +20,7 @@ from threading import RLock
 from typing import Any
 
 from floodway.control.base import Controller, Decision, Loop, Observation
+from floodway.control.batch import KNOWN
 from floodway.errors import FloodwayError
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.control_table import PPM, ControlTable, Entry
@@ -241,10 +242,21 @@ class ShedLoop:
         )
         decision = query.decision = query.loop.step(seen)
         query.keep_ppm = min(PPM, max(1, round(decision.keep(waiting) * PPM)))
-        # Back to back, the batch after the running one is offered what arrives from now until it begins.
-        budget = decision.keep(waiting) * waiting
         follows = paced == 0.0 and not self.settings.by_utility and self.settings.window is None
-        query.follow = (budget, rate, report.ended_us) if follows and query.keep_ppm < PPM else None
+        budget = self._budget(query, waiting) if follows else None
+        query.follow = None if budget is None else (budget, rate, report.ended_us)
+
+    def _budget(self, query: _Query, waiting: float) -> float | None:
+        """Tuples for the batch after the running one, which is offered what arrives from now until it begins.
+
+        Where all is kept the law's n still bounds it, if the law knows what a batch costs: the batch in which a burst
+        begins is long, and the next one is cut before anything of that was reported.
+        """
+        if query.decision is not None and query.decision.keep(waiting) < 1.0:
+            return query.decision.keep(waiting) * waiting
+        model = query.loop.snapshot()
+        work, trust = model.get("n"), model.get("trust")
+        return work if isinstance(work, float) and isinstance(trust, float) and trust >= KNOWN else None
 
     def _keep_ppm(self) -> int:
         """What the query in the greatest need asks for; the keep in force while nobody asks."""

@@ -11,7 +11,7 @@ from floodway.errors import InputError
 from floodway.experiments.bench.result import Run
 from floodway.network.suggest import did_you_mean
 
-_HERE = "floodway.experiments."
+_HERE = "floodway.experiments.bench."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +25,22 @@ class Benchmark:
 
 
 _ALL = (
-    Benchmark("exact-2", "planning", "exact look-up, warm HiGHS solve: 2 inputs", "bench_planning_exact:two"),
-    Benchmark("exact-4", "planning", "exact look-up, warm HiGHS solve: 4 inputs", "bench_planning_exact:four"),
-    Benchmark("exact-8", "planning", "exact look-up, warm HiGHS solve: 8 inputs", "bench_planning_exact:eight"),
-    Benchmark("exact-16", "planning", "exact look-up, warm HiGHS solve: 16 inputs", "bench_planning_exact:sixteen"),
-    Benchmark(
-        "region-map", "planning", "region map on a random walk of rates, misses included", "bench_planning_exact:walk"
-    ),
-    Benchmark("fit-lookup", "planning", "FIT look-up at 43,758 rows, plain scan", "bench_planning_fit:lookup"),
-    Benchmark("fit-build", "planning", "C-FIT with 8 inputs at 10%: time to build", "bench_planning_fit:build"),
-    Benchmark("fit-memory", "planning", "C-FIT with 8 inputs at 10%: peak memory", "bench_planning_fit:memory"),
-    Benchmark("fit-tree", "planning", "tree of 1000 nodes: time to build, error", "bench_planning_large:tree"),
-    Benchmark("lp-1000", "planning", "LP of 1000 drop locations × 100 nodes", "bench_planning_large:lp"),
-    Benchmark("source", "spark", "source at keep 1, the same segments read plainly", "bench_spark_source:keep_all"),
-    Benchmark("control-table", "spark", "the same query with and without `shed`", "bench_spark_shed:control_table"),
-    Benchmark(
-        "drop-cpu-count", "spark", "CPU of a dropped and of a counted tuple", "bench_spark_drop_cpu:against_count"
-    ),
-    Benchmark(
-        "drop-cpu-json", "spark", "CPU of a dropped and of a JSON-parsed tuple", "bench_spark_drop_cpu:against_json"
-    ),
-    Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "bench_spark_limit:fixed_limit"),
-    Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "bench_spark_buffer:against_cob"),
+    Benchmark("exact-2", "planning", "exact look-up, warm HiGHS solve: 2 inputs", "planning_exact:two"),
+    Benchmark("exact-4", "planning", "exact look-up, warm HiGHS solve: 4 inputs", "planning_exact:four"),
+    Benchmark("exact-8", "planning", "exact look-up, warm HiGHS solve: 8 inputs", "planning_exact:eight"),
+    Benchmark("exact-16", "planning", "exact look-up, warm HiGHS solve: 16 inputs", "planning_exact:sixteen"),
+    Benchmark("region-map", "planning", "region map on a random walk of rates, misses included", "planning_exact:walk"),
+    Benchmark("fit-lookup", "planning", "FIT look-up at 43,758 rows, plain scan", "planning_fit:lookup"),
+    Benchmark("fit-build", "planning", "C-FIT with 8 inputs at 10%: time to build", "planning_fit:build"),
+    Benchmark("fit-memory", "planning", "C-FIT with 8 inputs at 10%: peak memory", "planning_fit:memory"),
+    Benchmark("fit-tree", "planning", "tree of 1000 nodes: time to build, error", "planning_large:tree"),
+    Benchmark("lp-1000", "planning", "LP of 1000 drop locations × 100 nodes", "planning_large:lp"),
+    Benchmark("source", "spark", "source at keep 1, the same segments read plainly", "spark_source:keep_all"),
+    Benchmark("control-table", "spark", "the same query with and without `shed`", "spark_shed:control_table"),
+    Benchmark("drop-cpu-count", "spark", "CPU of a dropped and of a counted tuple", "spark_drop_cpu:against_count"),
+    Benchmark("drop-cpu-json", "spark", "CPU of a dropped and of a JSON-parsed tuple", "spark_drop_cpu:against_json"),
+    Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "spark_limit:fixed_limit"),
+    Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "spark_buffer:against_cob"),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {f"{entry.group}-{entry.id}": entry for entry in _ALL}

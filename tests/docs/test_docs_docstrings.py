@@ -73,6 +73,6 @@ def test_every_command_has_an_example_that_it_understands(name: str) -> None:
 def registered() -> list[CommandInfo]:
     """All commands, registered once."""
     if not main.app.registered_commands:
-        main._register()
+        main.register()
     assert get_command(main.app) is not None
     return main.app.registered_commands

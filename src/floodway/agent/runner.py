@@ -11,6 +11,7 @@ from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
 from floodway.agent.buffer.options import BufferOptions
+from floodway.agent.claim import claimed
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
 from floodway.agent.report import Latency, RunReport
@@ -66,14 +67,15 @@ def run_network(network: Network, options: RunOptions, spark: Session | None = N
     if options.buffer is not None:
         network = options.buffer.checked(network)
     _steering(network, options)  # refuses what is wrong before Spark starts
-    session = spark or spark_session(f"floodway-{network.name}")
-    try:
-        register(session)
-        run = _Run(session, network, options)
-        return run.to_end()
-    finally:
-        if spark is None:
-            session.stop()
+    with claimed(options.root, network):
+        session = spark or spark_session(f"floodway-{network.name}")
+        try:
+            register(session)
+            run = _Run(session, network, options)
+            return run.to_end()
+        finally:
+            if spark is None:
+                session.stop()
 
 
 class _Run:

@@ -22,12 +22,14 @@ def audit(
 
     Example: floodway audit net.yaml --state runs/net
     """
+    from floodway.agent.claim import check_owner
     from floodway.errors import InputError
     from floodway.network.file import load_network
     from floodway.spark.audit import audit as reconcile
     from floodway.spark.layout import Layout
     from floodway.spark.node_layout import NodeLayout
 
+    check_owner(state, load_network(network))
     if NodeLayout(state).is_used():
         _audit_nodes(network, state, as_json=as_json)
         return

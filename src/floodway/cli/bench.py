@@ -24,7 +24,7 @@ def bench(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids or groups (planning, spark); all when none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the benchmarks and exit.")] = False,
-    long: Annotated[bool, typer.Option("--long", help="More repeats: steadier figures, minutes instead.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="More repeats: steadier figures, which take minutes.")] = False,
 ) -> None:
     """Measure Floodway against its goals and against the way one would do without it.
 

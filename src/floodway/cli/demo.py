@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from floodway.cli.checks import above_zero, usable_folder
 from floodway.cli.output import print_json
 from floodway.cli.page import LISTEN, report_html, report_of, serving
 
@@ -42,6 +43,9 @@ def demo(
     from floodway.network.file import parse_network
     from floodway.spark.session import spark_session
 
+    above_zero("--seconds", seconds, "40")
+    above_zero("--target", target, "2")
+    usable_folder("--out", out)
     say = partial(typer.echo, err=as_json)
     network = parse_network(files("floodway.cli").joinpath("demo.yaml").read_text("utf-8"), source="demo.yaml")
     say("A Spark job on one core is offered twice what it can process (see demo.yaml).")

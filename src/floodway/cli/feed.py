@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from floodway.cli.checks import usable_folder
 from floodway.cli.output import print_json
 from floodway.errors import InputError
 
@@ -140,6 +141,7 @@ def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator
         yield topic, schema or DEFAULT_SCHEMA, topic.partitions
         topic.close()
         return
+    usable_folder("target", Path(target))
     if (Path(target) / META).exists():
         there = open_log(target)
         ddl = schema or schema_text(there.schema)

@@ -57,7 +57,8 @@ def _root(
         raise typer.Exit
 
 
-def _register() -> None:
+def register() -> None:
+    """Load every command's file and add it to the application."""
     for name in COMMANDS:
         module = import_module(f"floodway.cli.{name.replace('-', '_')}")
         function = getattr(module, name.replace("-", "_"))
@@ -67,12 +68,20 @@ def _register() -> None:
 
 def main() -> None:
     """Run the command line; a Floodway error becomes one message and its exit code."""
-    _register()
+    register()
     try:
         app()
     except FloodwayError as error:
         report(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        # What no command foresaw: a disk that is full, a file that others may not read.
+        where = "" if error.filename is None else f"{error.filename}: "
+        hint = "Check the path, the room on its disk, and who may read and write there"
+        report(FloodwayError(f"{where}{error.strerror}", hint=hint), as_json="--json" in sys.argv)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 

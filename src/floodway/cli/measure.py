@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodway.cli.checks import above_zero, writable
 from floodway.cli.output import print_json
-from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.network.model import Network
@@ -41,10 +41,9 @@ def measure(
     from floodway.network.file import load_network
 
     net = load_network(network)
-    if not 0 < effort < float("inf"):
-        raise InputError(f"--effort {effort} is not above 0", hint="Give CPU-seconds such as 1")
-    if write is not None and not write.parent.is_dir():
-        raise InputError(f"--write {write}: no folder {write.parent}", hint="Create it first")
+    above_zero("--effort", effort, "1, in CPU-seconds")
+    above_zero("--tuples", tuples, "20000")
+    writable("--write", write)
 
     from floodway.spark.samples import logs_of
     from floodway.spark.session import spark_session

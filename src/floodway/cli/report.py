@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from floodway.cli.checks import writable
 from floodway.cli.output import print_json
 
 
@@ -23,6 +24,7 @@ def report(
     """
     from floodway.cli.page import report_html, report_of
 
+    writable("--html", html)
     found = report_of(state)
     if html is not None:
         html.write_text(report_html(found), encoding="utf-8")

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from floodway.cli.checks import usable_folder, writable
 from floodway.cli.output import print_json
 from floodway.errors import InputError
 
@@ -94,6 +95,8 @@ def reproduce(
         raise InputError(f"--seeds {seeds} runs nothing", hint="Give at least 1; the papers' checks use 10")
     if trace is not None and not trace.is_file():
         raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV with one count a line")
+    usable_folder("--plots", plots)
+    writable("--html", html)
     found = [
         _run(f"{place}/{len(modules)} {name}", module, range(1, seeds + 1), trace, plots, quiet=as_json)
         for place, (name, module) in enumerate(modules.items(), start=1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli import buffer_options as buffering
+from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
 from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.cli.page import Open, Otlp, Page, metrics_sent, page_of
 from floodway.errors import InputError
@@ -29,7 +30,9 @@ def run(
     rates: Annotated[
         str, typer.Option(help="Feed streams at these tuples/s, e.g. s1=100,s2=50; default max_rate.")
     ] = "",
-    target: Annotated[float | None, typer.Option(help="Latency target in seconds.")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Latency target in seconds; default that of the file, else 2.")
+    ] = None,
     controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
     planner: Annotated[str, typer.Option(help="exact, solver, solver-w, fit or dfit.")] = "exact",
     objective: Annotated[str, typer.Option(help="throughput, fair or tiers.")] = "throughput",
@@ -74,8 +77,12 @@ def run(
     net = load_network(network)
     fed = parse_pairs(rates, option="--rates")
     check_rates(net, fed, all_streams=False)
-    if not seconds > 0:
-        raise InputError(f"--seconds {seconds} is not above 0", hint="Give a time such as 60")
+    above_zero("--seconds", seconds, "60")
+    above_zero("--target", target, "2")
+    not_negative("--settle", settle)
+    not_negative("--side-output", side_output)
+    usable_folder("--state", state)
+    writable("--report", report)
     options = RunOptions(
         seconds=seconds,
         root=state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-")),

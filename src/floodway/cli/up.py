@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
 from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.cli.page import Open, Page, page_of
-from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.nodes.report import NodesReport
@@ -29,7 +30,9 @@ def up(
     rates: Annotated[
         str, typer.Option(help="Feed streams at these tuples/s, e.g. s1=100,s2=50; default max_rate.")
     ] = "",
-    target: Annotated[float | None, typer.Option(help="Latency target in seconds, end to end.")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Latency target in seconds, end to end; default that of the file, else 2.")
+    ] = None,
     controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
     settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
     key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
@@ -49,19 +52,27 @@ def up(
 
     Example: floodway up net.yaml --seconds 60 --target 6 --control dfit --state runs/net
     """
+    from floodway.agent.claim import claimed
     from floodway.agent.feeding import Feed
     from floodway.agent.nodes.options import parse_control
     from floodway.agent.nodes.up import UpOptions, bring_up
+    from floodway.agent.wire.signing import load_security
     from floodway.cli.node import parse_conf, parse_urls
     from floodway.cli.run import parse_mode
+    from floodway.control.registry import make_controller
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 
     net = load_network(network)
     fed = parse_pairs(rates, option="--rates")
     check_rates(net, fed, all_streams=False)
-    if not seconds > 0:
-        raise InputError(f"--seconds {seconds} is not above 0", hint="Give a time such as 60")
+    above_zero("--seconds", seconds, "60")
+    above_zero("--target", target, "6")
+    not_negative("--settle", settle)
+    usable_folder("--state", state)
+    writable("--report", report)
+    make_controller(controller, target_seconds=target or 1.0)  # told here once, and not by every node
+    load_security(key_file, None, None, None, os.environ)
     root = (state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-"))).absolute()
     options = UpOptions(
         network_file=network,
@@ -81,7 +92,7 @@ def up(
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: options.ended.set())
-    with page_of(root, page, open_browser=open_browser, key_file=key_file):
+    with claimed(root, net, "up"), page_of(root, page, open_browser=open_browser, key_file=key_file):
         result = bring_up(net, options)
     body = {"network": net.name, "state": str(root), **result.to_dict()}
     if report is not None:

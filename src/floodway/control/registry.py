@@ -67,5 +67,5 @@ def make_controller(name: str, **options: object) -> Controller[Any]:
 
 def _did_you_mean(given: str, known: list[str]) -> str:
     near = get_close_matches(given, known, n=1)
-    choices = f"Choose one of {', '.join(known)}."
+    choices = f"Choose one of {', '.join(known)}"
     return f"Did you mean {near[0]!r}? {choices}" if near else choices

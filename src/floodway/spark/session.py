@@ -17,12 +17,19 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from floodway.errors import FloodwayError
 from floodway.spark.java import find_java
 
 Session = SparkSession
 """Spark's session, for rooms that hold one but do not import pyspark."""
+
+
+class SparkStartError(FloodwayError):
+    """Spark's Java process did not come up."""
+
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -84,7 +91,13 @@ def spark_session(
         builder = builder.master(master)
     for key, value in settings(master, conf or {}).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise SparkStartError(
+            f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {str(error).splitlines()[0].rstrip('.')}",
+            hint="What it printed above says why; another Java (17 or later) can be named in JAVA_HOME",
+        ) from None
 
 
 def settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:

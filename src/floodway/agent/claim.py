@@ -1,0 +1,57 @@
+"""One run a folder: a state folder belongs to one network, and to one process at a time.
+
+Two runs on one folder would write the same checkpoints and the same ledger; a run of another network would find
+positions of logs that are not its own. Both are refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from floodway.agent.run_files import node_folders, saved_network
+from floodway.errors import InputError
+from floodway.network.model import Network
+
+LOCK = "run.lock"
+Kind = Literal["run", "up"]
+
+
+@contextmanager
+def claimed(root: Path, network: Network, kind: Kind = "run") -> Iterator[None]:
+    """Hold the folder for a run of this network; InputError if it is taken, or holds another's files.
+
+    The lock goes with the process, however that ends.
+    """
+    check_owner(root, network)
+    other: Kind = "up" if node_folders(root) else "run"
+    if other != kind and (other == "up" or (root / "ledger.jsonl").exists()):
+        raise InputError(f"{root} holds a run of `floodway {other}`", hint="Give another --state folder")
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise InputError(
+                f"{root} is in use by process {file.read().strip() or 'unknown'}",
+                hint="Wait for it or stop it, or give another --state folder",
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def check_owner(root: Path, network: Network) -> None:
+    """Refuse a folder in which another network has run."""
+    before = saved_network(root)
+    if before is not None and before.name != network.name:
+        raise InputError(
+            f"{root} holds a run of the network {before.name!r}, not of {network.name!r}",
+            hint="Give the folder or the network file that belongs to it",
+        )

@@ -61,7 +61,7 @@ def test_a_repeated_batch_finds_what_is_there_already() -> None:
     tag = "A.main:7:0"
     assert positions_of(tag, marks(6, [9, 8, 7])) == set()
     assert positions_of(tag, [*marks(7, [2, 1, 0]), *marks(6, [9, 8])]) == {0, 1, 2}
-    assert positions_of(tag, [*marks(7, [1]), None, *marks(7, [0])]) == {1}
+    assert positions_of(tag, [None, *marks(7, [1]), None, *marks(7, [0]), *marks(6, [5])]) == {0, 1}
     assert positions_of(tag, []) == set()
 
 

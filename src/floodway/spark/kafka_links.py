@@ -195,12 +195,16 @@ def in_order(values: Sequence[bytes], millis: Sequence[int]) -> list[tuple[bytes
 
 
 def positions_of(tag: str, marks: Iterable[Mark | None]) -> set[int]:
-    """The positions of one batch and task among marks that are read from the end back, until another batch begins."""
+    """The positions of one batch and task among marks that are read from the end back, until another batch begins.
+
+    Records without a mark are not the writer's, and are passed over.
+    """
     found: set[int] = set()
     for mark in marks:
-        if mark is None or mark.tag != tag:
-            break
-        found.add(mark.position)
+        if mark is not None:
+            if mark.tag != tag:
+                break
+            found.add(mark.position)
     return found
 
 

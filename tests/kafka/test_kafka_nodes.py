@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -44,6 +45,22 @@ def test_nodes_with_topics_between_them_lose_and_double_nothing(broker: Broker, 
         passed_on = first_arrivals(up.layout.link(Arc("a1", "b1")))
         assert passed_on == stream_arrivals(up.state / "streams" / "s1", passed_on.keys())
         assert up.left() == []
+
+
+def test_a_broker_that_dies_under_the_links_costs_nothing(fresh_broker: Broker, tmp_path: Path) -> None:
+    arguments = ("--seconds", "600", "--target", "6", "--links", f"kafka://{fresh_broker.address}")
+    with Up(tmp_path, FIGURE1, *arguments) as up:
+        begin(up)
+        fresh_broker.kill()
+        time.sleep(5.0)
+        fresh_broker.restart()
+        for node in "AB":
+            up.await_more(node, f"{node} goes on")
+        report = up.finish()
+        assert report["reconciled"], report["differences"]
+        audited = audit_nodes(parse_network(FIGURE1), up.layout)
+        assert audited.differences == () and len(audited.links) == len(LINKS)
+        assert all(link.repeated == 0 and link.offered > 0 for link in audited.links)
 
 
 def first_arrivals(address: str) -> dict[int, int]:

@@ -6,10 +6,15 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from floodway.cli.set import set as set_
+from floodway.cli.top import top
 from floodway.spark.shed_state import ShedFiles
 
 
@@ -43,6 +48,32 @@ def test_set_leaves_the_wish_for_the_job(job: Path) -> None:
     answer = floodway("set", "clicks", "--mode", "off", "--state", str(job.parent))
     assert answer.returncode == 0
     assert ShedFiles(job).read_mode() == "off"
+
+
+def test_a_network_of_processes_is_switched_and_shown_as_a_whole_or_by_node(job: Path, tmp_path: Path) -> None:
+    status = json.loads((job / "status.json").read_text())
+    nodes = {name: tmp_path / "net" / "nodes" / name for name in ("A", "B", "coordinator")}
+    for name, folder in nodes.items():
+        folder.mkdir(parents=True)
+        if name != "coordinator":
+            (folder / "status.json").write_text(json.dumps({**status, "name": f"net: {name}"}))
+    waiting = {"name": "net: B", "phase": "waiting", "waiting_for": ["a1->b1"], "time_us": status["time_us"]}
+    (nodes["B"] / "status.json").write_text(json.dumps(waiting))
+
+    def said(command: Callable[..., None], *arguments: str) -> str:
+        app = typer.Typer()
+        app.command()(command)
+        answer = CliRunner().invoke(app, [*arguments, "--state", str(tmp_path / "net")])
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    said(set_, "net", "--mode", "off")
+    assert said(set_, "A", "--mode", "observe") == "A: observe from the next micro-batch on\n"
+    assert [ShedFiles(folder).read_mode() for folder in nodes.values()] == ["observe", "off", None]
+    shown = said(top, "net", "--once")
+    assert "net: A  ·  enforce" in shown and "net: B  ·  waiting" in shown and "a1->b1" in shown
+    assert list(json.loads(said(top, "net", "--json"))["nodes"]) == ["A", "B"]
+    assert json.loads(said(top, "A", "--json"))["name"] == "net: A"
 
 
 def test_set_refuses_unknown_jobs_and_modes(job: Path) -> None:

@@ -15,12 +15,13 @@ def set(
 ) -> None:
     """Switch a running job between enforce, observe and off; it takes effect with the next micro-batch.
 
-    A shed is found by its name; a network that `floodway run` runs by its --state folder too.
+    A shed is found by its name; a network of `floodway run` or `floodway up` by its --state folder too. Of `up` the
+    name of a node switches that one, the name of the network all of them.
 
     Example: floodway set clicks --mode off
     """
-    from floodway.cli.jobs import find_job
+    from floodway.cli.jobs import find_jobs
 
-    files = find_job(name, state)
-    files.write_mode(mode)
-    typer.echo(f"{name}: {mode} from the next micro-batch on")
+    for found, files in find_jobs(name, state).items():
+        files.write_mode(mode)
+        typer.echo(f"{found}: {mode} from the next micro-batch on")

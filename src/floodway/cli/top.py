@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 STALE_SECONDS = 30.0
@@ -26,26 +28,34 @@ def top(
 ) -> None:
     """Show rates, latency against target, keep, loss and load of a running job.
 
-    A shed is found by its name; a network that `floodway run` runs by its --state folder too.
+    A shed is found by its name; a network of `floodway run` or `floodway up` by its --state folder too. Of `up` the
+    name of a node shows that one, the name of the network all of them.
 
     Example: floodway top clicks
     """
     from rich.console import Console
     from rich.live import Live
 
-    from floodway.cli.jobs import find_job
+    from floodway.cli.jobs import find_jobs
 
-    path = find_job(name, state).folder / "status.json"
+    paths = {found: files.folder / "status.json" for found, files in find_jobs(name, state).items()}
     if as_json:
-        print_json(_read(path))
+        bodies = {found: _read(path) for found, path in paths.items()}
+        print_json(bodies.get(name, {"nodes": bodies}))
         return
     if once:
-        Console().print(_table(_read(path), time.time()))
+        Console().print(_tables(paths.values()))
         return
-    with Live(_table(_read(path), time.time()), refresh_per_second=4) as live:
+    with Live(_tables(paths.values()), refresh_per_second=4) as live:
         while True:
             time.sleep(0.25)
-            live.update(_table(_read(path), time.time()))
+            live.update(_tables(paths.values()))
+
+
+def _tables(paths: Iterable[Path]) -> Group:
+    from rich.console import Group
+
+    return Group(*(_table(_read(path), time.time()) for path in paths))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -63,7 +73,14 @@ def _table(status: dict[str, Any], now: float) -> Table:
 
     age = now - status["time_us"] / 1e6
     stale = f"  [red](last heard {age:.0f} s ago)[/red]" if age > STALE_SECONDS else ""
-    table = Table(title=f"{status['name']}  ·  {status['mode']}{stale}", show_header=False)
+    # A node that still starts, or waits for its inputs, has a phase and no figures yet.
+    state = status.get("mode") or status.get("phase", "")
+    table = Table(title=f"{status['name']}  ·  {state}{stale}", show_header=False)
+    if waits := ", ".join(status.get("waiting_for") or ()):
+        table.add_row("waits for", waits)
+    if "loss" not in status:
+        table.add_row("figures", "none yet")
+        return table
     latency, target = status["latency_seconds"], status["target_seconds"]
     if latency is not None:
         colour = "green" if latency <= 1.1 * target else "red"

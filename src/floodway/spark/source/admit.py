@@ -71,18 +71,26 @@ def admit(
 ) -> Iterator[pa.RecordBatch]:
     """The kept tuples of the ranges with the source's columns, in the shape of `schema`."""
     for partition, start, end in ranges:
-        runs = _runs(partition, start, end, admission)
         adaptor_ppm = admission.adaptor_ppm(partition, start)
-        for sequence, batch in joined(backend.read(partition, runs)):
-            ids = tuple_ids(partition, sequence)
-            if admission.drop == "hash" and admission.keep_ppm < PPM:
-                mask = kept_mask(ids, salt=admission.salt, keep_ppm=admission.keep_ppm)
-                ids, batch = ids[mask], batch.filter(pa.array(mask))
-            if adaptor_ppm < PPM:
-                mask = kept_mask(ids, salt=admission.adaptor_salt, keep_ppm=adaptor_ppm)
-                ids, batch = ids[mask], batch.filter(pa.array(mask))
-            if batch.num_rows:
-                yield _finished(ids, batch, admission.keep_ppm * adaptor_ppm / PPM, arcs, schema)
+        pieces = _kept(partition, backend.read(partition, _runs(partition, start, end, admission)), admission)
+        if adaptor_ppm < PPM:
+            pieces = _hashed(pieces, admission.adaptor_salt, adaptor_ppm)
+        for ids, batch in joined(pieces):
+            yield _finished(ids, batch, admission.keep_ppm * adaptor_ppm / PPM, arcs, schema)
+
+
+def _kept(partition: int, pieces: Iterator[Piece], admission: Admission) -> Iterator[Piece]:
+    """Identities in place of sequence numbers, and what the drop by hash leaves of the pieces."""
+    named = ((tuple_ids(partition, sequence), batch) for sequence, batch in pieces)
+    by_hash = admission.drop == "hash" and admission.keep_ppm < PPM
+    return _hashed(named, admission.salt, admission.keep_ppm) if by_hash else named
+
+
+def _hashed(pieces: Iterator[Piece], salt: int, keep_ppm: int) -> Iterator[Piece]:
+    for ids, batch in pieces:
+        rows = np.flatnonzero(kept_mask(ids, salt=salt, keep_ppm=keep_ppm))
+        if len(rows):
+            yield ids[rows], batch.take(pa.array(rows))
 
 
 def _runs(partition: int, start: int, end: int, admission: Admission) -> list[tuple[int, int]]:

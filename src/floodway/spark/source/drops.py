@@ -26,11 +26,12 @@ from floodway.spark.decision import PPM
 BLOCK = 256
 SEQUENCE_BITS = 48
 _COUNT_CHUNK = 1 << 20
-_CACHED = 4096
+_CACHED = 16_384
 """Tuples hashed at a time: the dozen passes over them stay in the processor's cache, three times as quick."""
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 
 Ids = npt.NDArray[np.uint64]
 
@@ -42,13 +43,19 @@ def tuple_ids(partition: int, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 def mix(values: Ids) -> Ids:
     """The finaliser of splitmix64, vectorised."""
-    z = values + _GOLDEN
-    z ^= z >> np.uint64(30)
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    z ^= z >> np.uint64(27)
-    z *= np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return z
+    mixed = values.copy()
+    _mix(mixed, np.empty_like(mixed))
+    return mixed
+
+
+def _mix(z: Ids, scratch: Ids) -> None:
+    z += _GOLDEN
+    for shift, factor in _ROUNDS:
+        np.right_shift(z, shift, out=scratch)
+        z ^= scratch
+        z *= factor
+    np.right_shift(z, np.uint64(31), out=scratch)
+    z ^= scratch
 
 
 def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.NDArray[np.bool_]:
@@ -58,8 +65,13 @@ def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.ND
     key, threshold = _mixed_salt(salt), _threshold(keep_ppm)
     unsigned = ids.view(np.uint64)
     kept = np.empty(len(ids), dtype=np.bool_)
+    room = np.empty((2, min(len(ids), _CACHED)), dtype=np.uint64)
     for at in range(0, len(ids), _CACHED):
-        np.less(mix(unsigned[at : at + _CACHED] ^ key), threshold, out=kept[at : at + _CACHED])
+        piece = unsigned[at : at + _CACHED]
+        mixed, scratch = room[:, : len(piece)]
+        np.bitwise_xor(piece, key, out=mixed)
+        _mix(mixed, scratch)
+        np.less(mixed, threshold, out=kept[at : at + _CACHED])
     return kept
 
 

@@ -14,10 +14,14 @@ from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
 
 pytestmark = [pytest.mark.spark, pytest.mark.timing]
 
-TARGET = 6.0
+TARGET = 12.0
+"""Half of it is one node's share, two thirds of that one batch: long against the second or more that a batch costs two
+Spark applications on two cores, whatever is in it.
+"""
+SECONDS = 90.0
 
 
-def run(folder: Path, text: str, control: Control, *, seconds: float, target: float = TARGET) -> NodesReport:
+def run(folder: Path, text: str, control: Control, *, seconds: float = SECONDS, target: float = TARGET) -> NodesReport:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "net.yaml"
     file.write_text(text)
@@ -27,7 +31,7 @@ def run(folder: Path, text: str, control: Control, *, seconds: float, target: fl
         seconds=seconds,
         control=control,
         target_seconds=target,
-        settle_seconds=0.6 * seconds,  # until the compilers of both Java processes have come to rest
+        settle_seconds=0.5 * seconds,  # until the compilers of both Java processes have come to rest
     )
     report = bring_up(parse_network(text), options)
     assert report.differences == ()
@@ -44,7 +48,7 @@ def predicted(report: NodesReport, text: str) -> float:
 
 @pytest.mark.slow
 def test_dfit_reaches_the_optimum_of_two_nodes(tmp_path: Path) -> None:
-    report = run(tmp_path, FIGURE1, "dfit", seconds=60)
+    report = run(tmp_path, FIGURE1, "dfit")
     assert report.score >= 0.95 * report.optimum
     assert report.score >= 1.4 * predicted(report, FIGURE1)
     assert report.throughput["q2"] > report.throughput["q1"] > 0  # plan 4: twice as much of s2
@@ -56,9 +60,9 @@ def test_dfit_reaches_the_optimum_of_two_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_alone_dfit_and_coordinator_side_by_side(tmp_path: Path) -> None:
-    alone = run(tmp_path / "alone", FIGURE1, "alone", seconds=60)
-    dfit = run(tmp_path / "dfit", FIGURE1, "dfit", seconds=60)
-    coordinated = run(tmp_path / "coordinator", FIGURE1, "coordinator", seconds=60)
+    alone = run(tmp_path / "alone", FIGURE1, "alone")
+    dfit = run(tmp_path / "dfit", FIGURE1, "dfit")
+    coordinated = run(tmp_path / "coordinator", FIGURE1, "coordinator")
     # Table 1, plan 2: the first node passes on all of s1 that it can and nothing of s2.
     assert alone.score == pytest.approx(predicted(alone, FIGURE1), rel=0.15)
     assert alone.throughput["q2"] < 0.1 * alone.throughput["q1"]
@@ -69,6 +73,6 @@ def test_alone_dfit_and_coordinator_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_three_nodes_shed_at_the_source_for_the_last(tmp_path: Path) -> None:
-    report = run(tmp_path, THREE_NODES, "dfit", seconds=80, target=12.0)
+    report = run(tmp_path, THREE_NODES, "dfit", seconds=120.0, target=24.0)
     assert report.score >= 0.9 * report.optimum
     assert report.score >= 1.2 * predicted(report, THREE_NODES)

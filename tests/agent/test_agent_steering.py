@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,25 @@ def test_a_slow_engine_shrinks_the_capacity_that_is_planned_for() -> None:
     assert steer.scale < 0.7
     budget = steer.decide({"s": 500.0}, {"s": 500.0}, "enforce", 0).decision.streams["s"].budget
     assert budget is not None and budget < 333
+
+
+def test_late_outputs_further_down_leave_a_query_less_of_its_share() -> None:
+    network = split_network()
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    asked: list[tuple[tuple[str, ...], float]] = []
+
+    def half(operators: Collection[str], now_seconds: float) -> float:
+        asked.append((tuple(operators), now_seconds))
+        return 0.5
+
+    whole = steering(network)
+    hurried = Steering(make_planner(network, "exact"), parts, target_seconds=1.5, share_factor=half)
+    for second in range(8):
+        batch = FragmentBatch("A.main", {"s": 500}, {"s": 300}, 0.9, 1.4, {"o->bottom": 0.0})
+        whole.observe(float(second), batch, {"s": 500})
+        hurried.observe(float(second), batch, {"s": 500})
+    assert hurried.scale < 0.6 * whole.scale
+    assert asked[-1] == (tuple(parts["A.main"].operators), 7.0)
 
 
 @pytest.mark.parametrize("controller", ["batch", "latency", "pid", "red", "aurora", "tu"])

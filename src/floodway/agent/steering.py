@@ -14,7 +14,7 @@ what it misjudges by so little is gone in the next batch or turns into a backlog
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,15 @@ LEAST_SCALE = 1e-3
 IGNORED_DROP = 0.05
 BINDING = 0.95
 """Share of a node's planned capacity from which on the node itself, and not another, is what limits the plan."""
+
+
+ShareFactor = Callable[[Collection[str], float], float]
+"""(operators of a query, seconds since 1970) -> what is left of its share of the target, in (0, 1]."""
+
+
+def whole_share(operators: Collection[str], now_seconds: float) -> float:
+    """For one process by itself: all of the share."""
+    return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class Steering:
 
     A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
     that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
+    `share_factor` says what is left of the share of the target when results are late at outputs further down.
     """
 
     def __init__(
@@ -77,6 +87,7 @@ class Steering:
         salt: int = 0,
         places: Mapping[str, Stage] | None = None,
         links: Collection[str] = (),
+        share_factor: ShareFactor = whole_share,
     ) -> None:
         self.target_seconds = target_seconds
         self.planned_scale = 1.0
@@ -89,6 +100,7 @@ class Steering:
         self._links = frozenset(links)
         self._places = places if places is not None else stages(fragments)
         self._use: dict[str, float] = {}
+        self._share_factor = share_factor
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
         period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
@@ -154,6 +166,8 @@ class Steering:
                 kept=kept,
                 offered=offered,
                 batch_seconds=batch.batch_seconds,
+                target_seconds=self._places[batch.fragment].share_seconds(self.target_seconds)
+                * self._share_factor(fragment.operators, now_seconds),
             )
         )
 

@@ -58,6 +58,7 @@ class NodeAgent:
             self.plane.planner,
             target_seconds=self.target,
             controller=options.controller,
+            share_factor=self.plane.share_factor,
         )
         self._places = stages(fragments_of(network))
         self._refused: Counter[str] = Counter()

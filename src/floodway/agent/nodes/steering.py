@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from floodway.agent.loop import RATE_WINDOW_SECONDS, LoopOptions, fragments_of
 from floodway.agent.stages import Stage, stages
-from floodway.agent.steering import Steering
+from floodway.agent.steering import ShareFactor, Steering, whole_share
 from floodway.control.batch import BATCH_SHARE
 from floodway.network.model import Network
 from floodway.network.part import incoming
@@ -36,6 +36,7 @@ class NodeSteering:
         *,
         target_seconds: float,
         controller: str = "batch",
+        share_factor: ShareFactor = whole_share,
     ) -> None:
         (self.node,) = part.nodes
         self.part = part
@@ -51,6 +52,7 @@ class NodeSteering:
             controller=controller,
             places=self._places,
             links=self.links,
+            share_factor=share_factor,
         )
         # Work is counted in the file's costs, or in those that refining finds; never in the planner's.
         self._costs = part

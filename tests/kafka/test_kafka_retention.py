@@ -13,7 +13,10 @@ from floodway.agent.runner import RunError, RunOptions, run_network
 from floodway.network.file import parse_network
 from floodway.spark.audit import audit
 from floodway.spark.layout import Layout
-from floodway.spark.source.options import OnLoss
+from floodway.spark.log import PositionError
+from floodway.spark.source.backend import open_backend
+from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.options import OnLoss, parse_options
 from tests.kafka.broker import Broker
 from tests.kafka.test_kafka_buffer import produce
 
@@ -31,9 +34,31 @@ outputs: {{q: {{from: pass}}}}
 """
 
 
-@pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+def delete_before(broker: Broker, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result(timeout=30)
+
+
+def test_records_deleted_under_a_batch_are_passed_over_and_told(broker: Broker) -> None:
+    topic = broker.create_topic("deleted-under", 1)
+    produce(broker.address, topic, range(1_000), 0.0)
+    given = {"kafka.bootstrap.servers": broker.address, "topic": topic, "valueFormat": "raw"}
+    delete_before(broker, topic, 700)
+    with pytest.raises(PositionError, match=r"200 record\(s\) from offset 500 on were deleted") as caught:
+        list(open_backend(parse_options(given)).read(0, [(500, 900)]))
+    assert (caught.value.first, caught.value.lost) == (700, 200)
+    holes: list[tuple[int, int, int]] = []
+    backend = PassingOver(open_backend(parse_options(given)), lambda *hole: holes.append(hole))
+    found = [int(i) for sequence, _ in backend.read(0, [(100, 600), (650, 900)]) for i in sequence]
+    assert found == list(range(700, 900))
+    assert holes == [(0, 100, 600), (0, 650, 700)]
+
+
 @pytest.mark.spark
-@pytest.mark.slow
 def test_records_that_the_broker_deleted_are_counted(spark: Session, broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic("retention", 1)
     network = parse_network(NETWORK.format(address=broker.address, topic=topic))
@@ -50,9 +75,7 @@ def test_records_that_the_broker_deleted_are_counted(spark: Session, broker: Bro
     produce(broker.address, topic, range(1_000), 0.0)
     assert run(1_000)["kept"] == {"clicks": 1_000}
     produce(broker.address, topic, range(1_000, 2_000), 0.0)
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    for future in admin.delete_records([TopicPartition(topic, 0, 1_700)]).values():
-        future.result(timeout=30)
+    delete_before(broker, topic, 1_700)
     with pytest.raises(RunError, match=r"position 1000 is retired or missing, 700 tuple\(s\) lost"):
         run(2_000)
     body = run(2_000, "skip")

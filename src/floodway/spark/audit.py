@@ -54,7 +54,7 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
             mine = [line for line in lines if line.query == query]
             committed = committed_batches(layout.checkpoint(fragment))
             batches += len({line.batch for line in mine})
-            differences += _against_journal(layout.checkpoint(fragment), query, fragment, mine, committed)
+            differences += _against_journal(layout, query, fragment, mine, committed)
             for sink in (*fragment.outputs, *map(str, fragment.cut)):
                 log = sink_log(network, layout, sink)
                 if log is None:
@@ -76,9 +76,10 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
 
 
 def _against_journal(
-    checkpoint: Path, query: str, fragment: Fragment, lines: Sequence[LedgerLine], committed: Sequence[int]
+    layout: Layout, query: str, fragment: Fragment, lines: Sequence[LedgerLine], committed: Sequence[int]
 ) -> Iterator[str]:
     """Apply the journaled decisions again and compare; check that batches join without hole or overlap."""
+    checkpoint = layout.checkpoint(fragment)
     by_key = {(line.batch, line.at, line.reason): line for line in lines}
     written = {line.batch for line in lines}
     for batch in committed:
@@ -91,7 +92,7 @@ def _against_journal(
         journal = read_batch(checkpoint, batch)
         for spec in fragment.sources:
             at = spec.location or spec.name
-            for reason, offered, kept in source_stages(journal.offsets.get(at)):
+            for reason, offered, kept in source_stages(journal.offsets.get(at), layout.lost):
                 line = by_key.get((batch, at, reason))
                 if line is None and kept < offered:
                     yield f"query {query}, {at}, batch {batch}: no line for {offered - kept} tuple(s) lost to {reason}"

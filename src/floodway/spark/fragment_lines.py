@@ -11,23 +11,31 @@ keeps the cleaner. A batch that jumped over deleted tuples has a line with the r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from floodway.spark.dead_letters import PREFIX
 from floodway.spark.decision import PPM
 from floodway.spark.fragments import Fragment
 from floodway.spark.journal import JournaledBatch
 from floodway.spark.ledger import LedgerLine, Reason
+from floodway.spark.source.accounts import Account
+from floodway.spark.source.gone import count_gone
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.tail import TailResult
 
 
-def batch_lines(query: str, fragment: Fragment, journal: JournaledBatch, result: TailResult) -> list[LedgerLine]:
-    """One line for every place of the fragment, also where nothing came: an audit counts batches."""
+def batch_lines(
+    query: str, fragment: Fragment, journal: JournaledBatch, result: TailResult, lost: Path | None = None
+) -> list[LedgerLine]:
+    """One line for every place of the fragment, also where nothing came: an audit counts batches.
+
+    `lost` is the folder with notes of what was deleted before it could be read (spark/source/gone.py).
+    """
     lines = []
     for spec in fragment.sources:
         at = spec.location or spec.name
         offset = journal.offsets.get(at)
-        for reason, offered, kept in source_stages(offset):
+        for reason, offered, kept in source_stages(offset, lost):
             lines.append(_line(query, journal, at, offered, kept, offset, _keep_ppm(reason, offset), reason))
     # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
     offset = next(iter(journal.offsets.values()), None)
@@ -41,16 +49,18 @@ def batch_lines(query: str, fragment: Fragment, journal: JournaledBatch, result:
     return lines
 
 
-def source_stages(offset: BatchOffset | None) -> list[tuple[Reason, int, int]]:
+def source_stages(offset: BatchOffset | None, lost: Path | None = None) -> list[tuple[Reason, int, int]]:
     """(reason, offered, kept) of one source in one batch; nothing came where the source brought no news."""
     if offset is None:
         return [(Reason.SHEDDER, 0, 0)]
     told = {Reason.SHEDDER}
-    if offset.lost:
+    gone = count_gone(lost, offset) if lost is not None else 0
+    if offset.lost or gone:
         told |= {Reason.RETENTION}
     if offset.queues:
         told |= {Reason.ADAPTOR, Reason.CLEANER}
-    return [stage for stage in offset.account().stages() if stage[0] in told]
+    account = offset.account() + Account(retention=gone)
+    return [stage for stage in account.stages() if stage[0] in told]
 
 
 def _keep_ppm(reason: Reason, offset: BatchOffset | None) -> int:

@@ -34,6 +34,7 @@ from floodway.spark.sinks import QUEUE, Written, is_log, write_logs, write_other
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
+from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.options import OnLoss, parse_options
 from floodway.spark.tail import run_tail
 
@@ -262,7 +263,7 @@ class FragmentQuery:
                 held.unpersist()
         if self._side_output:
             self._save_dropped(journal)
-        lines = batch_lines(self.name, self.fragment, journal, result)
+        lines = batch_lines(self.name, self.fragment, journal, result, self._layout.lost)
         self._ledger.append(lines)
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
@@ -295,7 +296,8 @@ class FragmentQuery:
             offset = journal.offsets.get(spec.location or spec.name)
             if offset is None or spec.location is None:
                 continue
-            backend = open_backend(parse_options(self._options(spec)))
+            # What has gone meanwhile cannot be shown any more: a sample stops nothing.
+            backend = PassingOver(open_backend(parse_options(self._options(spec))), lambda *_: None)
             sample = dropped_sample(backend, offset, self._side_output)
             if sample is not None:
                 body = sample.drop_columns([ARRIVAL])

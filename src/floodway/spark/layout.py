@@ -10,6 +10,7 @@ ROOT/links/PRODUCER--CONSUMER logs of cut arcs
 ROOT/outputs/OUTPUT           logs of outputs that name no sink
 ROOT/dead-letters/SOURCE      malformed records, with the reason
 ROOT/dropped/SOURCE           the capped side output of dropped tuples
+ROOT/lost/                    notes of tuples deleted before a batch under way had read them (spark/source/gone.py)
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ class Layout:
     def ledger(self) -> Path:
         """The run's ledger."""
         return self.root / "ledger.jsonl"
+
+    @property
+    def lost(self) -> Path:
+        """Notes that sources leave beside the decision file."""
+        return self.decision.parent / "lost"
 
     def checkpoint(self, fragment: Fragment) -> Path:
         """Spark's checkpoint of one fragment."""

@@ -149,7 +149,7 @@ class LogReader:
             f"log {self.meta.path} partition {partition}: position {start} {why}, "
             f"{first - start} tuple(s) lost; the earliest position is {earliest}, "
             f"the next readable one {first}",
-            hint="Keep segments longer, restore them, or accept the loss (source option onLoss=skip)",
+            hint="Keep segments longer, restore them, or accept the loss: `floodway run --on-loss skip` (onLoss=skip)",
             first=first,
             lost=first - start,
         )

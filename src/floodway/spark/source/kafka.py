@@ -89,11 +89,14 @@ class KafkaBackend:
         consumer.assign([TopicPartition(self._topic, partition, start)])
         at, deadline = start, time.monotonic() + self._timeout
         while at < end:
-            messages = [m for m in consumer.consume(_POLL_MESSAGES, _POLL_SECONDS) if self._is_record(m)]
+            polled = consumer.consume(_POLL_MESSAGES, _POLL_SECONDS)
+            messages = [m for m in polled if self._is_record(m)]
             wanted = [m for m in messages if at <= _offset(m) < end]
             if wanted:
                 yield wanted
                 at = _offset(wanted[-1]) + 1
+            if any(_is_out_of_range(m) for m in polled):
+                raise self._deleted(partition, at)
             # Past offsets that hold no record only the consumer's position moves on.
             position = consumer.position([TopicPartition(self._topic, partition)])[0].offset
             if position >= end or any(_offset(m) >= end for m in messages[-1:]):
@@ -127,14 +130,19 @@ class KafkaBackend:
         error = message.error()
         if error is None:
             return True
-        if error.code() == KafkaCode.OFFSET_OUT_OF_RANGE or error.code() == KafkaCode._AUTO_OFFSET_RESET:
-            raise KafkaSourceError(
-                f"topic {self._topic}: records were retired while they were read ({error.str()})",
-                hint="Keep records longer, or accept the loss by the option onLoss=skip",
-            )
         if error.code() == KafkaCode._PARTITION_EOF or error.retriable() or not error.fatal():
             return False
         raise KafkaSourceError(f"topic {self._topic}: {error.str()}", hint="Check the broker")
+
+    def _deleted(self, partition: int, at: int) -> PositionError:
+        first = max(self._watermarks()[partition][0], at)
+        return PositionError(
+            f"topic {self._topic} partition {partition}: {first - at} record(s) from offset {at} on were deleted "
+            "before they were read",
+            hint="Keep records longer, or accept the loss: `floodway run --on-loss skip` (onLoss=skip)",
+            first=first,
+            lost=first - at,
+        )
 
     def _watermarks(self) -> dict[int, tuple[int, int]]:
         consumer = self._consumer()
@@ -172,6 +180,11 @@ def _payload(options: SourceOptions) -> pa.Schema:
     if options.value_format == "raw":
         return raw_schema()
     return json_schema(options.schema or "") if options.value_format == "json" else parse_schema(options.schema or "")
+
+
+def _is_out_of_range(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() in (KafkaCode.OFFSET_OUT_OF_RANGE, KafkaCode._AUTO_OFFSET_RESET)
 
 
 def _offset(message: Message) -> int:

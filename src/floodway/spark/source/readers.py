@@ -31,6 +31,7 @@ from floodway.spark.log import SchemaError, Span
 from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.cut import cut_batch
+from floodway.spark.source.gone import FOLDER, PassingOver, note
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, parse_offset
 from floodway.spark.source.options import SourceOptions
 
@@ -84,7 +85,11 @@ class _Reader:
     def tuples(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Slice):
             return
-        yield from admit(self.backend, partition.ranges, partition.admission, partition.arcs, self.arrow_schema)
+        backend = PassingOver(self.backend, self._gone) if self.options.skip_lost else self.backend
+        yield from admit(backend, partition.ranges, partition.admission, partition.arcs, self.arrow_schema)
+
+    def _gone(self, partition: int, start: int, end: int) -> None:
+        """A hole was passed over: nothing to do for who reads a batch once more."""
 
     def starting_positions(self) -> dict[int, int]:
         """The option startingOffsets as positions."""
@@ -160,6 +165,12 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The kept tuples of one task."""
         return self.tuples(partition)
+
+    @override
+    def _gone(self, partition: int, start: int, end: int) -> None:
+        """Note a hole beside the decision file, for the ledger; without one nobody keeps a ledger."""
+        if self.options.decision is not None:
+            note(self.options.decision.parent / FOLDER, self.stream, partition, start, end)
 
     def _decision(self, previous: BatchOffset) -> Decision:
         """The file's; a file that is bad from the start leaves the decision of the last batch in force."""

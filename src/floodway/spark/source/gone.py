@@ -1,0 +1,108 @@
+"""Tuples that were deleted after their batch was cut and before it was read: passed over, and noted to be counted.
+
+Retention does not wait for a batch under way. With onLoss=skip its tasks pass over what has gone meanwhile and leave
+a note for each hole, an empty file `lost/STREAM.PARTITION.START.END` beside the decision file. The ledger's line for
+`retention` counts, from the notes, those of them that the journaled decision had admitted; so does an audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from floodway.spark.log import PositionError, Span
+from floodway.spark.source.backend import Backend, Piece
+from floodway.spark.source.offsets import BatchOffset
+
+FOLDER = "lost"
+Told = Callable[[int, int, int], None]
+"""Called with the partition, start and end of a hole."""
+
+
+class PassingOver:
+    """A backend whose reads go on behind a hole, after telling of it."""
+
+    def __init__(self, backend: Backend, told: Told) -> None:
+        self._backend = backend
+        self._told = told
+
+    @property
+    def stream(self) -> str:
+        """As the backend's."""
+        return self._backend.stream
+
+    @property
+    def payload(self) -> pa.Schema:
+        """As the backend's."""
+        return self._backend.payload
+
+    def earliest(self) -> dict[int, int]:
+        """As the backend's."""
+        return self._backend.earliest()
+
+    def latest(self) -> dict[int, int]:
+        """As the backend's."""
+        return self._backend.latest()
+
+    def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
+        """As the backend's."""
+        return self._backend.spans(starts)
+
+    def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+        """What is there of the ranges [start, end), in order."""
+        for start, end in runs:
+            yield from self._read(partition, start, end)
+
+    def _read(self, partition: int, start: int, end: int) -> Iterator[Piece]:
+        at = start
+        try:
+            for sequence, batch in self._backend.read(partition, [(start, end)]):
+                yield sequence, batch
+                at = int(sequence[-1]) + 1
+        except PositionError as error:
+            if error.lost <= 0:  # beyond the end: another log than the one the batch was cut from
+                raise
+            first, hole = min(error.first, end), max(at, error.first - error.lost)
+        else:
+            return
+        if hole > at:  # a hole further on is told before what lies in front of it is read
+            yield from self._read(partition, at, hole)
+        self._told(partition, hole, first)
+        yield from self._read(partition, first, end)
+
+
+def note(folder: Path, stream: str, partition: int, start: int, end: int) -> None:
+    """Leave a note of a hole; the same one twice is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{quote(stream, safe='')}.{partition}.{start}.{end}").touch()
+
+
+def count_gone(folder: Path, offset: BatchOffset | None) -> int:
+    """How many of the tuples that a batch admitted were gone when they were read, from the notes."""
+    if offset is None or not folder.is_dir():
+        return 0
+    rule, total = offset.admission, 0
+    holes = _holes(folder, offset.stream)
+    for part in offset.parts():
+        if part.zone == "read":
+            reach = part.start
+            for start, end in holes.get(part.partition, ()):
+                # Two attempts may have found holes that overlap: each tuple counts once.
+                start, end = max(start, reach), min(end, part.end)
+                if start < end:
+                    total += rule.count(part.partition, start, end)
+                    reach = end
+    return total
+
+
+def _holes(folder: Path, stream: str) -> dict[int, list[tuple[int, int]]]:
+    found: dict[int, list[tuple[int, int]]] = {}
+    for path in folder.iterdir():
+        name, *numbers = path.name.rsplit(".", 3)
+        if name == quote(stream, safe="") and len(numbers) == 3 and all(number.isdecimal() for number in numbers):
+            partition, start, end = map(int, numbers)
+            found.setdefault(partition, []).append((start, end))
+    return {partition: sorted(holes) for partition, holes in found.items()}

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 CATALOGUE = Catalogue()
 SCHEMA = "at timestamp, source string, destination string, protocol string"
-"""The columns of a log of connections."""
+"""The columns of a log of connections, or of the JSON values of a Kafka topic of them."""
+INPUTS = {"connections": SCHEMA}
 
 
 class Windows(BaseModel, extra="forbid"):
@@ -55,19 +56,19 @@ class Suspects(Windows):
     protocols: int = Field(2, ge=1)
 
 
-@CATALOGUE.entry("active-sources", inputs=("connections",), parameters=Threshold)
+@CATALOGUE.entry("active-sources", inputs=INPUTS, parameters=Threshold)
 def active_sources(inputs: Mapping[str, DataFrame], parameters: Threshold) -> DataFrame:
     """Sources with many connections in a window."""
     return _flat(_active(_watched(inputs["connections"], parameters), parameters.window, parameters.at_least))
 
 
-@CATALOGUE.entry("many-protocols", inputs=("connections",), parameters=Threshold)
+@CATALOGUE.entry("many-protocols", inputs=INPUTS, parameters=Threshold)
 def many_protocols(inputs: Mapping[str, DataFrame], parameters: Threshold) -> DataFrame:
     """Sources that used many protocols in a window."""
     return _flat(_protocols(_watched(inputs["connections"], parameters), parameters.window, parameters.at_least))
 
 
-@CATALOGUE.entry("active-clusters", inputs=("connections",), parameters=Clusters)
+@CATALOGUE.entry("active-clusters", inputs=INPUTS, parameters=Clusters)
 def active_clusters(inputs: Mapping[str, DataFrame], parameters: Clusters) -> DataFrame:
     """Neighbourhoods with several active sources in the same window."""
     active = _active(_watched(inputs["connections"], parameters), parameters.window, parameters.at_least)
@@ -78,7 +79,7 @@ def active_clusters(inputs: Mapping[str, DataFrame], parameters: Clusters) -> Da
     return _flat(found.filter(fn.col("sources") >= parameters.sources))
 
 
-@CATALOGUE.entry("suspects", inputs=("connections",), parameters=Suspects)
+@CATALOGUE.entry("suspects", inputs=INPUTS, parameters=Suspects)
 def suspects(inputs: Mapping[str, DataFrame], parameters: Suspects) -> DataFrame:
     """Sources that are active and use many protocols."""
     watched = _watched(inputs["connections"], parameters)

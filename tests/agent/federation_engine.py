@@ -52,6 +52,10 @@ class LogEngine:
             found[2].set()
             found[1].join()
 
+    def failed(self, fragment: str, reason: str) -> None:
+        """As if it had ended by itself."""
+        self._failed[fragment] = reason
+
     def failures(self) -> dict[str, str]:
         failed, self._failed = self._failed, {}
         return failed

@@ -26,6 +26,7 @@ from floodway.agent.wire.signing import Security, signed_headers
 from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
+from floodway.errors import InputError
 from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World
 
@@ -38,8 +39,12 @@ class SetEngine(LogEngine):
 
     loads: dict[str, float]
     fail: int = 0
+    stalled: str = ""
+    """A fragment that does not run, and cannot be started."""
 
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        if spec.name == self.stalled:
+            raise InputError("its log is gone", hint="Find it")
         if spec.owner == "A" and self.fail:
             self.fail -= 1
             raise RuntimeError("no more memory")
@@ -52,9 +57,9 @@ class SetEngine(LogEngine):
 class Pair:
     """A and B in this process, each ticking on a thread of its own, and a world that feeds their logs."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, text: str = FILE + OWN) -> None:
         a, b = free_ports(2)
-        self.world = World(root, (FILE + OWN).format(a=a, b=b))
+        self.world = World(root, text.format(a=a, b=b))
         self.loads: dict[str, float] = {}
         self.members: dict[str, ParticipantAgent] = {}
         self.engines: dict[str, SetEngine] = {}
@@ -141,6 +146,26 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
     pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
+
+
+def test_a_partner_that_holds_what_it_cannot_run_pays_for_that(tmp_path: Path) -> None:
+    served = FILE.replace("kinds: [sum]", "kinds: [sum], service: {{max_delay: 60s, penalty: 0.5}}")
+    pair = Pair(tmp_path, served + OWN)
+    try:
+        pair.start("A", "B")
+        pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
+        (moved,) = set(pair.where()["B"]) - {"g0"}
+        engine = pair.engines["B"]
+        engine.stalled = moved
+        engine.stop(moved)
+        engine.failed(moved, "its log is gone")
+        fined = pair.members["A"].journal
+        pair.wait("a penalty", lambda: any(one.entry.reason == "penalty" for one in fined.entries()))
+        assert {one.entry.payer for one in fined.entries() if one.entry.reason == "penalty"} == {"B"}
+        engine.stalled = ""
+        pair.wait("it to run again", lambda: moved not in pair.members["B"].moving.stalled)
+    finally:
+        pair.close()
 
 
 def test_what_cannot_be_started_is_given_back(pair: Pair) -> None:

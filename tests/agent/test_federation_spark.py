@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +13,15 @@ import pytest
 
 from examples.intrusion_logs import SCHEMA, generated
 from floodway.agent.federation.leases import LeaseStore
-from floodway.agent.federation.participant import Pace, ParticipantAgent
-from floodway.agent.federation.spark_engine import SparkEngine
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from floodway.contracts.participant import Settings
 from floodway.spark.catalogue import load_catalogue
 from floodway.spark.catalogue_query import CatalogueQuery, QueryFiles
 from floodway.spark.fragment_query import BatchError
 from floodway.spark.journal import committed_batches
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.source import register
+from tests.agent.federation_on_spark import Running, participant_on, wait
 from tests.oracles import intrusion
 from tests.oracles.intrusion import Connection
 
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOGUE = "examples.intrusion_catalogue"
-WAIT_SECONDS = 120.0
 FEDERATION = """
 version: 1
 participants:
@@ -117,37 +113,10 @@ def test_a_query_that_lost_its_lease_writes_nothing_and_ends(spark: SparkSession
     assert results(tmp_path / "out") == [] and not committed_batches(tmp_path / "check")
 
 
-class Running:
-    """Participants in this process, each with its loop on a thread."""
-
-    def __init__(self, *agents: ParticipantAgent) -> None:
-        self.agents = agents
-        for agent in agents:
-            agent.start()
-        self._threads = [threading.Thread(target=agent.run) for agent in agents]
-        for thread in self._threads:
-            thread.start()
-
-    def close(self) -> None:
-        for agent in self.agents:
-            agent.stop()
-        for thread in self._threads:
-            thread.join()
-        for agent in self.agents:
-            agent.close()
-
-
 @pytest.fixture
 def opened() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
-
-
-def wait(what: str, condition: Callable[[], bool], told: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen: {told()}"
-        time.sleep(0.1)
 
 
 @pytest.mark.spark
@@ -160,28 +129,7 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     create_log(shared / "logs" / "c", SCHEMA)
     with LogWriter(shared / "logs" / "c") as writer:
         writer.append(table.slice(0, half))
-    pace = Pace(tick=0.05, measure=0.5, bill=1.0)
-    agents = {}
-    for name, port in (("A", a_port), ("B", b_port)):
-        store = LeaseStore(shared, seconds=pace.lease)
-        engine = SparkEngine(
-            spark,
-            load_catalogue(CATALOGUE),
-            shared,
-            tmp_path / name / "decision.json",
-            checkpoint=store.checkpoint,
-            trigger_seconds=0.5,
-        )
-        agents[name] = ParticipantAgent(
-            federation,
-            name,
-            tmp_path / name,
-            store,
-            engine,
-            listen=("127.0.0.1", port),
-            settings=Settings(period_seconds=1.0),
-            pace=pace,
-        )
+    agents = {name: participant_on(spark, federation, name, tmp_path, CATALOGUE) for name in "AB"}
     running = Running(*agents.values())
     opened.callback(running.close)
     told = agents["A"].status

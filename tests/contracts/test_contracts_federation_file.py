@@ -86,6 +86,15 @@ def test_what_is_no_federation_is_refused(text: str) -> None:
         parse_federation(text)
 
 
+def test_inputs_may_be_topics() -> None:
+    topic = "kafka://one:9092,two:9092/hits"
+    (spec,) = parse_federation(GOOD.replace("logs/hits", f'"{topic}"')).owned_by("A")
+    assert spec.logs == {"hits": topic}
+    for wrong in ("kafka:hits", "kafka://one:9092", "kafka://one:9092/a/b", "kafka:///hits", "/logs/hits"):
+        found = problems(GOOD.replace("logs/hits", f'"{wrong}"'))
+        assert "nor kafka://host:port/topic" in found["fragments.f.logs"], wrong
+
+
 def test_keys_are_named_by_pair_and_never_given() -> None:
     keys = "keys:\n  B<->A: {env: KEY_AB}\n"
     (found,) = parse_federation(GOOD + keys).keys.items()

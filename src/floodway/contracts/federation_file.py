@@ -34,6 +34,7 @@ from floodway.network.yaml_lines import WHOLE_FILE, Located, Scalar, join, read_
 VERSION = 1
 MAX_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TOPIC = r"kafka://[A-Za-z0-9.:,_-]{1,300}/[A-Za-z0-9._-]{1,249}"
 _PATH = r"(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f]{1,300}"
 
 Entry = TypeVar("Entry")
@@ -53,8 +54,9 @@ class Member:
 class FragmentSpec:
     """A query fragment: a catalogue entry with its parameters, its logs by input name and its output log.
 
-    Paths are relative to the shared storage. `cost` is CPU-seconds per input tuple, None to measure it; `query` names
-    the continuous query that it belongs to, so that fragments of one query move together.
+    Logs are paths relative to the shared storage, or Kafka topics as `kafka://host:port/topic`. `cost` is CPU-seconds
+    per input tuple, None to measure it; `query` names the continuous query that it belongs to, so that fragments of
+    one query move together.
     """
 
     name: str
@@ -290,8 +292,9 @@ def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
         query=fields.text("query") or "",
     )
     for log in spec.logs.values():
-        if not re.fullmatch(_PATH, log):
-            fields.fault("logs", f"{shorten(log)} is not a path below the shared folder", fields.get("logs"))
+        if not re.fullmatch(_TOPIC if log.startswith("kafka:") else _PATH, log):
+            places = "a path below the shared folder, nor kafka://host:port/topic"
+            fields.fault("logs", f"{shorten(log)} is not {places}", fields.get("logs"))
     fields.finish()
     return spec
 

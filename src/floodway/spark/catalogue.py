@@ -50,12 +50,16 @@ class NoParameters(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A function from streaming DataFrames by input name, and checked parameters, to one streaming DataFrame."""
+    """A function from streaming DataFrames by input name, and checked parameters, to one streaming DataFrame.
+
+    `schemas` has the columns of inputs, as DDL: those it has may be Kafka topics with JSON values.
+    """
 
     name: str
     inputs: tuple[str, ...]
     parameters: type[BaseModel]
     build: Build
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -65,9 +69,13 @@ class Catalogue:
     entries: dict[str, CatalogueEntry] = field(default_factory=dict)
 
     def entry(
-        self, name: str, *, inputs: Iterable[str], parameters: type[BaseModel] = NoParameters
+        self,
+        name: str,
+        *,
+        inputs: Iterable[str] | Mapping[str, str],
+        parameters: type[BaseModel] = NoParameters,
     ) -> Callable[[Build], Build]:
-        """Decorator: put a function in the catalogue."""
+        """Decorator: put a function in the catalogue. `inputs` are names, or names with the columns of each as DDL."""
         if parameters.model_config.get("extra") != "forbid":
             raise InputError(
                 f"the parameters of catalogue entry {name!r} let unknown ones pass",
@@ -77,7 +85,8 @@ class Catalogue:
         def put(build: Build) -> Build:
             if name in self.entries:
                 raise InputError(f"the catalogue has two entries {name!r}", hint="Rename one")
-            self.entries[name] = CatalogueEntry(name, tuple(inputs), parameters, build)
+            schemas = dict(inputs) if isinstance(inputs, Mapping) else {}
+            self.entries[name] = CatalogueEntry(name, tuple(inputs), parameters, build, schemas)
             return build
 
         return put
@@ -91,13 +100,22 @@ class Catalogue:
         return self.entries[name]
 
     def check(self, name: str, inputs: Iterable[str], parameters: Mapping[str, Any]) -> Any:
-        """The parameters in the entry's own form; refuses unknown names, inputs and parameters."""
+        """The parameters in the entry's own form; refuses unknown names, inputs and parameters.
+
+        `inputs` may say where each input is: a topic for an input without a schema is refused too.
+        """
         entry = self.get(name)
         if set(inputs) != set(entry.inputs):
             raise CatalogueError(
                 f"entry {name!r} reads {', '.join(entry.inputs)}, not {', '.join(sorted(inputs)) or 'nothing'}",
                 hint="Name a log for each of its inputs, and no other",
             )
+        for topic, address in inputs.items() if isinstance(inputs, Mapping) else ():
+            if is_topic(address) and topic not in entry.schemas:
+                raise CatalogueError(
+                    f"entry {name!r} does not say what the values of Kafka topics for {topic!r} hold",
+                    hint=f'Declare it with inputs={{"{topic}": "at timestamp, ..."}}',
+                )
         try:
             return entry.parameters.model_validate(dict(parameters), strict=False)
         except ValidationError as error:
@@ -107,6 +125,11 @@ class Catalogue:
             raise CatalogueError(
                 f"entry {name!r} refuses {where}: {first['msg'].lower()}", hint=f"Its parameters are {known}"
             ) from None
+
+
+def is_topic(address: object) -> bool:
+    """Whether an input is a Kafka topic, written `kafka://host:port/topic`, and not a log."""
+    return isinstance(address, str) and address.startswith("kafka://")
 
 
 def load_catalogue(module: str) -> Catalogue:

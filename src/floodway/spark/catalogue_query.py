@@ -19,6 +19,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
 from floodway.spark.catalogue import CatalogueEntry
+from floodway.spark.catalogue_inputs import source_options
+from floodway.spark.dead_letters import well_formed
 from floodway.spark.fragment_query import BatchError, shortened
 from floodway.spark.journal import committed_batches, read_batch
 from floodway.spark.log import create_log
@@ -47,9 +49,12 @@ class CatalogueBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryFiles:
-    """Where a fragment reads, writes and journals, and the decision file that says what its sources drop."""
+    """Where a fragment reads, writes and journals, and the decision file that says what its sources drop.
 
-    logs: Mapping[str, Path]
+    `logs` are folders of logs, or addresses of Kafka topics.
+    """
+
+    logs: Mapping[str, Path | str]
     output: Path
     checkpoint: Path
     decision: Path
@@ -105,6 +110,11 @@ class CatalogueQuery:
         inputs = {name: self._read(name) for name in self._entry.inputs}
         return self._entry.build(inputs, self._parameters)
 
+    @property
+    def run_id(self) -> str | None:
+        """Spark's name of this run; None while it does not run."""
+        return None if self._query is None else str(self._query.runId)
+
     def failure(self) -> str | None:
         """Why the query ended, in one line; None while it runs or was never started."""
         if self._query is None or self._query.isActive:
@@ -151,14 +161,15 @@ class CatalogueQuery:
         return writer.foreachBatch(self._process)
 
     def _read(self, name: str) -> DataFrame:
+        address = str(self.files.logs[name])
         options = {
-            "path": str(self.files.logs[name]),
+            **source_options(address, self._entry.schemas.get(name)),
             "stream": f"{self.name}.{name}",
             "decision": str(self.files.decision),
             # The same number everywhere: a batch repeated by another participant must fall into the same tasks.
             "splits": "1",
         }
-        return self._spark.readStream.format("floodway").options(**options).load()
+        return well_formed(self._spark.readStream.format("floodway").options(**options).load())
 
     def _process(self, batch: DataFrame, number: int) -> None:
         try:

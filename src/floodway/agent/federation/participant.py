@@ -57,6 +57,8 @@ from floodway.errors import InputError
 from floodway.spark.shed_state import write_atomically
 
 LEAST_UNITS = 1e-9
+NOT_SERVED = 1e9
+"""The delay, in seconds, of a fragment that is held and does not run: longer than any that a contract allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,7 @@ class ParticipantAgent:
     def _settle(self, now: float) -> None:
         self.books.close_moves(now)
         delays = {name: one.delay_seconds for name, one in self._figures.measures.items()}
+        delays |= dict.fromkeys(self.moving.stalled, NOT_SERVED)
         for giver, entries in self.books.bill(delays).items():
             try:
                 body = api.bill_body(self.name, entries[:1000])

@@ -1,8 +1,9 @@
 """Fragments on Spark: one application a participant, one streaming query a fragment, measured while they run.
 
 Load is what arrives, not what is processed: tuples/s in the input logs × CPU-seconds a tuple. The cost of a tuple is
-the file's where it gives one; otherwise it is measured: the application's CPU time is shared among its fragments by
-the time their batches took, and divided by the tuples they read.
+the file's where it gives one; otherwise it is measured, with older batches fading:
+
+    cost = (CPU of the tasks of the fragment's jobs + its share of the Python workers' CPU) / tuples read
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from floodway.agent.federation.engine import Fence, Measure
 from floodway.agent.rates import RateMeter
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.spark.catalogue import Catalogue
+from floodway.spark.catalogue_cpu import PythonShares, QueryCpu
+from floodway.spark.catalogue_inputs import Arrivals, place
 from floodway.spark.catalogue_query import CatalogueBatch, CatalogueQuery, QueryFiles
 from floodway.spark.cpu import CpuMeter
 from floodway.spark.decision import PPM, Decision, Mode, StreamDecision, write_decision
-from floodway.spark.log import LogReader
 from floodway.spark.session import Session
 from floodway.spark.source import register
 
 RATE_SECONDS = 5.0
 NEW_WEIGHT = 0.3
-"""Weight of the newest measurement of a tuple's cost; older ones fade."""
+"""How much of what was measured before is forgotten with each new measurement of a tuple's cost."""
 
 
 @dataclass
@@ -35,12 +37,16 @@ class _Running:
 
     spec: FragmentSpec
     query: CatalogueQuery
-    readers: Mapping[str, LogReader]
+    arrivals: Arrivals
     rates: RateMeter
+    cpu: QueryCpu | None = None
+    """None until the query has started."""
     taken: dict[str, int] = field(default_factory=dict)
     """How far its batches have come in each log."""
     fresh_tuples: int = 0
-    fresh_busy: float = 0.0
+    fresh_cpu: float = 0.0
+    past_tuples: float = 0.0
+    past_cpu: float = 0.0
     cost: float | None = None
     since: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -49,8 +55,16 @@ class _Running:
         """A batch has ended."""
         with self.lock:
             self.fresh_tuples += sum(batch.kept.values())
-            self.fresh_busy += batch.seconds
             self.taken.update(batch.taken)
+
+    def spent(self, cpu_seconds: float, tuples: int) -> None:
+        """What was used and read since the last measurement. Jobs and batches need not end in the same one."""
+        self.fresh_cpu += cpu_seconds
+        if tuples:
+            self.past_tuples = (1 - NEW_WEIGHT) * self.past_tuples + tuples
+            self.past_cpu = (1 - NEW_WEIGHT) * self.past_cpu + self.fresh_cpu
+            self.fresh_cpu = 0.0
+            self.cost = self.past_cpu / self.past_tuples
 
 
 class SparkEngine:
@@ -76,7 +90,8 @@ class SparkEngine:
         self._trigger_seconds = trigger_seconds
         self._stop_seconds = stop_seconds
         self._cpu = CpuMeter(spark)
-        self._cpu_read = self._cpu.cpu_seconds()
+        self._python_read = self._cpu.python_seconds()
+        self._python = PythonShares()
         self._running: dict[str, _Running] = {}
         self._lock = threading.RLock()
         self._keeps: dict[str, float] = {}
@@ -92,9 +107,9 @@ class SparkEngine:
             if known is not None and known.query.failure() is None:
                 return
         parameters = self._catalogue.check(spec.run, spec.logs, spec.parameters)
-        logs = {name: self._shared / path for name, path in spec.logs.items()}
+        logs = {name: place(self._shared, log) for name, log in spec.logs.items()}
         files = QueryFiles(logs, self._shared / spec.output, self._checkpoint(spec.name), self._decision)
-        readers = {name: LogReader(path) for name, path in logs.items()}
+        arrivals = Arrivals(logs)
 
         def on_batch(batch: CatalogueBatch) -> None:
             running.ended(batch)
@@ -109,8 +124,9 @@ class SparkEngine:
             on_batch=on_batch,
             trigger_seconds=self._trigger_seconds,
         )
-        running = _Running(spec, query, readers, RateMeter(RATE_SECONDS), cost=spec.cost)
+        running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), cost=spec.cost)
         query.start()
+        running.cpu = QueryCpu(self._spark, query.run_id or "")
         with self._lock:
             self._running[spec.name] = running
 
@@ -134,25 +150,36 @@ class SparkEngine:
         """Rates from the logs, costs from the CPU clock, delays from the backlog by Little's law."""
         with self._lock:
             running = dict(self._running)
-        spent = self._cpu.cpu_seconds()
-        cpu, self._cpu_read = spent - self._cpu_read, spent
-        busy = sum(one.fresh_busy for one in running.values())
-        found = {name: self._measured(one, now, cpu, busy) for name, one in running.items()}
-        # A rate over less than its window says little: a fragment that has just come is taken as it was offered.
-        return {name: one for name, one in found.items() if now - (running[name].since or now) >= RATE_SECONDS}
+        used = self._used(running, now)
+        found = {name: self._measured(one, now, used.get(name, 0.0)) for name, one in running.items()}
+        # A rate over less than its window says little, and a cost not measured yet nothing: a fragment that has just
+        # come is taken as it was offered.
+        known = [
+            name for name, one in running.items() if one.cost is not None and now - (one.since or now) >= RATE_SECONDS
+        ]
+        return {name: found[name] for name in known}
 
-    def _measured(self, one: _Running, now: float, cpu: float, busy: float) -> Measure:
-        arrived = {name: sum(reader.end_positions().values()) for name, reader in one.readers.items()}
+    def _used(self, running: Mapping[str, _Running], now: float) -> dict[str, float]:
+        """CPU-seconds of each fragment since the last measurement; nothing is asked if all costs are declared."""
+        python = self._cpu.python_seconds()
+        fresh, self._python_read = python - self._python_read, python
+        if all(one.spec.cost is not None for one in running.values()):
+            return {}
+        spent = {name: one.cpu.read() for name, one in running.items() if one.cpu is not None}
+        workers = self._python.share(now, fresh, {name: one.waiting for name, one in spent.items()})
+        return {name: one.cpu + workers[name] for name, one in spent.items()}
+
+    def _measured(self, one: _Running, now: float, cpu: float) -> Measure:
+        arrived = one.arrivals.totals()
         one.since = now if one.since is None else one.since
         one.rates.sample(now, arrived)
         rate = sum(one.rates.rates().values())
         with one.lock:
-            tuples, seconds = one.fresh_tuples, one.fresh_busy
-            one.fresh_tuples, one.fresh_busy = 0, 0.0
+            tuples = one.fresh_tuples
+            one.fresh_tuples = 0
             waiting = sum(max(0, arrived[name] - taken) for name, taken in one.taken.items())
-        if one.spec.cost is None and tuples and busy > 0:
-            cost = cpu * (seconds / busy) / tuples
-            one.cost = cost if one.cost is None else (1 - NEW_WEIGHT) * one.cost + NEW_WEIGHT * cost
+        if one.spec.cost is None:
+            one.spent(cpu, tuples)
         delay = self._trigger_seconds + (waiting / rate if rate > 0 else 0.0)
         return Measure(rate, rate * (one.cost or 0.0), delay)
 

@@ -1,0 +1,74 @@
+"""Two participants on one real Spark session, for tests: each with its loop on a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floodway.agent.federation.leases import LeaseStore
+from floodway.agent.federation.participant import Pace, ParticipantAgent
+from floodway.agent.federation.spark_engine import SparkEngine
+from floodway.contracts.federation_file import Federation
+from floodway.contracts.participant import Settings
+from floodway.spark.catalogue import load_catalogue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAIT_SECONDS = 120.0
+PACE = Pace(tick=0.05, measure=0.5, bill=1.0)
+
+
+def participant_on(
+    spark: SparkSession, federation: Federation, name: str, root: Path, catalogue: str, *, trigger_seconds: float = 0.5
+) -> ParticipantAgent:
+    """A participant whose fragments run in this session; the shared storage is `root/shared`."""
+    store = LeaseStore(root / "shared", seconds=PACE.lease)
+    engine = SparkEngine(
+        spark,
+        load_catalogue(catalogue),
+        root / "shared",
+        root / name / "decision.json",
+        checkpoint=store.checkpoint,
+        trigger_seconds=trigger_seconds,
+    )
+    port = int(federation.members[name].url.rpartition(":")[2])
+    return ParticipantAgent(
+        *(federation, name, root / name, store, engine),
+        listen=("127.0.0.1", port),
+        settings=Settings(period_seconds=1.0),
+        pace=PACE,
+    )
+
+
+class Running:
+    """Participants in this process, each with its loop on a thread."""
+
+    def __init__(self, *agents: ParticipantAgent) -> None:
+        self.agents = agents
+        for agent in agents:
+            agent.start()
+        self._threads = [threading.Thread(target=agent.run) for agent in agents]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        for agent in self.agents:
+            agent.stop()
+        for thread in self._threads:
+            thread.join()
+        for agent in self.agents:
+            agent.close()
+
+
+def wait(
+    what: str, condition: Callable[[], bool], told: Callable[[], object], *, seconds: float = WAIT_SECONDS
+) -> None:
+    """Until it has happened; fails after a bound that nothing comes near."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen: {told()}"
+        time.sleep(0.1)

@@ -18,7 +18,7 @@ TARGET = 12.0
 """Half of it is one node's share, two thirds of that one batch: long against the second or more that a batch costs two
 Spark applications on two cores, whatever is in it.
 """
-SECONDS = 90.0
+SECONDS = 100.0
 
 
 def run(folder: Path, text: str, control: Control, *, seconds: float = SECONDS, target: float = TARGET) -> NodesReport:
@@ -68,7 +68,8 @@ def test_alone_dfit_and_coordinator_side_by_side(tmp_path: Path) -> None:
     assert alone.throughput["q2"] < 0.1 * alone.throughput["q1"]
     for report in (dfit, coordinated):
         assert report.score >= 0.95 * report.optimum
-        assert report.score >= 1.4 * alone.score
+        # Runs one after the other have different capacities on a machine that others use: each by its own optimum.
+        assert report.score / report.optimum >= 1.4 * alone.score / alone.optimum
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ were due to take: if those are late, it has less time, and shows it.
 
 A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so
 that a batch holds the planned work however long the one before it took. On an input that another node writes, drops
-below 5% are left out (the original prototype ignored such changes too): that node sheds for this one already, and
+below 10% are left out (the original prototype ignored small changes too): that node sheds for this one already, and
 what it misjudges by so little is gone in the next batch or turns into a backlog that counts.
 """
 
@@ -32,7 +32,7 @@ from floodway.spark.decision import PPM, Decision, Mode, StreamDecision
 from floodway.spark.fragments import Fragment
 
 LEAST_SCALE = 1e-3
-IGNORED_DROP = 0.05
+IGNORED_DROP = 0.1
 BINDING = 0.95
 """Share of a node's planned capacity from which on the node itself, and not another, is what limits the plan."""
 

@@ -20,9 +20,8 @@ from floodway.spark.decision import Mode
 
 TELL_SECONDS = 1.0
 REMARKABLE_SCALE = 0.05
-SMOOTHING = 0.3
 RATE_PERIODS = 3.0
-"""Rates of links are taken over this many batches of the nodes that write them."""
+"""Rates of links are taken over this many batches of the nodes that write them, the capacity told over as many."""
 
 
 class NodeSteering:
@@ -83,7 +82,8 @@ class NodeSteering:
         if now < self._due:
             return None
         self._due = now + TELL_SECONDS
-        self._smooth += SMOOTHING * (self.steering.sustained_scale - self._smooth)
+        weight = min(1.0, TELL_SECONDS / (RATE_PERIODS * self.steering.period_seconds))
+        self._smooth += weight * (self.steering.sustained_scale - self._smooth)
         if abs(self._smooth / self._told - 1.0) > REMARKABLE_SCALE:
             self._told = self._smooth
         return {name: (operator.cost or 0.0) / self._told for name, operator in self._costs.operators.items()}

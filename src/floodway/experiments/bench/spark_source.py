@@ -39,7 +39,7 @@ PLAIN = "floodway-bench-plain"
 SAME = {"added": ARRIVAL}
 """The option for the columns that the peer has: a query without Floodway has no `_id` and no `_weight`."""
 GOAL = 0.97
-_BATCHES = 4
+_BATCHES = 3
 
 
 class PlainReader(FloodwayStreamReader):
@@ -112,8 +112,8 @@ def keep_all(*, long: bool, progress: Progress) -> BenchResult:
     turns = 9 if long else 5
     with workbench("bench-source") as bench:
         bench.spark.dataSource.register(PlainSource)
-        wide = _compare(bench, WIDE, 400_000, turns, lambda part: progress(0.6 * part))
-        narrow = _compare(bench, NARROW, 1_000_000, turns, lambda part: progress(0.6 + 0.4 * part))
+        wide = _compare(bench, WIDE, 800_000, turns, lambda part: progress(0.6 * part))
+        narrow = _compare(bench, NARROW, 2_000_000, turns, lambda part: progress(0.6 + 0.4 * part))
     return BenchResult(
         id="spark-source",
         ours=rounded(wide["same columns"]["tuples/s"]),

@@ -13,13 +13,21 @@ from typer.testing import CliRunner
 
 from floodway.agent.run_files import save_network
 from floodway.cli import main
-from floodway.errors import InputError
+from floodway.errors import FloodwayError
 from floodway.network.file import load_network
 from floodway.spark.ledger import Ledger
 from tests.dashboard.made_state import MadeJob
 
 NETWORKS = Path(__file__).parents[2] / "examples" / "networks"
 NET = str(NETWORKS / "figure1.yaml")
+STREAM = """
+version: 1
+name: {name}
+streams: {{clicks: {{max_rate: 10, log: "{log}"}}}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators: {{work: {{node: A, from: clicks, cost: 0.001}}}}
+outputs: {{q: {{from: work}}}}
+"""
 NO_SPARK = """#!/bin/sh
 case "$*" in *XshowSettings*) printf ' java.home = {home}\\n java.specification.version = 21\\n' >&2; exit 0;; esac
 echo "this Java starts nothing" >&2
@@ -34,6 +42,8 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "file").touch()
     save_network(tmp_path / "other", load_network(NETWORKS / "split.yaml"))
     Ledger(tmp_path / "other" / "ledger.jsonl").append([])
+    for name, log in (("no-log", "nowhere.log"), ("no-broker", "kafka://127.0.0.1:1/clicks")):
+        (tmp_path / f"{name}.yaml").write_text(STREAM.format(name=name, log=log), encoding="utf-8")
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(NO_SPARK.format(home=tmp_path / "java"))
@@ -65,6 +75,8 @@ def floodway(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (f"run {NET} --state file/inside", "file is a file. Give another folder"),
         (f"run {NET} --state other", "holds a run of the network"),
         (f"run {NET} --report nowhere/report.json", "there is no folder nowhere"),
+        ("run no-log.yaml", "Make it with `floodway feed nowhere.log`"),
+        ("run no-broker.yaml", "Start the broker or check the address"),
         (f"up {NET} --target 0", "--target 0 is not above 0"),
         (f"up {NET} --state file", "file is a file"),
         (f"up {NET} --state other", "holds a run of the network"),
@@ -87,7 +99,7 @@ def test_a_mistake_is_told_in_one_line(
     monkeypatch.chdir(place)
     monkeypatch.setenv("JAVA_HOME", str(place / "java"))
     result = CliRunner().invoke(app, line.split())
-    assert isinstance(result.exception, InputError)
+    assert isinstance(result.exception, FloodwayError) and result.exception.exit_code == 2
     assert said in str(result.exception)
     assert "\n" not in str(result.exception) and result.output == ""
 

@@ -27,6 +27,7 @@ from floodway.spark.decision import Mode
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import LedgerLine, counts_by_place
+from floodway.spark.logs import check_streams
 from floodway.spark.session import Session, spark_session
 from floodway.spark.shed_state import write_atomically
 from floodway.spark.source import register
@@ -67,6 +68,7 @@ def run_network(network: Network, options: RunOptions, spark: Session | None = N
     if options.buffer is not None:
         network = options.buffer.checked(network)
     _steering(network, options)  # refuses what is wrong before Spark starts
+    check_streams(network, Layout(options.root))
     with claimed(options.root, network):
         session = spark or spark_session(f"floodway-{network.name}")
         try:

@@ -12,6 +12,7 @@ from floodway.spark.fragment_query import FragmentQuery
 from floodway.spark.kafka_links import is_kafka_link, parse_kafka, prepare_link
 from floodway.spark.layout import Layout
 from floodway.spark.log import create_log
+from floodway.spark.log.meta import META
 from floodway.spark.log.schema import parse_schema, schema_text
 from floodway.spark.sinks import is_log, public_columns
 from floodway.spark.source.backend import Backend, open_backend
@@ -47,6 +48,21 @@ def open_stream(network: Network, layout: Layout, name: str) -> Backend:
     servers, topic = parse_kafka(address)
     options = {"kafka.bootstrap.servers": servers, "topic": topic, "valueFormat": "raw", "timeoutSeconds": "2"}
     return open_backend(parse_options(options))
+
+
+def check_streams(network: Network, layout: Layout) -> None:
+    """Refuse a stream whose log or topic is not there, before anything slow starts; those that name none are fed."""
+    for name, stream in network.streams.items():
+        if stream.log is None:
+            continue
+        address = layout.stream(network, name)
+        if address.startswith("kafka://"):
+            open_stream(network, layout, name).latest()
+        elif not (Path(address) / META).exists():
+            raise InputError(
+                f"streams.{name}: there is no log at {address}",
+                hint=f"Make it with `floodway feed {address}`, or leave `log` out of the file to have the stream fed",
+            )
 
 
 def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout: Layout) -> None:

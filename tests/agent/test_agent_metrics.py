@@ -109,13 +109,14 @@ def exposed() -> set[str]:
 def asked(expression: str) -> set[str]:
     """The metric names in a PromQL expression: labels in braces or after `by` and `on`, strings and ranges left out."""
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\"[^\"]*\"", " ", expression)
-    bare = re.sub(r"\b(by|on|group_left|without|ignoring)\s*\([^)]*\)", " ", bare)
+    bare = re.sub(r"\b(by|on|group_left|without|ignoring)\s*\([^)]*\)|\boffset \d+[smhd]", " ", bare)
     names = set(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", bare))
     return {name for name in names if name not in WORDS and name != "job_name"}
 
 
 def test_asked_finds_the_names() -> None:
     assert asked('sum by (le) (rate(a_total{x="b"}[5m])) > 2 * c') == {"a_total", "c"}
+    assert asked('a_total{x="b"} - (a_total offset 15m or a_total * 0) > 0') == {"a_total"}
 
 
 def test_the_dashboard_asks_only_for_what_is_exposed() -> None:

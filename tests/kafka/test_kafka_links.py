@@ -79,7 +79,20 @@ def test_a_batch_that_is_repeated_is_there_once(broker: Broker) -> None:
     assert append_link(tuples(10), address, 0, "A.main:0:0", arrivals(10)) == 10
     assert append_link(tuples(10), address, 0, "A.main:0:0", arrivals(10)) == 0
     assert append_link(tuples(10), address, 0, "A.main:1:0", arrivals(10)) == 10  # the same tuples, another batch
+    assert append_link(tuples(10), address, 0, "A.main:1:0", arrivals(10)) == 0
     assert link_counts(address, "A.main").batches == Counter({0: 10, 1: 10})
+
+
+def test_a_second_writer_is_seen_by_the_first(broker: Broker) -> None:
+    address = f"kafka://{broker.address}/second.a--b"
+    prepare_link(address, DDL, 1)
+    assert append_link(tuples(10), address, 0, "A.main:0:0", arrivals(10)) == 10
+    other = [sys.executable, "-c", WRITER.replace("200_000", "20")]
+    subprocess.run([*other, address], check=True, timeout=60, capture_output=True)  # batch 3
+    assert append_link(tuples(10), address, 0, "A.main:1:0", arrivals(10)) == 10
+    assert append_link(tuples(20), address, 0, "A.main:3:0", None) == 20  # not at the end any more: told as repeated
+    counts = link_counts(address, "A.main")
+    assert counts.batches == Counter({0: 10, 1: 10, 3: 20}) and counts.repeated == 20
 
 
 def test_a_writer_that_is_killed_anywhere_in_a_batch_loses_and_doubles_nothing(broker: Broker) -> None:

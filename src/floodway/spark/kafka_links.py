@@ -157,32 +157,56 @@ def link_schema(address: str) -> str | None:
     return None
 
 
+class _Writer:
+    """One process's connections to a topic it writes, and where it left each partition: they are costly to make."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        from floodway.spark.log.kafka_target import KafkaTarget
+
+        self.topic = topic
+        self.backend = _records(servers, topic)
+        self.target = KafkaTarget(servers, topic, partitions=1, settings=_WRITER)
+        self.left: dict[int, tuple[int, str]] = {}
+
+    def append(self, records: Sequence[tuple[bytes, int]], partition: int, tag: str) -> int:
+        end = self.backend.latest()[partition]
+        left_at, before = self.left.get(partition, (-1, tag))
+        there: set[int] = set()
+        if left_at != end or before == tag:  # unless all that is there ends with a batch before, written here
+            there = positions_of(tag, reversed_tail(self.backend, partition, end, len(records)))
+        missing = [position for position in range(len(records)) if position not in there]
+        for position in missing:
+            value, millis = records[position]
+            mark = f"{tag}:{position}:{len(records)}".encode()
+            self.target.put(value, partition, timestamp_ms=millis, headers=[(HEADER, mark)])
+        self.target.close()
+        after = self.backend.latest()[partition]
+        if after != end + len(missing):
+            raise LinkError(
+                f"topic {self.topic} partition {partition} grew by {after - end} record(s) while {len(missing)} "
+                "were written",
+                hint="Somebody else writes there: stop them; `floodway audit` tells what is there twice",
+            )
+        self.left[partition] = after, tag
+        return len(missing)
+
+
+_writers: dict[str, _Writer] = {}
+
+
 def append_link(rows: pa.Table, address: str, partition: int, tag: str, arrival: pa.Array | None) -> int:
     """Deliver the tuples of one task of a batch, those that are not there yet; how many that were.
 
     `tag` is QUERY:BATCH:TASK. Another writer of the partition at the same time is found and refused.
     """
-    from floodway.spark.log.kafka_target import KafkaTarget
-
-    servers, topic = parse_kafka(address)
     records = in_order(encode_rows(rows), _millis(arrival, rows.num_rows))
-    backend = _records(servers, topic)
-    end = backend.latest()[partition]
-    there = positions_of(tag, reversed_tail(backend, partition, end, len(records)))
-    missing = [position for position in range(len(records)) if position not in there]
-    target = KafkaTarget(servers, topic, partitions=1, settings=_WRITER)
-    for position in missing:
-        value, millis = records[position]
-        mark = f"{tag}:{position}:{len(records)}".encode()
-        target.put(value, partition, timestamp_ms=millis, headers=[(HEADER, mark)])
-    target.close()
-    after = backend.latest()[partition]
-    if after != end + len(missing):
-        raise LinkError(
-            f"topic {topic} partition {partition} grew by {after - end} record(s) while {len(missing)} were written",
-            hint="Somebody else writes there: stop them; `floodway audit` tells what is there twice",
-        )
-    return len(missing)
+    try:
+        if address not in _writers:
+            _writers[address] = _Writer(*parse_kafka(address))
+        return _writers[address].append(records, partition, tag)
+    except BaseException:
+        _writers.pop(address, None)  # what is left in its queues must not come later
+        raise
 
 
 def in_order(values: Sequence[bytes], millis: Sequence[int]) -> list[tuple[bytes, int]]:

@@ -65,13 +65,15 @@ def decode_rows(values: Sequence[bytes | None], schema: pa.Schema, *, where: str
     try:
         rows = [pa.ipc.read_record_batch(pa.py_buffer(value or b""), schema) for value in values]
         for row in rows:
-            row.validate(full=True)
+            row.validate()
+        joined = pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], schema=schema)
+        joined.validate(full=True)
+        return joined
     except (pa.ArrowException, ValueError, OSError, EOFError) as error:
         raise SchemaError(
             f"{where} holds a record that is no tuple of '{schema_text(schema)}': {str(error)[:_MAX_REASON]}",
             hint="Let only the node that this link belongs to write there",
         ) from None
-    return pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def _decode(values: Sequence[bytes | None], wanted: pa.Schema, schema: pa.Schema, parts: list[pa.RecordBatch]) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from floodway.spark.decision import Decision, StreamDecision, write_decision
 from floodway.spark.source import count_kept, explain, register
 from floodway.spark.source.backend import open_backend
+from floodway.spark.source.drops import kept_runs
 from floodway.spark.source.options import parse_options
 from tests.kafka.broker import Broker, free_ports
 
@@ -88,6 +89,19 @@ def test_json_is_decoded_malformed_records_are_marked_and_counts_agree(
             offered, kept = offered + sum(o for o, _ in counts), kept + sum(k for _, k in counts)
     query.stop()
     assert (offered, kept) == (10_000, len(job.rows)) and 2_700 < kept < 3_300
+
+
+def test_runs_near_and_far_are_read_exactly(broker: Broker) -> None:
+    topic = broker.create_topic("source-runs")
+    produce(broker, topic, numbers(0, 50_000))
+    backend = open_backend(
+        parse_options({"kafka.bootstrap.servers": broker.address, "topic": topic, "schema": "id bigint"})
+    )
+    near = kept_runs(0, 0, 10_000, salt=3, keep_ppm=300_000)
+    assert len(near) > 5
+    for runs in (near, [*near, (45_000, 45_001)], [(49_999, 50_000)], [(0, 50_000)], []):
+        offsets = [int(offset) for ids, _ in backend.read(0, runs) for offset in ids]
+        assert offsets == [offset for start, end in runs for offset in range(start, end)]
 
 
 def test_broker_killed_and_restarted_loses_nothing(spark: SparkSession, fresh_broker: Broker, tmp_path: Path) -> None:

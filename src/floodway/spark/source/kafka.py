@@ -25,6 +25,8 @@ from floodway.spark.source.record_times import RecordTimes
 
 _POLL_MESSAGES = 10_000
 _POLL_SECONDS = 0.2
+_NEAR = 20_000
+"""Records between two runs that are rather read than sought past; some megabytes at most are fetched ahead anyway."""
 
 
 class KafkaSourceError(FloodwayError):
@@ -78,18 +80,31 @@ class KafkaBackend:
         return spans
 
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-        """The records of the ranges; between two runs the consumer seeks."""
-        for start, end in runs:
-            for messages in self.messages(partition, start, end):
-                yield self._piece(messages)
+        """The records of the runs. Near ones are read in one go, and what lies between them is thrown away undecoded:
+
+        a seek throws away all that was fetched ahead, and that is many times a small gap.
+        """
+        for near in grouped(runs):
+            starts, ends = np.array(near).T
+            for messages in self.messages(partition, near[0][0], near[-1][1]):
+                offsets = np.array([_offset(message) for message in messages])
+                inside = offsets < ends[np.searchsorted(starts, offsets, side="right") - 1]
+                if inside.any():
+                    yield self._piece([messages[at] for at in np.flatnonzero(inside)])
 
     def messages(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         """The records of one range as Kafka has them, with their keys and headers."""
         consumer = self._consumer()
         consumer.assign([TopicPartition(self._topic, partition, start)])
+        try:
+            yield from self._until(consumer, partition, start, end)
+        finally:
+            consumer.unassign()  # or it would go on fetching
+
+    def _until(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         at, deadline = start, time.monotonic() + self._timeout
         while at < end:
-            polled = consumer.consume(_POLL_MESSAGES, _POLL_SECONDS)
+            polled = consumer.consume(min(_POLL_MESSAGES, end - at), _POLL_SECONDS)
             messages = [m for m in polled if self._is_record(m)]
             wanted = [m for m in messages if at <= _offset(m) < end]
             if wanted:
@@ -170,10 +185,26 @@ class KafkaBackend:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,  # a request under way, at the end of a topic, holds up the next batch's
                 "log_level": 2,
             }
             self._open = Consumer({**defaults, **self._settings})
         return self._open
+
+
+def grouped(runs: Sequence[tuple[int, int]], near: int = _NEAR) -> list[list[tuple[int, int]]]:
+    """Runs in order, those together that lie less than `near` records apart.
+
+    >>> grouped([(0, 5), (8, 9), (100, 200)], near=50)
+    [[(0, 5), (8, 9)], [(100, 200)]]
+    """
+    groups: list[list[tuple[int, int]]] = []
+    for run in runs:
+        if groups and run[0] - groups[-1][-1][1] < near:
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    return groups
 
 
 def _payload(options: SourceOptions) -> pa.Schema:

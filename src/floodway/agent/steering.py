@@ -102,9 +102,9 @@ class Steering:
         self._use: dict[str, float] = {}
         self._share_factor = share_factor
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
-        period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
+        self._period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
-        self.period_seconds = min(period[name] for name in heads or fragments)
+        self.period_seconds = min(self._period[name] for name in heads or fragments)
         self._salt = salt
         self._number = 0
         self._loops = {name: Loop(_controller(controller, share[name], self.period_seconds)) for name in fragments}
@@ -123,21 +123,30 @@ class Steering:
 
     @property
     def sustained_scale(self) -> float:
-        """The share of the nominal capacity that such batches do in the long run: their work over their time.
+        """The share of the nominal capacity that batches of at most P* do in the long run: their work over their time.
 
-        It differs from g = n/P* where latency leaves room for longer batches, or asks for shorter ones.
+        Where latency asks for shorter batches than P*, for those. Where it leaves room for longer ones, not for those:
+        the room is what others on the path leave today, and whoever is told of more capacity would use it up.
         """
-        found = [work / seconds for work, seconds in self._planned_batches() if work > 0.0 and seconds > 0.0]
+        found = []
+        for name, (work, overhead, cost) in self._models().items():
+            full = min(work, (self._period[name] - overhead) / cost)
+            if full > 0.0:
+                found.append(full / (overhead + cost * full))
         return max(min(found, default=self.scale), LEAST_SCALE)
 
     def _planned_batches(self) -> list[tuple[float, float]]:
         """(work, seconds) of the next full batch of every fragment whose controller models it: n and a + c·n."""
-        states = [self._loops[name].snapshot() for name in self.control]
-        found = []
-        for state in states:
+        return [(work, overhead + cost * work) for work, overhead, cost in self._models().values()]
+
+    def _models(self) -> dict[str, tuple[float, float, float]]:
+        """n, a and c of every fragment whose controller models its batches."""
+        found = {}
+        for name in self.control:
+            state = self._loops[name].snapshot()
             work, overhead, cost = (state.get(key) for key in ("n", "overhead", "cost"))
-            if isinstance(work, float) and isinstance(overhead, float) and isinstance(cost, float):
-                found.append((work, overhead + cost * work))
+            if isinstance(work, float) and isinstance(overhead, float) and isinstance(cost, float) and cost > 0.0:
+                found[name] = work, overhead, cost
         return found
 
     def plan_with(self, planner: Planner, network: Network | None = None, planned_scale: float = 1.0) -> None:

@@ -56,6 +56,7 @@ def kill_and_resume(up: Up, *nodes: str) -> None:
         assert up.lines(node)[-1].batch > before[node]
 
 
+@pytest.mark.slow
 def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
     state = tmp_path / "state"
     relay = Relay(lambda: str(json.loads((state / "nodes" / "A" / "agent.json").read_text())["url"]))

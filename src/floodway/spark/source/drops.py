@@ -16,8 +16,6 @@ sqrt(n·keep·(1−keep)). Neighbouring tuples share their fate: estimates that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +23,6 @@ from floodway.spark.decision import PPM
 
 BLOCK = 256
 SEQUENCE_BITS = 48
-_COUNT_CHUNK = 1 << 20
 _CACHED = 16_384
 """Tuples hashed at a time: the dozen passes over them stay in the processor's cache, three times as quick."""
 
@@ -101,20 +98,23 @@ def kept_runs(partition: int, start: int, end: int, *, salt: int, keep_ppm: int)
 
 
 def count_kept_hash(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> int:
-    """How many tuples of [start, end) stay under hash; computed in pieces of bounded memory."""
-    if keep_ppm >= PPM:
+    """How many tuples of [start, end) stay under hash; computed in pieces that stay in the processor's cache."""
+    if keep_ppm >= PPM or start >= end:
         return max(end - start, 0)
-    return sum(
-        int(np.count_nonzero(kept_mask(tuple_ids(partition, piece), salt=salt, keep_ppm=keep_ppm)))
-        for piece in _pieces(start, end)
-    )
+    key, threshold = _mixed_salt(salt), _threshold(keep_ppm)
+    upwards = np.arange(min(end - start, _CACHED), dtype=np.uint64)
+    mixed, scratch = np.empty_like(upwards), np.empty_like(upwards)
+    kept = 0
+    for at in range(start, end, _CACHED):
+        size = min(end - at, _CACHED)
+        ids, room = mixed[:size], scratch[:size]
+        np.add(upwards[:size], np.uint64((partition << SEQUENCE_BITS) + at), out=ids)
+        np.bitwise_xor(ids, key, out=ids)
+        _mix(ids, room)
+        kept += int(np.count_nonzero(ids < threshold))
+    return kept
 
 
 def count_kept_range(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> int:
     """How many tuples of [start, end) stay under range."""
     return sum(b - a for a, b in kept_runs(partition, start, end, salt=salt, keep_ppm=keep_ppm))
-
-
-def _pieces(start: int, end: int) -> Iterator[npt.NDArray[np.int64]]:
-    for at in range(start, end, _COUNT_CHUNK):
-        yield np.arange(at, min(at + _COUNT_CHUNK, end), dtype=np.int64)

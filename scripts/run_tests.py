@@ -1,8 +1,8 @@
 """All tests, on both cores: `make test`.
 
-Four processes: tests that use neither Spark nor Kafka, those of `tests/spark`, those of `tests/kafka`, and all others;
-a Spark session each in the last three. Tests marked `timing` measure latencies and need the machine to themselves: they
-are in the fourth, come last, and wait until the others have ended.
+Three processes: tests that use neither Spark nor Kafka, those of `tests/spark` and `tests/kafka` with one Spark
+session, and all others with another. Tests marked `timing` measure latencies and need the machine to themselves: they
+are in the third, come last, and wait until the other two have ended.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -20,8 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAVY = "spark or kafka"
 BESIDE = {
     "without Spark": ["-m", f"not ({HEAVY})"],
-    "of Spark itself": ["-m", f"({HEAVY}) and not timing", "tests/spark"],
-    "of Kafka itself": ["-m", f"({HEAVY}) and not timing", "tests/kafka"],
+    "of Spark and Kafka themselves": ["-m", f"({HEAVY}) and not timing", "tests/spark", "tests/kafka"],
 }
 OTHERS = ["-m", HEAVY, "--ignore=tests/spark", "--ignore=tests/kafka"]
 WAIT_FOR = "FLOODWAY_TESTS_BESIDE"
@@ -33,7 +32,7 @@ def main(arguments: list[str]) -> int:
     pytest = [sys.executable, "-m", "pytest", "--durations=10"]
     if arguments:
         return subprocess.run([*pytest, *arguments], cwd=ROOT, check=False).returncode
-    print(f"Beside these run tests {', those '.join(BESIDE)}; their reports follow at the end.", flush=True)
+    print(f"Beside these run tests {' and those '.join(BESIDE)}; their reports follow at the end.", flush=True)
     with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder:
         running = Path(folder, "running")
         running.mkdir()

@@ -87,7 +87,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     It has the Kafka connector if a selected test is marked `kafka`, or if an earlier run left it in the
     cache: jars cannot be added to the session's own class loader later.
     """
-    from floodway.spark.session import spark_session
+    from floodway.spark.session import settings, spark_session
     from tests.kafka_jars import connector_if_cached, try_connector
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
@@ -97,6 +97,10 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         # One task a shuffle: half the state stores to open and commit in every stateful batch.
         "spark.sql.shuffle.partitions": "1",
     }
+    if not any(item.get_closest_marker("timing") for item in request.session.items):
+        # The optimising compiler takes more than it gives in a session of a few minutes: half the CPU without it.
+        java = settings(None, {})["spark.driver.extraJavaOptions"]
+        conf["spark.driver.extraJavaOptions"] = f"{java} -XX:TieredStopAtLevel=1"
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     session = spark_session("floodway-tests", conf=conf)

@@ -146,7 +146,7 @@ class Broker:
         self.stop()
 
     def _java(self, main: str, *arguments: str) -> list[str]:
-        java = [str(find_java() / "bin" / "java"), "-Xmx256m", "-cp", self._classpath]
+        java = [str(find_java() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath]
         return [*java, f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}", main, *arguments]
 
     def _admin(self) -> AdminClient:

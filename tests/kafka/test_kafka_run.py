@@ -81,7 +81,7 @@ def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_p
     topic = broker.create_topic("run-clicks", 2)
     network = parse_network(NETWORK.format(address=broker.address, topic=topic))
     with Load(broker.address, topic, 1500) as load:
-        report = run_network(network, options(tmp_path, 10.0), spark)
+        report = run_network(network, options(tmp_path, 15.0), spark)
     body = report.to_dict()
     dropped = body["dropped"]["clicks"]
     assert body["offered"]["clicks"] == body["kept"]["clicks"] + sum(dropped.values())
@@ -114,7 +114,7 @@ def test_a_broker_that_dies_costs_nothing_beyond_the_ledger(
     for _ in range(6):
         if offered(network, tmp_path) == there:
             break
-        run_until_it_ends(lambda: run_network(network, options(tmp_path, 10.0), spark))
+        run_until_it_ends(lambda: run_network(network, options(tmp_path, 15.0), spark))
     assert offered(network, tmp_path) == there
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.control.base import Controller, Decision, Observation, State
+from floodway.spark.ledger import Ledger
 from floodway.spark.shed import Shedder, shed
 
 PATIENCE_SECONDS = 240.0
@@ -79,7 +80,8 @@ class Stream:
         progress = self.query.lastProgress
         # Progress is told a moment after a batch ends; what the sink has seen is known at once.
         last = max(-1 if progress is None else progress.batchId, *self.results, -1)
-        wait_for(lambda: (status := self.shed.files.read_status()) is not None and status.batch >= last)
+        ledger = Ledger(self.shed.files.ledger)  # written last
+        wait_for(lambda: last < 0 or any(line.batch >= last for line in ledger.read()))
         table = self.shed.loop.control.table
         valid = max(table.history[-1].valid_from_us, table.epochs[-1].valid_from_us)
         wait_for(lambda: time.time_ns() // 1000 > valid)

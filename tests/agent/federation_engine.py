@@ -7,6 +7,7 @@ fragment that moves, or is killed, goes on from the same place with the same sta
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -91,8 +92,11 @@ class LogEngine:
             end = reader.end_positions()[0]
             if end == before["end"]:
                 return False
-            with journal.open("x") as file:
-                file.write(str(end))
+            # Whole or not at all, as Spark's: a kill may come at any moment; and only once, whoever else tries.
+            aside = folder / f"offset-{os.getpid()}"
+            aside.write_text(str(end))
+            journal.hardlink_to(aside)
+            aside.unlink()
         end = int(journal.read_text())
         ids = [one for batch in reader.read(0, before["end"], end) for one in batch.column("id").to_pylist()]
         totals = []

@@ -25,7 +25,7 @@ PACE = Pace(tick=0.05, measure=0.5, bill=1.0)
 def participant_on(
     spark: SparkSession, federation: Federation, name: str, root: Path, catalogue: str, *, trigger_seconds: float = 0.5
 ) -> ParticipantAgent:
-    """A participant whose fragments run in this session; the shared storage is `root/shared`."""
+    """A participant whose fragments run on the given Spark; the shared storage is `root/shared`."""
     store = LeaseStore(root / "shared", seconds=PACE.lease)
     engine = SparkEngine(
         spark,

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from floodway.errors import InputError
 from floodway.spark.catalogue import Catalogue, CatalogueError
-from floodway.spark.catalogue_inputs import Arrivals, place, source_options
+from floodway.spark.inputs import Arrivals, place, source_options
 from floodway.spark.log import LogWriter, create_log
 
 TOPIC = "kafka://one:9092,two:9092/clicks"

@@ -30,7 +30,7 @@ from floodway.spark.fragments import Fragment, fragments
 from floodway.spark.journal import JournaledBatch, committed_batches
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, Reason, counts_by_place
-from floodway.spark.logs import StreamLogs, create_sink_logs
+from floodway.spark.logs import create_sink_logs, stream_arrivals
 from floodway.spark.session import Session
 from floodway.spark.shed_state import ShedFiles
 from floodway.spark.source.options import OnLoss
@@ -124,7 +124,7 @@ class SteeringLoop:
     def start(self, now: float) -> None:
         """Create the sinks' logs, write a first decision and start the queries."""
         create_sink_logs(self.queries, self.network, self.layout)
-        self._logs = StreamLogs(self.network, self.layout)
+        self._logs = stream_arrivals(self.network, self.layout)
         if self._options.buffer is not None:
             self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout)
         self.steer(now)

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from floodway.errors import FloodwayError
 from floodway.network.model import Network
+from floodway.spark.inputs import open_input
 from floodway.spark.layout import Layout
 from floodway.spark.log.schema import ARRIVAL
-from floodway.spark.logs import open_stream
 from floodway.spark.source.backend import Backend
 from floodway.spark.source.kafka import KafkaBackend
 
@@ -26,7 +26,7 @@ class QueueLog:
     @classmethod
     def of(cls, network: Network, layout: Layout, stream: str) -> QueueLog:
         """The log that a stream of the network is read from."""
-        return cls(open_stream(network, layout, stream))
+        return cls(open_input(layout.stream(network, stream)))
 
     def first(self) -> dict[int, int]:
         """The oldest position of each partition: where a query without a checkpoint starts."""

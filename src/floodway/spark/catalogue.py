@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from floodway.errors import FloodwayError, InputError
+from floodway.spark.kafka_links import is_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -125,11 +126,6 @@ class Catalogue:
             raise CatalogueError(
                 f"entry {name!r} refuses {where}: {first['msg'].lower()}", hint=f"Its parameters are {known}"
             ) from None
-
-
-def is_topic(address: object) -> bool:
-    """Whether an input is a Kafka topic, written `kafka://host:port/topic`, and not a log."""
-    return isinstance(address, str) and address.startswith("kafka://")
 
 
 def load_catalogue(module: str) -> Catalogue:

@@ -19,9 +19,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
 from floodway.spark.catalogue import CatalogueEntry
-from floodway.spark.catalogue_inputs import source_options
 from floodway.spark.dead_letters import well_formed
 from floodway.spark.fragment_query import BatchError, shortened
+from floodway.spark.inputs import source_options
 from floodway.spark.journal import committed_batches, read_batch
 from floodway.spark.log import create_log
 from floodway.spark.log.schema import parse_schema

@@ -21,8 +21,9 @@ from floodway.network.model import Arc, Network
 from floodway.spark.dead_letters import PREFIX, dead_letters, has_dead_letters, well_formed
 from floodway.spark.fragment_lines import batch_lines
 from floodway.spark.fragments import Fragment, SourceSpec, is_link
+from floodway.spark.inputs import source_options
 from floodway.spark.journal import JournaledBatch, read_batch
-from floodway.spark.kafka_links import is_kafka_link, link_schema, parse_kafka
+from floodway.spark.kafka_links import is_kafka_link, is_topic, link_schema
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine
 from floodway.spark.log import LogWriter, create_log
@@ -140,7 +141,7 @@ class FragmentQuery:
         address = self._layout.source(self._network, self.fragment, spec)
         if is_kafka_link(spec.producer, address):
             return self._link_schema(address) is not None
-        return address.startswith("kafka://") or (Path(address) / META).exists()
+        return is_topic(address) or (Path(address) / META).exists()
 
     def _link_schema(self, address: str) -> str | None:
         """The columns of a link over Kafka, asked for until its writer has told them."""
@@ -210,14 +211,10 @@ class FragmentQuery:
             "splits": str(self.tasks),
             "onLoss": self._on_loss,
         }
-        if not address.startswith("kafka://"):
-            return {**options, "path": address}
-        servers, topic = parse_kafka(address)
-        link = self._link_schema(address) if is_kafka_link(spec.producer, address) else None
-        schema = link or self._network.streams[spec.producer].schema
-        kind = {"valueFormat": "raw"} if schema is None else {"schema": schema}
-        kind |= {"valueFormat": "arrow"} if link else {}
-        return {**options, "kafka.bootstrap.servers": servers, "topic": topic, **kind}
+        if is_kafka_link(spec.producer, address):
+            return {**options, **source_options(address, self._link_schema(address)), "valueFormat": "arrow"}
+        schema = self._network.streams[spec.producer].schema if is_topic(address) else None
+        return {**options, **source_options(address, schema)}
 
     def _inner_arcs(self) -> list[str]:
         """Branches whose drops happen in this fragment's tail."""

@@ -105,6 +105,11 @@ def link_topic(prefix: str, arc: Arc) -> str:
     return f"{prefix}.{plain}"
 
 
+def is_topic(address: object) -> bool:
+    """Whether an address is a Kafka topic, written `kafka://host:port/topic`, and not a log."""
+    return isinstance(address, str) and address.startswith(SCHEME)
+
+
 def parse_kafka(address: str) -> tuple[str, str]:
     """`kafka://host:port[,host:port]/topic` as (servers, topic)."""
     servers, slash, topic = address.removeprefix(SCHEME).partition("/")
@@ -115,7 +120,7 @@ def parse_kafka(address: str) -> tuple[str, str]:
 
 def is_kafka_link(sink: str, address: str) -> bool:
     """Whether this output or stream of a node's part is a link that goes over Kafka."""
-    return "->" in sink and address.startswith(SCHEME)
+    return "->" in sink and is_topic(address)
 
 
 def prepare_link(address: str, schema: str, partitions: int) -> None:

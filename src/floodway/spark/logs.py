@@ -5,49 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from floodway.errors import FloodwayError, InputError
+from floodway.errors import InputError
 from floodway.network.model import Arc, Network
 from floodway.spark import dead_letters
 from floodway.spark.fragment_query import FragmentQuery
-from floodway.spark.kafka_links import is_kafka_link, parse_kafka, prepare_link
+from floodway.spark.inputs import Arrivals, open_input
+from floodway.spark.kafka_links import is_kafka_link, is_topic, prepare_link
 from floodway.spark.layout import Layout
 from floodway.spark.log import create_log
 from floodway.spark.log.meta import META
 from floodway.spark.log.schema import parse_schema, schema_text
 from floodway.spark.sinks import is_log, public_columns
-from floodway.spark.source.backend import Backend, open_backend
-from floodway.spark.source.options import parse_options
 
 
-class StreamLogs:
-    """The streams' logs or topics, opened once, asked for their ends at every tick.
-
-    A broker that does not answer is no reason to stop steering: the last ends known stay, and `silent` counts.
-    """
-
-    def __init__(self, network: Network, layout: Layout) -> None:
-        self._backends = {name: open_stream(network, layout, name) for name in network.streams}
-        self._totals = {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
-        self.silent = 0
-
-    def totals(self) -> dict[str, int]:
-        """Tuples that have ever arrived on each stream."""
-        for name, backend in self._backends.items():
-            try:
-                self._totals[name] = sum(backend.latest().values())
-            except FloodwayError:
-                self.silent += 1
-        return dict(self._totals)
-
-
-def open_stream(network: Network, layout: Layout, name: str) -> Backend:
-    """The log or topic of a stream, to ask for its positions."""
-    address = layout.stream(network, name)
-    if not address.startswith("kafka://"):
-        return open_backend(parse_options({"path": address}))
-    servers, topic = parse_kafka(address)
-    options = {"kafka.bootstrap.servers": servers, "topic": topic, "valueFormat": "raw", "timeoutSeconds": "2"}
-    return open_backend(parse_options(options))
+def stream_arrivals(network: Network, layout: Layout) -> Arrivals:
+    """How much has arrived on each stream."""
+    return Arrivals({name: layout.stream(network, name) for name in network.streams})
 
 
 def check_streams(network: Network, layout: Layout) -> None:
@@ -56,8 +29,8 @@ def check_streams(network: Network, layout: Layout) -> None:
         if stream.log is None:
             continue
         address = layout.stream(network, name)
-        if address.startswith("kafka://"):
-            open_stream(network, layout, name).latest()
+        if is_topic(address):
+            open_input(address).latest()
         elif not (Path(address) / META).exists():
             raise InputError(
                 f"streams.{name}: there is no log at {address}",

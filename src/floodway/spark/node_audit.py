@@ -22,7 +22,7 @@ from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.spark.audit import Audit, audit, tuples_by_batch
 from floodway.spark.fragments import fragments
-from floodway.spark.kafka_links import SCHEME, LinkCounts, link_counts
+from floodway.spark.kafka_links import LinkCounts, is_topic, link_counts
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.log import LogReader
 from floodway.spark.log.meta import META
@@ -138,7 +138,7 @@ def link_accounts(
             address = layout.link(arc)
             query = _query(layout.part(network, writer), writer, str(arc))
             try:
-                if address.startswith(SCHEME):
+                if is_topic(address):
                     found.append(kafka_account(account, link_counts(address, query), written))
                 elif (Path(address) / META).exists():
                     found.append(_through_log(account, Path(address), query, written))

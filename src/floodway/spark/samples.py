@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from floodway.errors import FloodwayError, InputError
 from floodway.network.model import Network, Stream
+from floodway.spark.kafka_links import is_topic
 from floodway.spark.log import LogReader
 from floodway.spark.log.meta import META
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
@@ -58,7 +59,7 @@ def _find(network: Network, stream: Stream, path: Path | None) -> Path | None:
         return _inside(network, stream.name, path)
     if stream.log is None:
         return None
-    if stream.log.startswith("kafka://"):
+    if is_topic(stream.log):
         raise SampleError(
             f"streams.{stream.name} is on Kafka, and a sample is read from a log",
             hint="Copy some of it into an embedded log and give --sample LOG",

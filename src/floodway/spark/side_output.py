@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from floodway.spark.source.accounts import Part
-from floodway.spark.source.backend import Backend
+from floodway.spark.source.backend import Readable
 from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
 from floodway.spark.source.offsets import Admission, BatchOffset
 
 
-def dropped_sample(backend: Backend, offset: BatchOffset, cap: int) -> pa.Table | None:
+def dropped_sample(backend: Readable, offset: BatchOffset, cap: int) -> pa.Table | None:
     """The first `cap` dropped tuples of a batch with their `_id`s as `origin_id`; None if nothing was dropped."""
     pieces: list[pa.Table] = []
     for part in offset.parts():

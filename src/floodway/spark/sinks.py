@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.spark.kafka_links import SCHEME, append_link, parse_kafka
+from floodway.spark.kafka_links import append_link, is_topic, parse_kafka
 from floodway.spark.log import LogWriter
 
 ARRIVAL = "_arrival"
@@ -97,7 +97,7 @@ def write_other(df: DataFrame, sink: str, batch: int) -> Written:
         stored = shown.drop(ARRIVAL, QUEUE)
         if sink == "console":
             stored.show(20, truncate=False)
-        elif sink.startswith(SCHEME):
+        elif is_topic(sink):
             servers, topic = parse_kafka(sink)
             value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
             value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
@@ -145,7 +145,7 @@ def _appender(paths: Mapping[str, str], tag: str) -> Callable[[Iterator[pa.Recor
 def _append(rows: pa.Table, path: str, partition: int, tag: str) -> None:
     arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
     body = rows.drop_columns([name for name in (ARRIVAL, QUEUE) if name in rows.column_names])
-    if path.startswith(SCHEME):
+    if is_topic(path):
         append_link(body, path, partition, tag, arrival)
         return
     with LogWriter(path) as writer:

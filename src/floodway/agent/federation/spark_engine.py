@@ -19,10 +19,10 @@ from floodway.agent.rates import RateMeter
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.spark.catalogue import Catalogue
 from floodway.spark.catalogue_cpu import PythonShares, QueryCpu
-from floodway.spark.catalogue_inputs import Arrivals, place
 from floodway.spark.catalogue_query import CatalogueBatch, CatalogueQuery, QueryFiles
 from floodway.spark.cpu import CpuMeter
 from floodway.spark.decision import PPM, Decision, Mode, StreamDecision, write_decision
+from floodway.spark.inputs import Arrivals, place
 from floodway.spark.session import Session
 from floodway.spark.source import register
 

@@ -27,7 +27,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
 from floodway.network.model import Network
 from floodway.spark.decision import Mode
-from floodway.spark.logs import StreamLogs
+from floodway.spark.logs import stream_arrivals
 from floodway.spark.node_layout import NodeLayout
 
 POLL_SECONDS = 0.25
@@ -92,7 +92,7 @@ class _Up:
             self.supervisor.start()
             self._await_nodes()
             feeder.start()
-            logs = StreamLogs(self.network, self.files.shared)
+            logs = stream_arrivals(self.network, self.files.shared)
             self._keep_up(self.options.settle_seconds)
             began, before = time.time(), logs.totals()
             self._keep_up(self.options.seconds - self.options.settle_seconds)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from floodway.spark.decision import PPM
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
-from floodway.spark.source.backend import Backend, Piece
+from floodway.spark.source.backend import Piece, Readable
 from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
 from floodway.spark.source.offsets import Admission, Range
 from floodway.spark.source.options import ADDED, ID, WEIGHT
@@ -63,7 +63,7 @@ def split_ranges(ranges: Sequence[Range], admission: Admission, splits: int) -> 
 
 
 def admit(
-    backend: Backend,
+    backend: Readable,
     ranges: Sequence[Range],
     admission: Admission,
     arcs: Mapping[str, int],

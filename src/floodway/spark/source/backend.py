@@ -17,7 +17,14 @@ Piece = tuple[npt.NDArray[np.int64], pa.RecordBatch]
 """Sequence numbers, and the payload columns with `_arrival` last."""
 
 
-class Backend(Protocol):
+class Readable(Protocol):
+    """What tuples are read from."""
+
+    def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+        """The tuples of the ranges [start, end), in order."""
+
+
+class Backend(Readable, Protocol):
     """A partitioned, append-only sequence of tuples."""
 
     @property
@@ -36,9 +43,6 @@ class Backend(Protocol):
 
     def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
         """What can be read from `starts` on without a hole; a start below `first` has lost tuples."""
-
-    def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-        """The tuples of the ranges [start, end), in order."""
 
 
 class LogBackend:

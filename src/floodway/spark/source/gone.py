@@ -7,14 +7,12 @@ a note for each hole, an empty file `lost/STREAM.PARTITION.START.END` beside the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from floodway.spark.log import PositionError, Span
-from floodway.spark.source.backend import Backend, Piece
+from floodway.spark.log import PositionError
+from floodway.spark.source.backend import Piece, Readable
 from floodway.spark.source.offsets import BatchOffset
 
 FOLDER = "lost"
@@ -23,55 +21,40 @@ Told = Callable[[int, int, int], None]
 
 
 class PassingOver:
-    """A backend whose reads go on behind a hole, after telling of it."""
+    """A backend's tuples without those that have gone: reading goes on behind a hole, after telling of it."""
 
-    def __init__(self, backend: Backend, told: Told) -> None:
+    def __init__(self, backend: Readable, told: Told) -> None:
         self._backend = backend
         self._told = told
 
-    @property
-    def stream(self) -> str:
-        """As the backend's."""
-        return self._backend.stream
-
-    @property
-    def payload(self) -> pa.Schema:
-        """As the backend's."""
-        return self._backend.payload
-
-    def earliest(self) -> dict[int, int]:
-        """As the backend's."""
-        return self._backend.earliest()
-
-    def latest(self) -> dict[int, int]:
-        """As the backend's."""
-        return self._backend.latest()
-
-    def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
-        """As the backend's."""
-        return self._backend.spans(starts)
-
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         """What is there of the ranges [start, end), in order."""
-        for start, end in runs:
-            yield from self._read(partition, start, end)
-
-    def _read(self, partition: int, start: int, end: int) -> Iterator[Piece]:
-        at = start
+        at = 0
         try:
-            for sequence, batch in self._backend.read(partition, [(start, end)]):
+            for sequence, batch in self._backend.read(partition, runs):
                 yield sequence, batch
                 at = int(sequence[-1]) + 1
         except PositionError as error:
             if error.lost <= 0:  # beyond the end: another log than the one the batch was cut from
                 raise
-            first, hole = min(error.first, end), max(at, error.first - error.lost)
+            hole, first = error.first - error.lost, error.first
         else:
             return
-        if hole > at:  # a hole further on is told before what lies in front of it is read
-            yield from self._read(partition, at, hole)
-        self._told(partition, hole, first)
-        yield from self._read(partition, first, end)
+        # A hole may be told before what lies in front of it is read.
+        yield from self.read(partition, within(runs, at, hole))
+        for start, end in within(runs, max(at, hole), first):
+            self._told(partition, start, end)
+        yield from self.read(partition, within(runs, first, None))
+
+
+def within(runs: Sequence[tuple[int, int]], first: int, end: int | None) -> list[tuple[int, int]]:
+    """What of the runs lies in [first, end), up to their own end if that is None.
+
+    >>> within([(0, 5), (8, 12), (20, 30)], 3, 10)
+    [(3, 5), (8, 10)]
+    """
+    cut = [(max(start, first), stop if end is None else min(stop, end)) for start, stop in runs]
+    return [(start, stop) for start, stop in cut if start < stop]
 
 
 def note(folder: Path, stream: str, partition: int, start: int, end: int) -> None:

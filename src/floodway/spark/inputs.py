@@ -1,8 +1,8 @@
-"""What a fragment reads: a log on the shared storage, or a Kafka topic that every participant reaches.
+"""What is read by its address: an embedded log's folder, or a Kafka topic as `kafka://host:port/topic`.
 
 Both are read by the Floodway source, so positions and decisions travel in Spark's checkpoint either way, and a fragment
-that moves goes on at the same record. Kafka values are JSON of the columns that the catalogue entry declares. A record
-that is none of those is left out; it counts as read.
+that moves to another participant goes on at the same record. Kafka values are JSON of the columns that the network file
+or the catalogue entry declares.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.spark.catalogue import is_topic
-from floodway.spark.kafka_links import parse_kafka
-from floodway.spark.source.backend import open_backend
+from floodway.spark.kafka_links import is_topic, parse_kafka
+from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.options import parse_options
 
 _ASK_SECONDS = "2"
@@ -37,17 +36,19 @@ def source_options(address: str, schema: str | None = None) -> dict[str, str]:
     return {"kafka.bootstrap.servers": servers, "topic": topic, **kind}
 
 
+def open_input(address: str) -> Backend:
+    """A log or topic, to ask for its positions: a broker that does not answer soon is asked again later."""
+    return open_backend(parse_options({**source_options(address), "timeoutSeconds": _ASK_SECONDS}))
+
+
 class Arrivals:
-    """How much has arrived in each input, all partitions together.
+    """How much has arrived in each input, all partitions together; opened once, asked at every tick.
 
     A broker that does not answer is no reason to stop: the last figure stays, and `silent` counts.
     """
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
-        self._backends = {
-            name: open_backend(parse_options({**source_options(address), "timeoutSeconds": _ASK_SECONDS}))
-            for name, address in addresses.items()
-        }
+        self._backends = {name: open_input(address) for name, address in addresses.items()}
         self._totals = {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
         self.silent = 0
 

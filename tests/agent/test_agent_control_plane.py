@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from floodway.agent.planes.plane import (
 )
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import COORDINATOR, Mode, TablePush, decode, encode
+from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
@@ -31,14 +31,6 @@ NETWORK = example("figure1")
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 RATES = {"s1": 1.0, "s2": 1.0}
 BELOW = {"a1->b1": 0.2, "a2->b2": 0.4}
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(found.getsockname()[1]) for found in sockets]
-    for found in sockets:
-        found.close()
-    return ports
 
 
 class Agent:

@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 from examples.intrusion_logs import SCHEMA, generated
+from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from floodway.spark.catalogue import load_catalogue
+from floodway.spark.catalogue_audit import audit_fragment
 from floodway.spark.catalogue_query import CatalogueQuery, QueryFiles
 from floodway.spark.fragment_query import BatchError
 from floodway.spark.journal import committed_batches
@@ -84,6 +86,8 @@ def test_the_entries_find_what_plain_python_finds(spark: SparkSession, tmp_path:
         files = QueryFiles(logs, tmp_path / entry, tmp_path / "check" / entry, tmp_path / "decision.json")
         query = CatalogueQuery(spark, entry, catalogue.get(entry), checked, files, fence=lambda: None)
         query.process_available()
+        audit = audit_fragment(entry, ("connections",), files)
+        assert audit.differences == () and audit.tuples_offered == table.num_rows
         found = results(tmp_path / entry, *columns)
         assert wanted, f"the trace is too tame for {entry}"
         assert len(found) == len(set(found))
@@ -152,6 +156,9 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     assert before < len(wanted), "everything was found before the move: it shows nothing"
     found = results(output, "source", "connections")
     assert sorted(found) == sorted(wanted)
+
+    audit = audit_federation(federation, shared)["active"]
+    assert audit.differences == () and audit.tuples_offered == table.num_rows
 
     wait("a payment", lambda: any(one.agreed for one in agents["A"].journal.entries()), told)
     (move,) = agents["A"].journal.moves()

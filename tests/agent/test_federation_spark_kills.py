@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.moving import STEPS
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
@@ -74,6 +75,8 @@ class SparkWorld(World):
             found = sorted((row["first"], row["count"], row["total"]) for row in self.written(name))
             wanted = [(first, 10, 10 * first + 45) for first in range(0, count - 10, 10)]
             assert found == wanted, name
+        for name, audit in audit_federation(parse_federation(self.text), self.root / "shared").items():
+            assert audit.differences == () and audit.tuples_offered == self.fed[name], name
 
 
 @pytest.fixture

@@ -30,13 +30,17 @@ if TYPE_CHECKING:
 
 class TestRegistry:
     def test_all_groups_and_ids_can_be_chosen_and_loaded(self) -> None:
-        assert choose([]) == list(BENCHMARKS)
-        assert set(choose(GROUPS)) == set(BENCHMARKS)
+        assert choose([], kafka=True) == choose(GROUPS) == list(BENCHMARKS)
+        assert set(BENCHMARKS) - set(choose([])) == {"kafka-source"}
         assert all(callable(load(identifier)) for identifier in BENCHMARKS)
 
     def test_order_is_kept_and_nothing_runs_twice(self) -> None:
         chosen = choose(["spark-source", "spark", "spark-source"])
         assert chosen[0] == "spark-source" and len(chosen) == len(set(chosen))
+
+    def test_kafka_needs_a_broker(self) -> None:
+        with pytest.raises(InputError, match="--kafka HOST:PORT"):
+            load("kafka-source")(long=False, progress=lambda part: None)
 
     def test_an_unknown_name_is_refused(self) -> None:
         with pytest.raises(InputError, match="did you mean spark-source"):

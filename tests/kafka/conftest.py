@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.kafka_jars import broker_jars
 
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 
 pytestmark = pytest.mark.kafka
 

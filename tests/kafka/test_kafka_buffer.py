@@ -17,7 +17,7 @@ from floodway.spark.audit import audit
 from floodway.spark.layout import Layout
 from floodway.spark.log import LogReader
 from floodway.spark.source.record_times import RecordTimes
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 
 if TYPE_CHECKING:
     from floodway.spark.session import Session

@@ -11,11 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from floodway.agent.federation.audit import audit_federation
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
+from floodway.spark.ledger import Ledger
 from floodway.spark.log import LogReader
+from scripts.kafka_broker import Broker
 from tests.agent.federation_on_spark import Running, participant_on, wait
-from tests.kafka.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -83,6 +85,14 @@ def test_a_fragment_that_reads_a_topic_moves(
     wait("all results", lambda: len(found()) >= len(wanted), agents["B"].status)
     assert before < len(wanted), "everything was found before the move: it shows nothing"
     assert found() == wanted
+    audit = audit_federation(federation, tmp_path / "shared")["tens"]
+    assert audit.differences == () and audit.tuples_offered == LAST + 1
+    folder = tmp_path / "shared" / "fragments" / "tens"
+    letters = LogReader(folder / "dead-letters" / "input")
+    (letter,) = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
+    assert letter["raw"] == "{broken" and letter["reason"]
+    assert Ledger(folder / "ledger.jsonl").totals().dropped_by["tens.input", "dead-letter"] == 1
+    assert not list((folder / "malformed").iterdir()), "a note is gone when its records are accounted for"
     (move,) = agents["A"].journal.moves()
     assert move.state == "done" and agents["A"].machine.holdings == {}
     print("move took", {phase: round(taken, 3) for phase, taken in move.seconds.items()})

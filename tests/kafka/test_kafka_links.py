@@ -23,7 +23,7 @@ from floodway.spark.node_audit import audit_nodes
 from floodway.spark.node_layout import NodeLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -15,9 +15,9 @@ from floodway.spark.log import LogReader
 from floodway.spark.node_audit import audit_nodes
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
+from scripts.kafka_broker import Broker
 from tests.agent.nodes import FIGURE1, Up
 from tests.agent.test_agent_node_faults import begin, kill_and_resume
-from tests.kafka.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

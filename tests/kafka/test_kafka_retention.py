@@ -17,7 +17,7 @@ from floodway.spark.log import PositionError
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.options import OnLoss, parse_options
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.kafka.test_kafka_buffer import produce
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from floodway.spark.layout import Layout
 from floodway.spark.log import LogReader
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 
 if TYPE_CHECKING:
     from floodway.spark.session import Session

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import floodway
 from floodway.spark.ledger import Ledger
-from tests.kafka.broker import Broker
+from scripts.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -14,12 +14,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from floodway.agent.wire.ports import free_ports
 from floodway.spark.decision import Decision, StreamDecision, write_decision
 from floodway.spark.source import count_kept, explain, register
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import kept_runs
 from floodway.spark.source.options import parse_options
-from tests.kafka.broker import Broker, free_ports
+from scripts.kafka_broker import Broker
 
 pytestmark = pytest.mark.kafka
 

@@ -83,13 +83,13 @@ def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -
     assert ledger.totals().dropped == status.dropped_total
 
 
-def test_a_step_in_load_is_met_within_three_batches_of_its_first_report(tmp_path: Path) -> None:
+def test_a_step_in_load_is_met_three_batches_after_the_one_it_began_in(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=2_000.0)
     job.run(20)
     job.rate = 15_000.0
     job.latencies.clear()
     job.run(12)
-    assert max(job.latencies[4:]) < 2.0 * 1.35
+    assert max(job.latencies[3:]) < 2.0 * 1.1
     # The same load without a shed: batches grow without end.
     free = Job(tmp_path / "free", rate=15_000.0)
     free.loop.files.write_mode("off")

@@ -28,7 +28,7 @@ from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import LedgerLine, counts_by_place
 from floodway.spark.logs import check_streams
-from floodway.spark.session import Session, spark_session
+from floodway.spark.session import LOCAL_MASTER, Session, spark_session
 from floodway.spark.shed_state import write_atomically
 from floodway.spark.source import register
 from floodway.spark.source.options import OnLoss
@@ -42,7 +42,8 @@ __all__ = ["RunError", "RunOptions", "run_network", "target_of"]
 class RunOptions:
     """How to run. `settle_seconds` at the start count for the ledger but not for latency and score.
 
-    Costs are refined while it runs and reported; with `replan` they are planned with as well.
+    Costs are refined while it runs and reported; with `replan` they are planned with as well. `master` and `settings`
+    are Spark's, for the session that is started here; the root must then be storage that its executors share.
     """
 
     seconds: float
@@ -58,6 +59,8 @@ class RunOptions:
     nodes: tuple[str, ...] = ()
     side_output: int = 0
     on_loss: OnLoss = "fail"
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     replan: bool = False
     buffer: BufferOptions | None = None
     progress: Callable[[Mapping[str, Any]], None] = lambda status: None
@@ -70,7 +73,9 @@ def run_network(network: Network, options: RunOptions, spark: Session | None = N
     _steering(network, options)  # refuses what is wrong before Spark starts
     check_streams(network, Layout(options.root))
     with claimed(options.root, network):
-        session = spark or spark_session(f"floodway-{network.name}")
+        session = spark or spark_session(
+            f"floodway-{network.name}", master=options.master or LOCAL_MASTER, conf=options.settings
+        )
         try:
             register(session)
             run = _Run(session, network, options)

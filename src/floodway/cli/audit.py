@@ -12,13 +12,19 @@ from floodway.cli.output import print_json
 
 
 def audit(
-    network: Annotated[Path, typer.Argument(help="The network file of the run.", metavar="NET.yaml")],
-    state: Annotated[Path, typer.Option(help="The run's folder, as given to `floodway run` or `up --state`.")],
+    network: Annotated[Path, typer.Argument(help="The network file, or the federation file.", metavar="NET.yaml")],
+    state: Annotated[
+        Path | None, typer.Option(help="The run's folder, as given to `floodway run` or `up --state`.")
+    ] = None,
+    shared: Annotated[
+        Path | None, typer.Option(help="For a federation: the folder given to `floodway participant --shared`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check that every tuple of a run is accounted for; exit code 1 on any difference.
 
-    Where nodes ran as processes, each node's ledger is checked, and then the links between them.
+    Where nodes ran as processes, each node's ledger is checked, and then the links between them. In a federation, each
+    fragment is checked, whoever ran it.
 
     Example: floodway audit net.yaml --state runs/net
     """
@@ -29,6 +35,11 @@ def audit(
     from floodway.spark.layout import Layout
     from floodway.spark.node_layout import NodeLayout
 
+    if shared is not None and state is None:
+        _audit_federation(network, shared, as_json=as_json)
+        return
+    if state is None or shared is not None:
+        raise InputError("give either --state or --shared", hint="floodway audit net.yaml --state runs/net")
     check_owner(state, load_network(network))
     if NodeLayout(state).is_used():
         _audit_nodes(network, state, as_json=as_json)
@@ -93,6 +104,29 @@ def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
             )
         _print_notes(result.unchecked, result.differences)
     if result.differences:
+        raise typer.Exit(1)
+
+
+def _audit_federation(path: Path, shared: Path, *, as_json: bool) -> None:
+    from floodway.agent.federation.audit import audit_federation
+    from floodway.contracts.federation_file import load_federation
+
+    found = audit_federation(load_federation(path), shared)
+    differences = [text for one in found.values() for text in one.differences]
+    if as_json:
+        fragments = {
+            name: {"batches": one.batches, "offered": one.tuples_offered, "delivered": one.tuples_delivered}
+            for name, one in found.items()
+        }
+        print_json({"reconciled": not differences, "differences": differences, "fragments": fragments})
+    else:
+        for name, one in found.items():
+            typer.echo(
+                f"{name}: {one.batches} batches, {one.lines} lines, {one.tuples_offered:,} tuples offered, "
+                f"{one.tuples_delivered:,} delivered"
+            )
+        _print_notes((), differences)
+    if differences:
         raise typer.Exit(1)
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from floodway.cli.output import print_json
+from floodway.cli.spark_options import Conf, parse_conf
 
 REGISTRY = "floodway.experiments.bench.registry"
 """Benchmarks live beside the experiments and are loaded by name (decision 0045)."""
@@ -21,10 +22,12 @@ LINES_SHOWN = 12
 
 
 def bench(
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids or groups (planning, spark); all when none.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids or groups (planning, spark, kafka).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the benchmarks and exit.")] = False,
     long: Annotated[bool, typer.Option("--long", help="More repeats: steadier figures, which take minutes.")] = False,
+    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Broker for the group kafka.")] = None,
+    conf: Conf = None,
 ) -> None:
     """Measure Floodway against its goals and against the way one would do without it.
 
@@ -33,7 +36,8 @@ def bench(
     Example: floodway bench --list
     """
     registry = import_module(REGISTRY)
-    chosen: list[str] = registry.choose(ids or [])
+    settings = parse_conf(conf)
+    chosen: list[str] = registry.choose(ids or [], kafka=kafka is not None)
     if list_only:
         _list([registry.BENCHMARKS[name] for name in chosen], chosen, as_json=as_json)
         return
@@ -43,7 +47,7 @@ def bench(
         started = time.perf_counter()
         try:
             with _bar(name) as advance:
-                result = registry.load(name)(long=long, progress=advance)
+                result = registry.load(name, servers=kafka, conf=settings)(long=long, progress=advance)
         except Exception as error:
             # One that cannot run (no Java, no memory) must not cost the figures of the others.
             failed.append({"id": name, "error": _one_line(error)})

@@ -10,6 +10,7 @@ import typer
 
 from floodway.cli.checks import above_zero, writable
 from floodway.cli.output import print_json
+from floodway.cli.spark_options import Conf, Master, parse_conf
 
 if TYPE_CHECKING:
     from floodway.network.model import Network
@@ -28,6 +29,8 @@ def measure(
     write: Annotated[
         Path | None, typer.Option(help="Write the network with costs and selectivities filled in.")
     ] = None,
+    master: Master = None,
+    conf: Conf = None,
     seed: Annotated[int, typer.Option(help="Seed of samples that are made up.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -44,14 +47,15 @@ def measure(
     above_zero("--effort", effort, "1, in CPU-seconds")
     above_zero("--tuples", tuples, "20000")
     writable("--write", write)
+    settings = parse_conf(conf)
 
     from floodway.spark.samples import logs_of
-    from floodway.spark.session import spark_session
+    from floodway.spark.session import LOCAL_MASTER, spark_session
 
     logs = logs_of(net, sample)  # before Spark starts: a wrong path should not take seconds to tell
     # As `python -m` does, so that functions in the project at hand are found.
     sys.path.insert(0, str(Path.cwd()))
-    spark = spark_session(f"floodway-measure-{net.name}")
+    spark = spark_session(f"floodway-measure-{net.name}", master=master or LOCAL_MASTER, conf=settings)
     try:
         quiet = as_json or not sys.stderr.isatty()
         found = measure_on(spark, net, sample=sample, tuples=tuples, effort=effort, seed=seed, quiet=quiet)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
 
@@ -30,8 +31,8 @@ def node(
     controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
     planner: Annotated[str, typer.Option(help="The coordinator's planner: exact, solver, solver-w or fit.")] = "exact",
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
-    master: Annotated[str | None, typer.Option(help="Spark master, e.g. spark://host:7077; default local.")] = None,
-    conf: Annotated[list[str] | None, typer.Option(help="A Spark setting key=value; may be repeated.")] = None,
+    master: Master = None,
+    conf: Conf = None,
     links: Annotated[
         str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
     ] = None,
@@ -89,7 +90,7 @@ def node(
             controller=controller,
             side_output=side_output,
             master=master,
-            settings=parse_conf(conf or []),
+            settings=parse_conf(conf),
             parent=parent,
             links=links,
         ),
@@ -108,17 +109,6 @@ def parse_urls(text: str) -> dict[str, str]:
         if not (name and equals and url):
             raise InputError(f"--urls: {part!r} is not name=address", hint="Write --urls A=http://127.0.0.1:8701")
         found[name] = url
-    return found
-
-
-def parse_conf(pairs: list[str]) -> dict[str, str]:
-    """Read `key=value` settings of Spark."""
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise InputError(f"--conf: {pair!r} is not key=value", hint="Write --conf spark.driver.memory=1g")
-        found[key] = value
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from floodway.cli.output import print_json
+from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
 
@@ -32,7 +33,8 @@ def participant(
     period: Annotated[float, typer.Option(help="Seconds between two tries to move load.")] = 10.0,
     lease: Annotated[float, typer.Option(help="Seconds after which a silent participant loses its fragments.")] = 30.0,
     trigger: Annotated[float, typer.Option(help="Seconds between two micro-batches of a fragment.")] = 1.0,
-    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
+    master: Master = None,
+    conf: Conf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last status as one JSON object.")] = False,
 ) -> None:
     """Run one participant of a federation: its fragments, and those that partners pay it for.
@@ -57,6 +59,7 @@ def participant(
     for option, value in (("--period", period), ("--lease", lease), ("--trigger", trigger)):
         if not value > 0:
             raise InputError(f"{option} {value} is not above 0", hint="Give seconds, such as 10")
+    settings = parse_conf(conf)
     entries = load_catalogue(catalogue)
     for spec in found.owned_by(name):
         entries.check(spec.run, spec.logs, spec.parameters)
@@ -68,10 +71,10 @@ def participant(
     HttpServer((), host=address[0], port=address[1], security=credentials.receiving())
 
     from floodway.agent.federation.spark_engine import SparkEngine
-    from floodway.spark.session import spark_session
+    from floodway.spark.session import LOCAL_MASTER, spark_session
 
     store = LeaseStore(shared, seconds=lease)
-    spark = spark_session(f"floodway-{name}", master=master)
+    spark = spark_session(f"floodway-{name}", master=master or LOCAL_MASTER, conf=settings)
     try:
         engine = SparkEngine(
             spark, entries, shared, state / "decision.json", checkpoint=store.checkpoint, trigger_seconds=trigger

@@ -15,6 +15,7 @@ from floodway.cli import buffer_options as buffering
 from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
 from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.cli.page import Open, Otlp, Page, metrics_sent, page_of
+from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def run(
     on_loss: Annotated[
         str, typer.Option(help="Tuples deleted from their log before they were read: fail, or skip and count them.")
     ] = "fail",
+    master: Master = None,
+    conf: Conf = None,
     replan: Annotated[bool, typer.Option(help="Plan with the costs refined while running.")] = False,
     buffer: buffering.Buffer = None,
     scheduler: buffering.Scheduler = None,
@@ -96,6 +99,8 @@ def run(
         settle_seconds=min(settle, seconds / 2),
         side_output=side_output,
         on_loss=parse_on_loss(on_loss),
+        master=master,
+        settings=parse_conf(conf),
         replan=replan,
         buffer=buffering.buffer_options(buffer, scheduler, adaptor, cleaner, queue_limit, miss_ratio, deadlines),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),

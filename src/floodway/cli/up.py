@@ -16,6 +16,7 @@ import typer
 from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
 from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.cli.page import Open, Page, page_of
+from floodway.cli.spark_options import Conf, parse_conf
 
 if TYPE_CHECKING:
     from floodway.agent.nodes.report import NodesReport
@@ -36,7 +37,7 @@ def up(
     controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
     settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
     key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
-    conf: Annotated[list[str] | None, typer.Option(help="A Spark setting key=value for every node.")] = None,
+    conf: Conf = None,
     links: Annotated[
         str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
     ] = None,
@@ -57,7 +58,7 @@ def up(
     from floodway.agent.nodes.options import parse_control
     from floodway.agent.nodes.up import UpOptions, bring_up
     from floodway.agent.wire.signing import load_security
-    from floodway.cli.node import parse_conf, parse_urls
+    from floodway.cli.node import parse_urls
     from floodway.cli.run import parse_mode
     from floodway.control.registry import make_controller
     from floodway.network.checks import check_rates
@@ -87,7 +88,7 @@ def up(
         peers=parse_urls(peers),
         key_file=key_file,
         links=links,
-        node_arguments=tuple(f"--conf={key}={value}" for key, value in parse_conf(conf or []).items()),
+        node_arguments=tuple(f"--conf={key}={value}" for key, value in parse_conf(conf).items()),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
     for number in (signal.SIGTERM, signal.SIGINT):

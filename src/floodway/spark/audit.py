@@ -19,7 +19,7 @@ from pathlib import Path
 
 from floodway.network.model import Network
 from floodway.spark.fragment_lines import source_stages
-from floodway.spark.fragments import Fragment, fragments
+from floodway.spark.fragments import fragments
 from floodway.spark.journal import committed_batches, read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
@@ -52,15 +52,20 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
         for fragment in fragments(network, node):
             query = f"{fragment.node}.{fragment.name}"
             mine = [line for line in lines if line.query == query]
-            committed = committed_batches(layout.checkpoint(fragment))
             batches += len({line.batch for line in mine})
-            differences += _against_journal(layout, query, fragment, mine, committed)
+            differences += against_journal(
+                layout.checkpoint(fragment),
+                query,
+                [spec.location or spec.name for spec in fragment.sources],
+                mine,
+                lost=layout.lost,
+            )
             for sink in (*fragment.outputs, *map(str, fragment.cut)):
                 log = sink_log(network, layout, sink)
                 if log is None:
                     unchecked.append(f"{sink}: not a log, so its tuples were not counted")
                 else:
-                    differences += _against_sink(log, query, sink, mine)
+                    differences += against_sink(log, query, sink, mine)
     return Audit(
         batches=batches,
         lines=len(lines),
@@ -75,14 +80,13 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
     )
 
 
-def _against_journal(
-    layout: Layout, query: str, fragment: Fragment, lines: Sequence[LedgerLine], committed: Sequence[int]
+def against_journal(
+    checkpoint: Path, query: str, sources: Sequence[str], lines: Sequence[LedgerLine], lost: Path | None = None
 ) -> Iterator[str]:
     """Apply the journaled decisions again and compare; check that batches join without hole or overlap."""
-    checkpoint = layout.checkpoint(fragment)
     by_key = {(line.batch, line.at, line.reason): line for line in lines}
     written = {line.batch for line in lines}
-    for batch in committed:
+    for batch in committed_batches(checkpoint):
         if batch not in written:
             yield f"query {query}, batch {batch}: committed by Spark, not in the ledger"
     ends: dict[str, Mapping[int, int]] = {}
@@ -90,9 +94,8 @@ def _against_journal(
         if not (checkpoint / "offsets" / str(batch)).exists():
             continue
         journal = read_batch(checkpoint, batch)
-        for spec in fragment.sources:
-            at = spec.location or spec.name
-            for reason, offered, kept in source_stages(journal.offsets.get(at), layout.lost):
+        for at in sources:
+            for reason, offered, kept in source_stages(journal.offsets.get(at), lost):
                 line = by_key.get((batch, at, reason))
                 if line is None and kept < offered:
                     yield f"query {query}, {at}, batch {batch}: no line for {offered - kept} tuple(s) lost to {reason}"
@@ -108,7 +111,7 @@ def _against_journal(
                 ends[at] = offset.end
 
 
-def _against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine]) -> Iterator[str]:
+def against_sink(log: Path, query: str, sink: str, lines: Sequence[LedgerLine]) -> Iterator[str]:
     """Compare what was delivered with what lies in the log under each batch's tag."""
     said = {line.batch: line.kept for line in lines if line.at == sink and line.reason == Reason.DELIVERED}
     if not (log / META).exists():

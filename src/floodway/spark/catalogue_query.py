@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
 from floodway.spark.catalogue import CatalogueEntry
-from floodway.spark.dead_letters import well_formed
+from floodway.spark.dead_letters import DeadLetters, has_dead_letters, well_formed
+from floodway.spark.fragment_lines import delivered_line, source_lines
 from floodway.spark.fragment_query import BatchError, shortened
 from floodway.spark.inputs import source_options
-from floodway.spark.journal import committed_batches, read_batch
+from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
+from floodway.spark.ledger import Ledger
 from floodway.spark.log import create_log
 from floodway.spark.log.schema import parse_schema
 from floodway.spark.sinks import public_columns, write_logs
@@ -34,7 +37,7 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CatalogueBatch:
-    """What one micro-batch did: tuples offered and kept by input, tuples written, seconds from its cut to its end.
+    """What one micro-batch did: tuples offered, kept and malformed by input, tuples written, seconds from cut to end.
 
     `taken` is how far it has come in each input's log, all partitions together.
     """
@@ -42,6 +45,7 @@ class CatalogueBatch:
     number: int
     offered: Mapping[str, int]
     kept: Mapping[str, int]
+    malformed: Mapping[str, int]
     written: int
     seconds: float
     taken: Mapping[str, int]
@@ -51,13 +55,23 @@ class CatalogueBatch:
 class QueryFiles:
     """Where a fragment reads, writes and journals, and the decision file that says what its sources drop.
 
-    `logs` are folders of logs, or addresses of Kafka topics.
+    `logs` are folders of logs, or addresses of Kafka topics. Beside the checkpoint, so that they move with it, lie the
+    ledger and the malformed records of each input.
     """
 
     logs: Mapping[str, Path | str]
     output: Path
     checkpoint: Path
     decision: Path
+
+    @property
+    def ledger(self) -> Path:
+        """What each batch was offered, kept and dropped."""
+        return self.checkpoint.with_name("ledger.jsonl")
+
+    def dead_letters(self, name: str) -> Path:
+        """Malformed records of one input."""
+        return self.checkpoint.with_name("dead-letters") / name
 
 
 class CatalogueQuery:
@@ -83,6 +97,8 @@ class CatalogueQuery:
         self._fence = fence
         self._on_batch = on_batch
         self._trigger_seconds = trigger_seconds
+        self._ledger = Ledger(files.ledger)
+        self._letters: dict[str, DeadLetters] = {}
         self._query: StreamingQuery | None = None
         self._finished = -1
         """The last batch that has written its results and is, or is about to be, committed."""
@@ -168,28 +184,41 @@ class CatalogueQuery:
             "decision": str(self.files.decision),
             # The same number everywhere: a batch repeated by another participant must fall into the same tasks.
             "splits": "1",
+            "notes": str(self.files.checkpoint.parent),
         }
-        return well_formed(self._spark.readStream.format("floodway").options(**options).load())
+        frame = self._spark.readStream.format("floodway").options(**options).load()
+        if has_dead_letters(frame):
+            letters = DeadLetters(options, self.files.checkpoint.parent, self.files.dead_letters(name))
+            letters.create(tasks=1)
+            self._letters[f"{self.name}.{name}"] = letters
+        return well_formed(frame)
 
     def _process(self, batch: DataFrame, number: int) -> None:
         try:
             self._fence()
-            written = write_logs({self.name: (batch, self.files.output)}, f"{self.name}:{number}", tasks=1)
+            tag, journal = f"{self.name}:{number}", read_batch(self.files.checkpoint, number)
+            written = write_logs({self.name: (batch, self.files.output)}, tag, tasks=1)[self.name].rows
+            letters = {at: one for at, one in self._letters.items() if at in journal.offsets}
+            dead = {at: one.write(self._spark, journal.offsets[at], tag, 1).rows for at, one in letters.items()}
             self._fence()
-            self._on_batch(self._report(number, written[self.name].rows))
+            lines = [source_lines(self.name, journal, at, dead=dead.get(at)) for at in journal.offsets]
+            self._ledger.append([*chain(*lines), delivered_line(self.name, journal, self.name, written)])
+            for at, one in letters.items():
+                one.forget(journal.offsets[at])
+            self._on_batch(self._report(journal, written, dead))
             self._finished = number
         except Exception as error:
             raise BatchError(f"batch {number} of {self.name}: {shortened(error)}") from None
 
-    def _report(self, number: int, written: int) -> CatalogueBatch:
-        journal = read_batch(self.files.checkpoint, number)
-        offered: dict[str, int] = {}
-        kept: dict[str, int] = {}
-        taken: dict[str, int] = {}
-        for stream, offset in journal.offsets.items():
-            name = stream.removeprefix(f"{self.name}.")
-            ranges = offset.ranges()
-            offered[name] = sum(end - start for _, start, end in ranges)
-            kept[name] = sum(offset.admission.count(*piece) for piece in ranges)
-            taken[name] = sum(offset.end.values())
-        return CatalogueBatch(number, offered, kept, written, time.time() - journal.timestamp_ms / 1e3, taken)
+    def _report(self, journal: JournaledBatch, written: int, dead: Mapping[str, int]) -> CatalogueBatch:
+        offsets = {at.removeprefix(f"{self.name}."): offset for at, offset in journal.offsets.items()}
+        accounts = {name: offset.account() for name, offset in offsets.items()}
+        return CatalogueBatch(
+            journal.batch,
+            {name: account.offered for name, account in accounts.items()},
+            {name: account.kept for name, account in accounts.items()},
+            {at.removeprefix(f"{self.name}."): count for at, count in dead.items()},
+            written,
+            time.time() - journal.timestamp_ms / 1e3,
+            {name: sum(offset.end.values()) for name, offset in offsets.items()},
+        )

@@ -10,7 +10,6 @@ keeps the cleaner. A batch that jumped over deleted tuples has a line with the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from floodway.spark.dead_letters import PREFIX
@@ -34,19 +33,40 @@ def batch_lines(
     lines = []
     for spec in fragment.sources:
         at = spec.location or spec.name
-        offset = journal.offsets.get(at)
-        for reason, offered, kept in source_stages(offset, lost):
-            lines.append(_line(query, journal, at, offered, kept, offset, _keep_ppm(reason, offset), reason))
+        dead = result.delivered.get(PREFIX + at)
+        lines += source_lines(query, journal, at, lost, dead=None if dead is None else dead.rows)
     # All sources read the same decision file; a branch's keep travels with the tuples of any of them.
     offset = next(iter(journal.offsets.values()), None)
     for arc, (offered, kept) in result.branches.items():
         lines.append(_line(query, journal, arc, offered, kept, offset, offset.arc_keep(arc) if offset else PPM))
-    for sink, written in result.delivered.items():
-        if sink.startswith(PREFIX):
-            lines.append(_dead_line(query, journal, lines, sink.removeprefix(PREFIX), written.rows))
-        else:
-            lines.append(_line(query, journal, sink, written.rows, written.rows, offset, PPM, Reason.DELIVERED))
+    lines += [
+        delivered_line(query, journal, sink, written.rows)
+        for sink, written in result.delivered.items()
+        if not sink.startswith(PREFIX)
+    ]
     return lines
+
+
+def source_lines(
+    query: str, journal: JournaledBatch, at: str, lost: Path | None = None, dead: int | None = None
+) -> list[LedgerLine]:
+    """The lines of one source; `dead` of its records were malformed, None if it cannot have such."""
+    offset = journal.offsets.get(at)
+    lines = [
+        _line(query, journal, at, offered, kept, offset, _keep_ppm(reason, offset), reason)
+        for reason, offered, kept in source_stages(offset, lost)
+    ]
+    if dead is not None:
+        # Malformed records leave after all other reasons: of what these kept, the rest went on to the operators.
+        kept, keep_ppm = min(line.kept for line in lines), offset.keep_ppm if offset else PPM
+        lines.append(_line(query, journal, at, kept, kept - dead, offset, keep_ppm, Reason.DEAD_LETTER))
+    return lines
+
+
+def delivered_line(query: str, journal: JournaledBatch, sink: str, rows: int) -> LedgerLine:
+    """What a batch wrote to one sink."""
+    offset = next(iter(journal.offsets.values()), None)
+    return _line(query, journal, sink, rows, rows, offset, PPM, Reason.DELIVERED)
 
 
 def source_stages(offset: BatchOffset | None, lost: Path | None = None) -> list[tuple[Reason, int, int]]:
@@ -65,13 +85,6 @@ def source_stages(offset: BatchOffset | None, lost: Path | None = None) -> list[
 
 def _keep_ppm(reason: Reason, offset: BatchOffset | None) -> int:
     return offset.keep_ppm if offset is not None and reason is Reason.SHEDDER else PPM
-
-
-def _dead_line(query: str, journal: JournaledBatch, lines: Sequence[LedgerLine], at: str, dead: int) -> LedgerLine:
-    """Malformed records leave after all other reasons: of what these kept, the rest went on to the operators."""
-    kept = min(line.kept for line in lines if line.at == at)
-    offset = journal.offsets[at]
-    return _line(query, journal, at, kept, kept - dead, offset, offset.keep_ppm, Reason.DEAD_LETTER)
 
 
 def _line(

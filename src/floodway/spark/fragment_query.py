@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.errors import FloodwayError
 from floodway.network.model import Arc, Network
-from floodway.spark.dead_letters import PREFIX, dead_letters, has_dead_letters, well_formed
+from floodway.spark.dead_letters import PREFIX, DeadLetters, has_dead_letters, well_formed
 from floodway.spark.fragment_lines import batch_lines
 from floodway.spark.fragments import Fragment, SourceSpec, is_link
 from floodway.spark.inputs import source_options
@@ -107,7 +107,7 @@ class FragmentQuery:
         self._on_cut = on_cut
         self._side_output = side_output
         self._on_loss = on_loss
-        self._lettered: set[str] = set()
+        self._letters: dict[str, DeadLetters] = {}
         self._schemas: dict[str, str | None] = {}
         # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
         self.tasks = max(1, round(network.nodes[fragment.node].cpu))
@@ -153,9 +153,10 @@ class FragmentQuery:
         """Whether every log this fragment reads is there."""
         return not self.missing_sources()
 
-    def dead_letter_logs(self) -> list[Path]:
-        """Logs for malformed records, for the sources that can have some; known after `sink_frames`."""
-        return [self._layout.dead_letters(spec) for spec in self.fragment.sources if spec.name in self._lettered]
+    def create_dead_letter_logs(self) -> None:
+        """Make logs for malformed records, for the sources that can have some; known after `sink_frames`."""
+        for letters in self._letters.values():
+            letters.create(self.tasks)
 
     def sink_frames(self) -> dict[str, DataFrame]:
         """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance."""
@@ -191,9 +192,11 @@ class FragmentQuery:
         return made[self.fragment.streaming[-1]]
 
     def _read(self, spec: SourceSpec) -> DataFrame:
-        frame = self._spark.readStream.format("floodway").options(**self._options(spec)).load()
+        options = self._options(spec)
+        frame = self._spark.readStream.format("floodway").options(**options).load()
         if has_dead_letters(frame):
-            self._lettered.add(spec.name)
+            folder = self._layout.dead_letters(spec)
+            self._letters[spec.location or spec.name] = DeadLetters(options, self._layout.decision.parent, folder)
         if "weight" in frame.columns and is_link(spec):  # came through another node, which may drop too
             frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
         if spec.location is not None and any(s.deadline is not None for s in self._network.streams.values()):
@@ -262,18 +265,13 @@ class FragmentQuery:
             self._save_dropped(journal)
         lines = batch_lines(self.name, self.fragment, journal, result, self._layout.lost)
         self._ledger.append(lines)
+        for at, letters in self._lettered(journal):
+            letters.forget(journal.offsets[at])
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         number = journal.batch
-        logs: dict[str, tuple[DataFrame, Path | str]] = {
-            PREFIX + (spec.location or spec.name): (
-                dead_letters(self._spark, self._options(spec), journal.offsets[spec.location or spec.name]),
-                self._layout.dead_letters(spec),
-            )
-            for spec in self.fragment.sources
-            if spec.name in self._lettered and (spec.location or spec.name) in journal.offsets
-        }
+        logs: dict[str, tuple[DataFrame, Path | str]] = {}
         written: dict[str, Written] = {}
         for sink, frame in frames.items():
             if sink not in self._network.outputs:
@@ -285,7 +283,14 @@ class FragmentQuery:
                 logs[sink] = (frame, address)
             else:
                 written[sink] = write_other(frame, address, number)
-        return {**write_logs(logs, self._tag(number), self.tasks), **written}
+        written |= write_logs(logs, self._tag(number), self.tasks)
+        # After all else: the notes of malformed records are there when the batch has been read.
+        for at, letters in self._lettered(journal):
+            written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], self._tag(number), self.tasks)
+        return written
+
+    def _lettered(self, journal: JournaledBatch) -> list[tuple[str, DeadLetters]]:
+        return [(at, letters) for at, letters in self._letters.items() if at in journal.offsets]
 
     def _save_dropped(self, journal: JournaledBatch) -> None:
         """Append a capped sample of what each source dropped to its side output."""

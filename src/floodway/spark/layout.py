@@ -10,7 +10,7 @@ ROOT/links/PRODUCER--CONSUMER logs of cut arcs
 ROOT/outputs/OUTPUT           logs of outputs that name no sink
 ROOT/dead-letters/SOURCE      malformed records, with the reason
 ROOT/dropped/SOURCE           the capped side output of dropped tuples
-ROOT/lost/                    notes of tuples deleted before a batch under way had read them (spark/source/gone.py)
+ROOT/lost/, ROOT/malformed/   notes of tasks: tuples deleted before they were read, bad records (spark/source/notes.py)
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from floodway.network.model import Arc, Network
 from floodway.spark.fragments import Fragment, SourceSpec, link_name
+from floodway.spark.source.notes import LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Layout:
 
     @property
     def lost(self) -> Path:
-        """Notes that sources leave beside the decision file."""
-        return self.decision.parent / "lost"
+        """Notes of tuples that were deleted, which sources leave beside the decision file."""
+        return self.decision.parent / LOST
 
     def checkpoint(self, fragment: Fragment) -> Path:
         """Spark's checkpoint of one fragment."""

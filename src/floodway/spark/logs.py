@@ -7,7 +7,6 @@ from pathlib import Path
 
 from floodway.errors import InputError
 from floodway.network.model import Arc, Network
-from floodway.spark import dead_letters
 from floodway.spark.fragment_query import FragmentQuery
 from floodway.spark.inputs import Arrivals, open_input
 from floodway.spark.kafka_links import is_kafka_link, is_topic, prepare_link
@@ -58,9 +57,7 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
                     create_log(path, parse_schema(ddl), partitions=query.tasks, stream=sink)
                 elif is_kafka_link(sink, address := layout.output(network, sink)):
                     prepare_link(address, schema_text(parse_schema(ddl)), query.tasks)
-            for path in query.dead_letter_logs():
-                ddl = f"{dead_letters.SCHEMA}, origin_id bigint, weight double"
-                create_log(path, parse_schema(ddl), partitions=query.tasks, stream=path.name)
+            query.create_dead_letter_logs()
         waiting = [query for query in waiting if query not in ready]
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from floodway.errors import FloodwayError
 from floodway.spark.java import find_java
 
+LOCAL_MASTER = "local[2]"
 Session = SparkSession
 """Spark's session, for rooms that hold one but do not import pyspark."""
 
@@ -74,7 +75,7 @@ LOCAL = {
 
 
 def spark_session(
-    app_name: str, *, master: str | None = "local[2]", conf: Mapping[str, str] | None = None
+    app_name: str, *, master: str | None = LOCAL_MASTER, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Start, or return, this process's Spark session.
 

@@ -37,9 +37,10 @@ DEADBAND = 0.01
 
 IDLE_FACTOR = 1.2
 RATE_BATCHES = 3
-"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few. Long batches
-weigh more, so a step up in load, which makes them long, is seen at once.
-"""
+"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few."""
+
+RATE_STEP = 2.0
+"""Factor by which a batch's own rate must differ from the mean to be a step in load: the mean then begins anew."""
 
 DROPPED_BYTES = 64 << 20
 """Cap of the side output of one shed; tuples beyond it are only counted."""
@@ -216,8 +217,11 @@ class ShedLoop:
         self._put(self._keep_ppm())
 
     def _step(self, query: _Query, report: BatchReport, gap: float) -> None:
+        own = report.offered / gap
+        if query.arrivals and not 1.0 / RATE_STEP <= own / _rate(query.arrivals) <= RATE_STEP:
+            query.arrivals.clear()
         query.arrivals.append((report.offered, gap))
-        rate = sum(offered for offered, _ in query.arrivals) / sum(seconds for _, seconds in query.arrivals)
+        rate = _rate(query.arrivals)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
         paced = gap if gap > IDLE_FACTOR * query.seconds else 0.0
         keep = self.control.latest.keep_ppm / PPM if self.control.latest.mode == "enforce" else 1.0
@@ -365,6 +369,11 @@ class ShedLoop:
             # The stream is worth more than its accounts: say it, count it, go on.
             self.errors += 1
             log.error("floodway shed %s, %s: %s", self.settings.name, doing, error)
+
+
+def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
+    """Tuples a second over some batches."""
+    return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals)
 
 
 def _near(keep_ppm: int, in_force_ppm: int) -> bool:

@@ -54,6 +54,9 @@ class Written:
         return now_seconds - self.arrival_ms[timed] / 1e3, self.tuples[timed]
 
 
+NOTHING = Written(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
     """The columns a sink stores: identity and weight under plain names, other Floodway columns left out.
 

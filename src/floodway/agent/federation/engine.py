@@ -14,11 +14,15 @@ Fence = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One fragment over the last seconds: tuples/s that arrived, CPU-seconds/s that they need, seconds they wait."""
+    """One fragment over the last seconds: tuples/s that arrived, CPU-seconds/s that they need, seconds they wait.
+
+    `malformed` counts the records that could not be read since it was started here.
+    """
 
     rate: float = 0.0
     cpu: float = 0.0
     delay_seconds: float = 0.0
+    malformed: int = 0
 
 
 class Engine(Protocol):

@@ -31,6 +31,7 @@ class Figures:
                     "cpu": held.task.load.cpu,
                     "rate": held.task.load.rate,
                     "delay_seconds": self.measures[name].delay_seconds if name in self.measures else None,
+                    "malformed": self.measures[name].malformed if name in self.measures else 0,
                     "for": held.contract.giver if held.contract else machine.name,
                     "price": held.price,
                 }

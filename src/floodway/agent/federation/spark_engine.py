@@ -43,6 +43,7 @@ class _Running:
     """None until the query has started."""
     taken: dict[str, int] = field(default_factory=dict)
     """How far its batches have come in each log."""
+    malformed: int = 0
     fresh_tuples: int = 0
     fresh_cpu: float = 0.0
     past_tuples: float = 0.0
@@ -56,6 +57,7 @@ class _Running:
         with self.lock:
             self.fresh_tuples += sum(batch.kept.values())
             self.taken.update(batch.taken)
+            self.malformed += sum(batch.malformed.values())
 
     def spent(self, cpu_seconds: float, tuples: int) -> None:
         """What was used and read since the last measurement. Jobs and batches need not end in the same one."""
@@ -94,7 +96,8 @@ class SparkEngine:
         self._python = PythonShares()
         self._running: dict[str, _Running] = {}
         self._lock = threading.RLock()
-        self._keeps: dict[str, float] = {}
+        self._keeps: dict[str, float] | None = None
+        """None until the first decision: a file that an earlier run left says nothing about this one."""
 
     def check(self, spec: FragmentSpec) -> None:
         """Refuse what the catalogue does not have."""
@@ -181,11 +184,11 @@ class SparkEngine:
         if one.spec.cost is None:
             one.spent(cpu, tuples)
         delay = self._trigger_seconds + (waiting / rate if rate > 0 else 0.0)
-        return Measure(rate, rate * (one.cost or 0.0), delay)
+        return Measure(rate, rate * (one.cost or 0.0), delay, one.malformed)
 
     def shed(self, keeps: Mapping[str, float]) -> None:
         """Write the decision that all sources of this application read at their next cut."""
-        if dict(keeps) == self._keeps and self._decision.exists():
+        if dict(keeps) == self._keeps:
             return
         self._keeps = dict(keeps)
         with self._lock:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import cast
 
@@ -11,6 +12,8 @@ from floodway.errors import InputError
 from floodway.experiments.bench.result import Run
 from floodway.network.suggest import did_you_mean
 
+KAFKA = "kafka"
+"""The group that needs a broker, and so runs only when it is named or a broker is."""
 _HERE = "floodway.experiments.bench."
 
 
@@ -41,20 +44,21 @@ _ALL = (
     Benchmark("drop-cpu-json", "spark", "CPU of a dropped and of a JSON-parsed tuple", "spark_drop_cpu:against_json"),
     Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "spark_limit:fixed_limit"),
     Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "spark_buffer:against_cob"),
+    Benchmark("source", KAFKA, "source on Kafka, Spark's own connector", "kafka_source:against_connector"),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {f"{entry.group}-{entry.id}": entry for entry in _ALL}
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in _ALL))
 
 
-def choose(names: Iterable[str]) -> list[str]:
-    """Ids in the order named, groups opened up, each once; all when none is named.
+def choose(names: Iterable[str], *, kafka: bool = False) -> list[str]:
+    """Ids in the order named, groups opened up, each once; all when none is named, Kafka's only with a broker.
 
     >>> choose(["planning-fit-tree", "planning"])[:2]
     ['planning-fit-tree', 'planning-exact-2']
     """
     chosen: list[str] = []
-    for name in list(names) or GROUPS:
+    for name in list(names) or [group for group in GROUPS if kafka or group != KAFKA]:
         if name in GROUPS:
             chosen += [identifier for identifier, entry in BENCHMARKS.items() if entry.group == name]
         elif name in BENCHMARKS:
@@ -67,7 +71,9 @@ def choose(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def load(identifier: str) -> Run:
-    """Import the function of one benchmark."""
-    module, _, function = BENCHMARKS[identifier].target.partition(":")
-    return cast(Run, getattr(import_module(_HERE + module), function))
+def load(identifier: str, *, servers: str | None = None, conf: Mapping[str, str] | None = None) -> Run:
+    """Import the function of one benchmark; those of Kafka are told the broker and the settings of the session."""
+    entry = BENCHMARKS[identifier]
+    module, _, function = entry.target.partition(":")
+    run = getattr(import_module(_HERE + module), function)
+    return cast(Run, partial(run, servers=servers, conf=conf or {}) if entry.group == KAFKA else run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -92,10 +92,10 @@ class Workbench:
 
 
 @contextmanager
-def workbench(name: str) -> Iterator[Workbench]:
+def workbench(name: str, conf: Mapping[str, str] | None = None) -> Iterator[Workbench]:
     """Start Spark for one benchmark and leave nothing behind."""
     folder = Path(tempfile.mkdtemp(prefix=f"floodway-{name}-"))
-    spark = spark_session(f"floodway-{name}")
+    spark = spark_session(f"floodway-{name}", conf=conf)
     try:
         register(spark)
         yield Workbench(spark, folder)

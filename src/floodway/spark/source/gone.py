@@ -1,21 +1,20 @@
 """Tuples that were deleted after their batch was cut and before it was read: passed over, and noted to be counted.
 
 Retention does not wait for a batch under way. With onLoss=skip its tasks pass over what has gone meanwhile and leave
-a note for each hole, an empty file `lost/STREAM.PARTITION.START.END` beside the decision file. The ledger's line for
-`retention` counts, from the notes, those of them that the journaled decision had admitted; so does an audit.
+a note for each hole (`notes.py`). The ledger's line for `retention` counts, from the notes, those of them that the
+journaled decision had admitted; so does an audit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from floodway.spark.log import PositionError
 from floodway.spark.source.backend import Piece, Readable
+from floodway.spark.source.notes import left
 from floodway.spark.source.offsets import BatchOffset
 
-FOLDER = "lost"
 Told = Callable[[int, int, int], None]
 """Called with the partition, start and end of a hole."""
 
@@ -57,15 +56,9 @@ def within(runs: Sequence[tuple[int, int]], first: int, end: int | None) -> list
     return [(start, stop) for start, stop in cut if start < stop]
 
 
-def note(folder: Path, stream: str, partition: int, start: int, end: int) -> None:
-    """Leave a note of a hole; the same one twice is one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{quote(stream, safe='')}.{partition}.{start}.{end}").touch()
-
-
 def count_gone(folder: Path, offset: BatchOffset | None) -> int:
     """How many of the tuples that a batch admitted were gone when they were read, from the notes."""
-    if offset is None or not folder.is_dir():
+    if offset is None:
         return 0
     rule, total = offset.admission, 0
     holes = _holes(folder, offset.stream)
@@ -83,9 +76,6 @@ def count_gone(folder: Path, offset: BatchOffset | None) -> int:
 
 def _holes(folder: Path, stream: str) -> dict[int, list[tuple[int, int]]]:
     found: dict[int, list[tuple[int, int]]] = {}
-    for path in folder.iterdir():
-        name, *numbers = path.name.rsplit(".", 3)
-        if name == quote(stream, safe="") and len(numbers) == 3 and all(number.isdecimal() for number in numbers):
-            partition, start, end = map(int, numbers)
-            found.setdefault(partition, []).append((start, end))
+    for note in left(folder, stream):
+        found.setdefault(note.partition, []).append((note.start, note.end))
     return {partition: sorted(holes) for partition, holes in found.items()}

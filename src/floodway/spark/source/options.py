@@ -24,6 +24,7 @@ _KNOWN = {
     "topic": "Kafka topic, with kafka.bootstrap.servers",
     "stream": "name of the stream in the decision; default the log's or the topic",
     "decision": "path of the decision file",
+    "notes": "folder for the notes of tasks to the driver; default that of the decision file",
     "arcs": "comma list of arcs inside the node whose keeps are carried as columns _keep:<arc>",
     "added": f"comma list of the columns to add to the payload; default {','.join(ADDED)}",
     "schema": "DDL: for a log the columns to read, for Kafka JSON or Arrow what the values hold",
@@ -46,6 +47,7 @@ class SourceOptions:
     topic: str | None = None
     stream: str | None = None
     decision: Path | None = None
+    notes: Path | None = None
     arcs: tuple[str, ...] = ()
     added: tuple[str, ...] = ADDED
     schema: str | None = None
@@ -88,6 +90,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         topic=topic,
         stream=given.get("stream"),
         decision=None if decision is None else Path(decision),
+        notes=Path(given["notes"]) if "notes" in given else None,
         arcs=_listed(given.get("arcs", "")),
         added=_added(given.get("added")),
         schema=given.get("schema"),

@@ -31,7 +31,9 @@ from floodway.spark.log import SchemaError, Span
 from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.cut import cut_batch
-from floodway.spark.source.gone import FOLDER, PassingOver, note
+from floodway.spark.source.decode import ERROR
+from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.notes import LOST, MALFORMED, leave
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, parse_offset
 from floodway.spark.source.options import SourceOptions
 
@@ -164,13 +166,23 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The kept tuples of one task."""
-        return self.tuples(partition)
+        told = ERROR not in self.arrow_schema.names
+        for batch in self.tuples(partition):
+            if not told and batch.column(ERROR).null_count < batch.num_rows and isinstance(partition, Slice):
+                for part in partition.ranges:
+                    self._note(MALFORMED, *part)
+                told = True
+            yield batch
 
     @override
     def _gone(self, partition: int, start: int, end: int) -> None:
-        """Note a hole beside the decision file, for the ledger; without one nobody keeps a ledger."""
-        if self.options.decision is not None:
-            note(self.options.decision.parent / FOLDER, self.stream, partition, start, end)
+        self._note(LOST, partition, start, end)
+
+    def _note(self, kind: str, partition: int, start: int, end: int) -> None:
+        """A note for the ledger; without a decision file nobody keeps one."""
+        folder = self.options.notes or (self.options.decision.parent if self.options.decision else None)
+        if folder is not None:
+            leave(folder / kind, self.stream, partition, start, end)
 
     def _decision(self, previous: BatchOffset) -> Decision:
         """The file's; a file that is bad from the start leaves the decision of the last batch in force."""

@@ -1,12 +1,18 @@
-"""A real Kafka broker for tests: one node (KRaft), on free loopback ports, its data in a folder of its own.
+"""A real Kafka broker for tests and for trying things out: one node (KRaft), on free loopback ports.
 
-It can be killed as a crash would (`kill`, SIGKILL) and started again on the same data and port (`restart`).
+    .venv/bin/python -m scripts.kafka_broker            # says its address, and runs until Ctrl-C
+
+In tests it can be killed as a crash would (`kill`, SIGKILL) and started again on the same data and port (`restart`).
+Its data lies in a folder of its own and is gone with the run.
 """
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -18,7 +24,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from floodway.agent.wire.ports import free_ports
+from floodway.errors import FloodwayError
 from floodway.spark.java import find_java
+from scripts.fetch_kafka import BROKER, fetch
 
 START_SECONDS = 120.0  # a bound for a broken start, not an expectation: a start takes a few seconds
 
@@ -38,7 +47,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-# A test that misspells a topic shall fail, not make one.
+# Whoever misspells a topic shall be told, not be given one.
 auto.create.topics.enable=false
 """
 
@@ -120,6 +129,11 @@ class Broker:
             self._process.wait()
         self._process = None
 
+    def wait(self) -> None:
+        """Wait until the process ends."""
+        if self._process is not None:
+            self._process.wait()
+
     def restart(self) -> None:
         """Start it again on the same data and port."""
         self.stop()
@@ -162,13 +176,22 @@ class Broker:
             return False
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on now; held together, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
+def main() -> int:
+    """Run a broker until this process is interrupted or terminated."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        jars = fetch(BROKER)
+        with tempfile.TemporaryDirectory(prefix="floodway-kafka-") as folder, Broker(jars, Path(folder)) as broker:
+            print(f"Kafka at {broker.address}. Ctrl-C ends it.", flush=True)
+            broker.wait()
+    except KeyboardInterrupt:
+        return 0
+    except (FloodwayError, BrokerError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print("error: the broker has ended by itself", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

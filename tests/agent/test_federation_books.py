@@ -147,7 +147,7 @@ def test_a_journal_is_one_participants_and_repeats_nothing(tmp_path: Path) -> No
     offer = Offer("A/7", "A", "B", 4.0, (Task("f", Load(0.5)),))
     journal.offer(offer, "giver", 1.0)
     journal.offer(offer, "giver", 2.0)
-    journal.answered("A/7", "accept")
+    journal.answered("A/7", "accept", "B")
     row = MoveRow("A/7", "giver", "A", "B", 4.0, {"f": 0.5}, {"f": 1}, "intended", 3.0)
     journal.begin(row)
     journal.reach("A/7", "stopped", seconds={"stop": 0.5})

@@ -41,6 +41,7 @@ contracts:
   B<->C: {{price: 4.0}}
 fragments:
   f0: {{owner: A, run: sum, logs: {{input: logs/f0}}, parameters: {{cpu: 0.6}}}}
+  g: {{owner: C, run: sum, logs: {{input: logs/g}}, parameters: {{cpu: 0.6}}}}
 keys:
   A<->B: {{env: KEY_AB}}
   B<->C: {{file: keys/bc}}
@@ -133,6 +134,11 @@ def test_certificates_are_bound_to_names(tmp_path: Path, opened: ExitStack) -> N
     wrong = Client(url, Security(tls=files["A"]), peer="C")
     assert refused(lambda: wrong.post_json("/v1/message", api.envelope(OFFER))) == "forged"
     assert b.status()["refused"] == {"forged": 1}
+    # The authority also signs certificates of hosts: who has one of those is nobody, not anybody.
+    for subject in ("/O=some host", "/CN=A/CN=B"):
+        host = Client(url, Security(tls=make_files(tmp_path, "host", authority, subject=subject)), peer="B")
+        assert refused(partial(host.post_json, "/v1/message", api.envelope(replace(OFFER, id="A/2")))) == "forged"
+    assert [one.id for one in b.machine.inbox] == ["A/1"]
 
 
 def test_a_key_and_another_members_certificate_do_not_go_together(tmp_path: Path, opened: ExitStack) -> None:

@@ -31,6 +31,13 @@ def claimed(root: Path, network: Network, kind: Kind = "run") -> Iterator[None]:
     other: Kind = "up" if node_folders(root) else "run"
     if other != kind and (other == "up" or (root / "ledger.jsonl").exists()):
         raise InputError(f"{root} holds a run of `floodway {other}`", hint="Give another --state folder")
+    with locked(root):
+        yield
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Hold the folder, whatever it is for; InputError that names the process which has it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("a+", encoding="utf-8") as file:
         try:

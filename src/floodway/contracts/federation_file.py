@@ -33,7 +33,8 @@ from floodway.network.yaml_lines import WHOLE_FILE, Located, Scalar, join, read_
 
 VERSION = 1
 MAX_BYTES = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""What members and fragments may be called: names become files on the shared storage and parts of addresses."""
 _TOPIC = r"kafka://[A-Za-z0-9.:,_-]{1,300}/[A-Za-z0-9._-]{1,249}"
 _PATH = r"(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f]{1,300}"
 
@@ -177,8 +178,7 @@ def _section(
         return {}
     report.lines.update((join(key, name), entry.key_line) for name, entry in found.value.items())
     for name in found.value if named else ():
-        if not _NAME.fullmatch(name):
-            # Names become files on the shared storage and parts of addresses.
+        if not NAME.fullmatch(name):
             message = f"the name {shorten(name)} is not usable; use letters, digits, - and _, at most 64"
             report.add(join(key, name), message)
     return {name: read(name, entry, report) for name, entry in found.value.items()}

@@ -17,12 +17,12 @@ def make_authority(folder: Path, name: str = "ca") -> tuple[Path, Path]:
     return cert, key
 
 
-def make_files(folder: Path, name: str, authority: tuple[Path, Path]) -> TlsFiles:
-    """A certificate for 127.0.0.1 that the authority has signed, with its private key."""
+def make_files(folder: Path, name: str, authority: tuple[Path, Path], *, subject: str | None = None) -> TlsFiles:
+    """A certificate for 127.0.0.1 that the authority has signed, with its private key; `subject` is /CN=`name`."""
     cert, key, request = folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}.csr"
     names = folder / f"{name}.ext"
     names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
-    _openssl("req", *_fresh_key(key), "-out", request, "-subj", f"/CN={name}")
+    _openssl("req", *_fresh_key(key), "-out", request, "-subj", subject or f"/CN={name}")
     ca, ca_key = authority
     signing: list[str | Path] = ["-CA", ca, "-CAkey", ca_key, "-CAcreateserial", "-extfile", names]
     _openssl("x509", "-req", "-in", request, *signing, "-out", cert, "-days", "2")

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.journal import BookedEntry
+from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
@@ -58,7 +59,7 @@ class MoveForm(BaseModel, extra="forbid"):
 
     version: Literal[1] = 1
     move: Move
-    epochs: dict[str, int]
+    epochs: dict[str, Annotated[int, Field(ge=1)]]
     definitions: dict[str, FragmentSpec]
 
 
@@ -72,6 +73,11 @@ class BillForm(BaseModel, extra="forbid"):
 
 class Member(Protocol):
     """What the API needs of a participant."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has found out, after its start, what it holds: until then it answers nobody."""
+        ...
 
     def receive(self, message: Message) -> None:
         """Take one message of the negotiation."""
@@ -127,20 +133,25 @@ def parse_message(body: object) -> Message:
 def routes(member: Member) -> list[Route]:
     """The API of one participant, to be served behind the guard of `agent/wire`."""
 
+    async def heard(request: Request) -> object:
+        if not member.ready:
+            raise RefusedError("busy", "this participant is starting", hint="Ask again in a moment")
+        return await _json(request)
+
     async def message(request: Request) -> JSONResponse:
-        found = parse_message(await _json(request))
+        found = parse_message(await heard(request))
         _check_sender(request, sender(found))
         await _called(lambda: member.receive(found))
         return JSONResponse({"ok": True})
 
     async def move(request: Request) -> JSONResponse:
-        form = _parsed(MoveForm, await _json(request))
+        form = _parsed(MoveForm, await heard(request))
         _check_sender(request, form.move.giver)
         seconds = await _called(lambda: member.take(form.move, form.epochs, form.definitions))
         return JSONResponse({"ok": True, "seconds": seconds})
 
     async def bill(request: Request) -> JSONResponse:
-        form = _parsed(BillForm, await _json(request))
+        form = _parsed(BillForm, await heard(request))
         _check_sender(request, form.sender)
         return JSONResponse({"ok": True, "booked": await _called(lambda: member.billed(form.sender, form.entries))})
 
@@ -158,6 +169,9 @@ def routes(member: Member) -> list[Route]:
 def _check_sender(request: Request, claimed: str) -> None:
     """Refuse what speaks in another's name than its key or certificate is of; a key that all share tells nothing."""
     proved = getattr(request.state, SENDER, None)
+    if proved is None and hasattr(request.state, CERTIFICATE):
+        reason = f"a certificate without one commonName speaks in the name of {claimed}"
+        raise RefusedError("forged", reason, hint="A member's certificate has its name as commonName")
     if proved is not None and proved != claimed:
         raise RefusedError("forged", f"{proved} speaks in the name of {claimed}", hint="Speak in your own")
 

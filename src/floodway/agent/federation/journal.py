@@ -139,9 +139,9 @@ class Journal:
             "INSERT OR IGNORE INTO offers (id, role, partner, price, tasks, at) VALUES (?, ?, ?, ?, ?, ?)", values
         )
 
-    def answered(self, offer: str, answer: str) -> None:
-        """How an offer was answered: accept, counter, reject or cancel."""
-        self._write("UPDATE offers SET answer = ? WHERE id = ?", (answer, offer))
+    def answered(self, offer: str, answer: str, partner: str) -> None:
+        """How an offer to or from a partner was answered: accept, counter, reject or cancel."""
+        self._write("UPDATE offers SET answer = ? WHERE id = ? AND partner = ?", (answer, offer, partner))
 
     def next_serial(self) -> int:
         """The first number that no offer of this participant has used."""

@@ -6,8 +6,9 @@
 
 An epoch's file is created by a hard link, which fails if the file is there: of two who claim the same epoch one wins,
 whatever else is down. The owner pushes `until` ahead while it lives. Once a lease has run out its origin may claim the
-next epoch; an owner that comes back sees a higher epoch than its own and stops. A move is decided by one file created
-in the same way, so giver and taker, each alone after a crash, find the same answer.
+next epoch; an owner that comes back sees a higher epoch than its own and stops. Of two processes of one owner the later
+has put its mark into the lease, and the earlier stops. A move is decided by one file created in the same way, so giver
+and taker, each alone after a crash, find the same answer.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.agent.federation.errors import LeaseLostError, StorageError
+from floodway.contracts.federation_file import NAME
 
 Form = TypeVar("Form")
 _LEASE = re.compile(r"lease-([0-9]{8})\.json")
+_MOVE = re.compile(rf"{NAME.pattern}/[0-9]{{1,12}}")
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
     """`owner` runs `fragment` until `until` (seconds since 1970), under `move` if it was moved there.
 
-    `renewed` is when the owner last pushed it ahead. A lease that was claimed because the one before had run out says
+    `renewed` is when the owner last pushed it ahead, `process` which of its processes runs the fragment, None before
+    one does. A lease that was claimed because the one before had run out says
     when that owner was last heard of (`idle_since`) and, if it had not released it in good order, until when its
     silence counts (`idle_until`): later writes to the old lease change nothing of this.
     """
@@ -46,6 +50,7 @@ class Lease:
     renewed: float | None = None
     idle_since: float | None = None
     idle_until: float | None = None
+    process: str | None = None
 
     @property
     def alive(self) -> float:
@@ -87,6 +92,7 @@ class LeaseStore:
     def __init__(self, root: Path, *, seconds: float = 10.0) -> None:
         self.root = root
         self.seconds = seconds
+        self.process = os.urandom(8).hex()
 
     def checkpoint(self, fragment: str) -> Path:
         """The folder that moves with the lease."""
@@ -115,24 +121,33 @@ class LeaseStore:
             )
         return lease
 
-    def renew(self, lease: Lease, *, now: float) -> Lease:
+    def hold(self, lease: Lease, *, now: float) -> Lease:
+        """Run under a lease from now on: the mark of this process goes in, and any other process of its owner stops."""
+        return self.renew(replace(lease, process=None), now=now, process=self.process)
+
+    def renew(self, lease: Lease, *, now: float, process: str | None = None) -> Lease:
         """The same lease for another while; a renewal that crosses a claim changes nothing, as epochs decide."""
         self.check(lease, now=now)
-        fresh = replace(lease, until=now + self.seconds, renewed=now)
+        fresh = replace(lease, until=now + self.seconds, renewed=now, process=process or lease.process)
         _replace(self._path(lease.fragment, lease.epoch), asdict(fresh))
         return fresh
 
     def release(self, lease: Lease, *, now: float) -> None:
         """Let a lease run out at once: its origin need not wait. One that is lost already is left alone."""
-        if self._highest(lease.fragment) == lease.epoch:
+        if self._in_force(lease):
             _replace(self._path(lease.fragment, lease.epoch), asdict(replace(lease, until=now, renewed=now)))
 
     def check(self, lease: Lease, *, now: float) -> None:
-        """Refuse to go on if a higher epoch is in force. `now` serves to say how long ago the lease ran out."""
-        if self._highest(lease.fragment) == lease.epoch:
+        """Refuse to go on if a higher epoch is in force, or another process of the owner has taken over.
+
+        `now` serves to say how long ago the lease ran out.
+        """
+        if self._in_force(lease):
             return
         found = self.current(lease.fragment)
         holder = f"{found.owner} (epoch {found.epoch})" if found else "nobody"
+        if found is not None and found.epoch == lease.epoch:
+            holder = f"another process of {found.owner}"
         late = now - lease.until
         when = f"; it ran out {late:.1f} s ago" if late > 0 else ""
         raise LeaseLostError(f"{lease.owner} lost fragment {lease.fragment} to {holder}{when}", hint="Stop running it")
@@ -145,7 +160,7 @@ class LeaseStore:
     def fragments(self) -> list[str]:
         """Every fragment that was ever claimed."""
         folder = self.root / "fragments"
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name)) if folder.is_dir() else []
 
     def decide(self, wanted: MoveDecision) -> MoveDecision:
         """Decide a move unless it is decided already; what counts is what comes back."""
@@ -182,6 +197,13 @@ class LeaseStore:
         epochs = range(after + 1, self._highest(fragment) + 1)
         return [_read(self._path(fragment, epoch), _LEASES) for epoch in epochs]
 
+    def _in_force(self, lease: Lease) -> bool:
+        """By the names of two files: a listing may come from a cache, on NFS for as long as it keeps folders."""
+        path = self._path(lease.fragment, lease.epoch)
+        if not path.exists() or self._path(lease.fragment, lease.epoch + 1).exists():
+            return False
+        return lease.process is None or _read(path, _LEASES).process == lease.process
+
     def _highest(self, fragment: str) -> int:
         try:
             names = [path.name for path in self._folder(fragment).iterdir()]
@@ -190,12 +212,16 @@ class LeaseStore:
         return max((int(match[1]) for name in names if (match := _LEASE.fullmatch(name))), default=0)
 
     def _folder(self, fragment: str) -> Path:
+        if not NAME.fullmatch(fragment):
+            raise StorageError(f"{fragment[:80]!r} cannot be a fragment", hint="Use letters, digits, - and _")
         return self.root / "fragments" / fragment
 
     def _path(self, fragment: str, epoch: int) -> Path:
         return self._folder(fragment) / f"lease-{epoch:08d}.json"
 
     def _move_path(self, move: str) -> Path:
+        if not _MOVE.fullmatch(move):
+            raise StorageError(f"{move[:80]!r} cannot be a move", hint="Moves are numbered GIVER/0, GIVER/1, …")
         return self.root / "moves" / f"{move.replace('/', '.')}.json"
 
 

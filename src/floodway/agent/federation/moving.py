@@ -144,7 +144,7 @@ class Moving:
 
     def hold(self, fragment: str, lease: Lease, how: str) -> None:
         """Run a fragment under a lease that names this participant."""
-        fresh = self.store.renew(lease, now=self.clock())
+        fresh = self.store.hold(lease, now=self.clock())
         self.journal.leased(fragment, lease.epoch, self.name, lease.since, how)
         with self._lock:
             self.held[fragment] = fresh

@@ -13,14 +13,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from floodway.agent.claim import locked
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import Engine
-from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.entrance import check_move, checked
 from floodway.agent.federation.figures import Figures
 from floodway.agent.federation.journal import FILE, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
@@ -51,6 +53,7 @@ from floodway.contracts.messages import (
     Send,
     Tick,
     recipient,
+    sender,
 )
 from floodway.contracts.participant import Holding, Participant, Settings, participant
 from floodway.errors import InputError
@@ -123,18 +126,29 @@ class ParticipantAgent:
         self._shedding = Shedding()
         self._figures = Figures()
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
-        self._stop = threading.Event()
+        self._claim = ExitStack()
+        self._stop, self._ready = threading.Event(), threading.Event()
         self._renewer: threading.Thread | None = None
         self._mover: threading.Thread | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether partners are listened to."""
+        return self._ready.is_set()
+
     def start(self) -> None:
-        """Recover what a crash left, run the fragments held, listen."""
+        """Claim folder and address, recover what a crash left, run the fragments held, then listen to partners.
+
+        A second process finds one of the two taken before it has touched anything.
+        """
+        self._claim.enter_context(locked(self._folder))
+        self.server.start()
         self.machine = replace(self.machine, serial=self.journal.next_serial())
         self.moving.recover()
         for fragment, lease in self.moving.held.items():
             self._add(fragment, lease)
         self._take_back_offers()
-        self.server.start()
+        self._ready.set()
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
         self._renewer.start()
 
@@ -146,7 +160,7 @@ class ParticipantAgent:
             unanswered = offer["answer"] in (None, "accept") and offer["id"] not in done
             if offer["role"] == "giver" and unanswered and offer["at"] > recent:
                 self._actions.put(Send(Cancel(offer["id"], self.name, offer["partner"])))
-                self.journal.answered(offer["id"], "cancel")
+                self.journal.answered(offer["id"], "cancel", offer["partner"])
 
     def run(self, seconds: float | None = None) -> None:
         """Tick until `stop` is called, or for so long."""
@@ -170,6 +184,7 @@ class ParticipantAgent:
             self._renewer.join()
         self.moving.close()
         self.journal.close()
+        self._claim.close()
 
     def tick(self) -> None:
         """One round: losses, measurements, offers and answers, moves, bills, status."""
@@ -199,11 +214,12 @@ class ParticipantAgent:
         """A partner's message: the machine judges it; one that breaks a contract raises and changes nothing."""
         if recipient(message) != self.name:
             raise ContractError(f"the message is for {recipient(message)}, not {self.name}", hint="Check the address")
+        message = checked(message, self.federation)
         self._step(message)
         if isinstance(message, Offer):
             self.journal.offer(message, "taker", self._clock())
         elif not isinstance(message, Room):
-            self.journal.answered(message.id, type(message).__name__.lower())
+            self.journal.answered(message.id, type(message).__name__.lower(), sender(message))
 
     def take(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, float]:
         """Take over what was accepted: only that, at that price, as this participant's own file defines it."""
@@ -213,16 +229,8 @@ class ParticipantAgent:
         if promise is None and (known is None or known.state != "done"):
             raise ContractError(f"{self.name} accepted no offer {move.id}", hint="Offer it first")
         agreed = move if promise is None else promise.move
-        if (agreed.giver, agreed.taker, agreed.price) != (move.giver, move.taker, move.price):
-            raise ContractError(f"move {move.id} is not what was accepted", hint="Move at the price agreed")
-        names = {task.name for task in move.tasks}
-        tasks = tuple(task for task in agreed.tasks if task.name in names)
-        if names != {task.name for task in tasks}:
-            raise ContractError(f"move {move.id} holds fragments that were not accepted", hint="Move what was accepted")
-        for name in sorted(names):
-            if definitions.get(name) != self.federation.fragments.get(name):
-                raise MoveError(f"fragment {name!r} is defined otherwise at {self.name}", hint="Give all the same file")
-        agreed = replace(agreed, tasks=tasks)
+        agreed = check_move(move, agreed, epochs, definitions, self.federation.fragments)
+        names = {task.name for task in agreed.tasks}
         seconds = self.moving.take(agreed, epochs)
         with self._lock:
             if agreed.id in self.machine.reserved:
@@ -277,7 +285,8 @@ class ParticipantAgent:
                 if isinstance(action, Send) and isinstance(action.message, Offer):
                     self.journal.offer(action.message, "giver", self._clock())
                 elif isinstance(action, Send) and not isinstance(action.message, Room):
-                    self.journal.answered(action.message.id, type(action.message).__name__.lower())
+                    answer = type(action.message).__name__.lower()
+                    self.journal.answered(action.message.id, answer, recipient(action.message))
                 self._actions.put(action)
 
     def _carry_out(self) -> None:
@@ -362,5 +371,8 @@ class ParticipantAgent:
                 self._step(Ended(fragment))
 
     def _client(self, partner: str, timeout_seconds: float) -> Client:
-        url, security = self.federation.members[partner].url, self._credentials.sending(partner)
-        return Client(url, security, timeout_seconds, peer=partner)
+        """To a partner; `PeerError` for one that has left the file, to whom something may still be owed."""
+        member = self.federation.members.get(partner)
+        if member is None or partner not in self.federation.partners(self.name):
+            raise PeerError("gone", f"{self.name} has no contract with {partner}", hint="Settle it with them by hand")
+        return Client(member.url, self._credentials.sending(partner), timeout_seconds, peer=partner)

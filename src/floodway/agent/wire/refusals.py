@@ -26,7 +26,8 @@ REASONS = {
 `replayed`: its nonce was seen before. `forged`: it speaks in the name of another than its key or certificate is of.
 `foreign`: sent by a web page of another site to a loopback address. `slow`: the
 body took too long to arrive. `version`: of a format this side does not speak. `unknown`: a path, method, sender or
-receiver that does not exist here. `busy`: more signed messages than the memory of nonces holds.
+receiver that does not exist here. `busy`: more signed messages than the memory of nonces holds, or an agent that
+is still starting.
 `contract`: between participants of a federation, what breaks the contract or fits no offer.
 `failed`: an error on this side.
 """

@@ -232,21 +232,21 @@ def test_of_two_processes_of_one_member_the_later_runs_its_fragments(table: Tabl
 
 
 def test_partners_are_answered_once_it_is_known_what_is_held(tmp_path: Path) -> None:
+    starting = Table(tmp_path)
     told: list[str] = []
 
     class Slow(LogEngine):
         def start(self, spec: FragmentSpec, fence: Fence) -> None:
-            told.append(refused(table.offer))
+            told.append(refused(starting.offer))
             super().start(spec, fence)
 
-    table = Table(tmp_path)
-    slow = Slow(tmp_path / "shared", table.store.checkpoint)
-    table.agent.engine = table.agent.moving.engine = slow
-    table.start()
+    slow = Slow(tmp_path / "shared", starting.store.checkpoint)
+    starting.agent.engine = starting.agent.moving.engine = slow
+    starting.start()
     try:
         assert told == ["busy"]
-        table.offer()
-        assert list(table.agent.machine.reserved) == ["B/0"]
-        assert json.dumps(table.agent.status()["refused"]) == '{"busy": 1}'
+        starting.offer()
+        assert list(starting.agent.machine.reserved) == ["B/0"]
+        assert json.dumps(starting.agent.status()["refused"]) == '{"busy": 1}'
     finally:
-        table.agent.close()
+        starting.agent.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from floodway.agent.account import Counts
@@ -163,18 +163,26 @@ class Board:
 
 def past(reading: Reading, gauge: Gauge | None, *, until: int, most: int = SAMPLES) -> list[Sample]:
     """Samples up to second `until` from what the job has written: rates from its ledger, latency from its batches."""
-    account, network = reading.account, reading.network
+    account = reading.account
     if account is None or not account.seconds:
         return []
     first = max(min(account.seconds), until - most)
+    return samples_at(reading, gauge, [(second, WINDOW_SECONDS) for second in range(first + 1, until + 1)])
+
+
+def samples_at(reading: Reading, gauge: Gauge | None, windows: Iterable[tuple[int, int]]) -> list[Sample]:
+    """One sample for each (second, length): what the job has written of the `length` seconds before that second."""
+    account = reading.account
+    if account is None:
+        return []
     target = reading.status.get("target_seconds")
     means, latest = deque(reading.latencies.means), None
     found = []
-    for second in range(first + 1, until + 1):
+    for second, most in windows:
         while means and means[0][0] <= second:
             latest = means.popleft()[1]
-        counts, length = account.window(second, WINDOW_SECONDS)
-        rates = sample_rates(counts, network, length)
+        counts, length = account.window(second, most)
+        rates = sample_rates(counts, reading.network, length)
         figures = gauge.measured(counts, length) if gauge and any(counts.offered.values()) else None
         score, optimum = (figures.score, figures.optimum) if figures else (None, None)
         found.append(Sample(time=float(second), latency=latest, target=target, score=score, optimum=optimum, **rates))

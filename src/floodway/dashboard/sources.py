@@ -79,8 +79,7 @@ class StateSource:
     def _jobs(self) -> dict[str, tuple[Path, str]]:
         found: dict[str, tuple[Path, str]] = {}
         for given in self._folders:
-            inside = [path for path in sorted(given.iterdir()) if _is_job(path)]
-            for folder in [given] if _is_job(given) or not inside else inside:
+            for folder in job_folders(given):
                 network = self._network(folder)
                 known = saved_status(folder).get("name") or (network.name if network else None)
                 name = str(known or folder.resolve().name)
@@ -230,6 +229,12 @@ def merged(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         else:
             found[key] = values[0]
     return found
+
+
+def job_folders(given: Path) -> list[Path]:
+    """The folders of jobs that a folder stands for: itself, or those in it."""
+    inside = [path for path in sorted(given.iterdir()) if _is_job(path)]
+    return [given] if _is_job(given) or not inside else inside
 
 
 def _is_job(folder: Path) -> bool:

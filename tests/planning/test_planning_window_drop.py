@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.planning.window_drop import PPM, Epoch, Epochs, WindowShape, fan_out, pipelined, slot_ppm
+from floodway.planning.window_drop import ALWAYS, PPM, Epoch, Epochs, WindowShape, fan_out, pipelined, slot_ppm
 
 SALT = 7
 
@@ -120,9 +120,30 @@ def test_windows_before_a_trimmed_history_count_as_dropped() -> None:
     epochs = Epochs(WindowShape(10, 10))
     for i in range(5):
         epochs = epochs.lower_or_raise(900_000 - i, seen_us=100 * i, valid_from_us=i)
-    trimmed = epochs.trimmed(2)
+    trimmed = epochs.trimmed(2, 0)
     assert trimmed.at(0, 1000) is None
     assert trimmed.at(1000, 1000) == epochs.latest
+
+
+@given(st.lists(st.tuples(st.integers(0, PPM), st.integers(0, 60)), max_size=40), st.integers(0, 45))
+def test_no_batch_to_come_can_tell_a_trimmed_history(changes: list[tuple[int, int]], replays_from: int) -> None:
+    epochs = Epochs(WindowShape(10, 10))
+    for stamp, (keep, seen) in enumerate(changes):
+        epochs = epochs.lower_or_raise(keep, seen_us=seen, valid_from_us=stamp)
+        epochs = epochs.confirm(seen_us=seen, valid_from_us=stamp) if keep % 2 else epochs
+    trimmed = epochs.trimmed(1000, replays_from)
+    for window in range(-10, 90, 10):
+        for stamp in range(replays_from, 50):
+            assert trimmed.at(window, stamp) == epochs.at(window, stamp)
+
+
+def test_a_window_that_is_open_for_long_needs_one_entry() -> None:
+    epochs = Epochs(WindowShape(1000, 1000))
+    for stamp in range(500):
+        epochs = epochs.lower_or_raise(900_000 - stamp, seen_us=stamp, valid_from_us=stamp)
+        epochs = epochs.trimmed(64, replays_from_us=stamp - 2)
+    assert len(epochs.history) <= 5
+    assert epochs.at(500, 500) == ALWAYS
 
 
 @given(shapes(), st.integers(0, 10**6), st.integers(0, 3))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from floodway.control.registry import make_controller
+from floodway.errors import InputError
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.control_table import GUARD_US, ControlTable, ControlTableError, Entry, trim
 from floodway.spark.ledger import Ledger
@@ -208,6 +211,17 @@ def test_a_foreign_control_table_is_refused(tmp_path: Path) -> None:
         ControlTable(path, clock_us=lambda: 0).open(Entry(0, 0))
 
 
+def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
+    hold = "from pathlib import Path; from floodway.spark.locks import hold; import sys; hold(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=f"in use by process {other.pid}"):
+            Job(tmp_path / "job")
+        other.kill()
+    Job(tmp_path / "job").start()  # the lock went with the process, and one process may start twice
+
+
 def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
     job.run(3)
@@ -250,6 +264,25 @@ def test_window_epochs_follow_in_two_steps(tmp_path: Path) -> None:
     pending.append(windows.epochs.pending)
     assert pending == [True, True, False]
     assert (windows.epochs.latest.start_us, windows.epochs.latest.emit_ppm) == (50 * SECOND, 900_000)
+
+
+def test_a_window_of_many_batches_keeps_its_epoch_while_the_keep_varies(tmp_path: Path) -> None:
+    clock, shape = [1_000_000 * SECOND], WindowShape(400 * SECOND, 400 * SECOND)
+    settings = ShedSettings(
+        "w", 2.0, make_controller("batch", target_seconds=2.0), "enforce", 1, window=shape
+    )  # fmt: skip
+    loop = ShedLoop(settings, ShedFiles(tmp_path / "w"), clock_us=lambda: clock[0])
+    windows = loop.windows
+    assert windows is not None
+    fates: dict[int, set[int | None]] = {}
+    for number in range(1000):
+        clock[0] += 2 * SECOND
+        event = clock[0] - SECOND
+        epoch = windows.epochs.at(event, clock[0])
+        fates.setdefault(shape.batch_start(event), set()).add(epoch.emit_ppm if epoch else None)
+        windows.saw("q", clock[0], event)
+        windows.steer(400_000 if number % 2 else 600_000)
+    assert len(fates) > 2 and not any(None in keeps for keeps in fates.values())
 
 
 def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:

@@ -112,7 +112,7 @@ class _Run:
             self.loop.start(time.time())
             try:
                 feeder.start()
-                self._measure()
+                self._measure(feeder)
                 feeder.stop()
                 self._drain()
             finally:
@@ -121,11 +121,12 @@ class _Run:
         save_report(self.options.root, report.to_dict())
         return report
 
-    def _measure(self) -> None:
+    def _measure(self, feeder: Feeder) -> None:
         self.record.begin(time.time(), self.loop.arrived)
         end = time.time() + self.options.seconds
         settled = False
         while (now := time.time()) < end:
+            feeder.check()
             steered = self.loop.tick(now)
             if not settled and now - self.record.started >= self.options.settle_seconds:
                 settled = True

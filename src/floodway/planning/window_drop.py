@@ -205,9 +205,20 @@ class Epochs:
         last = self.latest
         return self._with(Epoch(valid_from_us, self._start(seen_us), last.pass_ppm, last.pass_ppm))
 
-    def trimmed(self, most: int) -> Epochs:
-        """The latest `most` entries. Windows before them count as dropped: never emitted half."""
-        return replace(self, history=self.history[-most:])
+    def trimmed(self, most: int, replays_from_us: int) -> Epochs:
+        """Without the entries that nobody can meet any more, and at most the latest `most` of the others.
+
+        An entry is shadowed by a later one with the same start, once every micro-batch that is still to run or to be
+        repeated (timestamps after `replays_from_us`) finds the later one valid. While a long window is open all
+        changes have the same start, so what is left is about one entry a window. Windows before the entries that are
+        kept count as dropped: never emitted half.
+        """
+        kept = [
+            epoch
+            for epoch, after in zip(self.history, (*self.history[1:], None), strict=True)
+            if after is None or after.start_us > epoch.start_us or after.valid_from_us > replays_from_us
+        ]
+        return replace(self, history=tuple(kept[-most:]))
 
     def _start(self, seen_us: int | None) -> int:
         begun = self.latest.start_us

@@ -39,7 +39,9 @@ GUARD_US = 50_000
 
 LONGEST_GUARD_US = 1_000_000
 KEPT_ENTRIES = 64
-KEPT_EPOCHS = 64
+KEPT_EPOCHS = 2048
+"""As many windows, about, may be open at once, each with a keep of its own; older ones count as dropped."""
+
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
 
 LOWEST, HIGHEST = 0.25, 1.25
@@ -166,7 +168,7 @@ class ControlTable:
 
     def put_epoch(self, epochs: Callable[[int], tuple[Epoch, ...]]) -> None:
         """Replace the epochs by `epochs(valid_from_us)`, which adds an entry that becomes valid then."""
-        self._write_table(lambda valid: replace(self.table, epochs=epochs(valid)[-KEPT_EPOCHS:]))
+        self._write_table(lambda valid: replace(self.table, epochs=epochs(valid)))
 
     def _write(self, entry_at: Callable[[int], Entry], replays_from_us: int) -> Entry:
         def extended(valid_from_us: int) -> Table:

@@ -26,6 +26,7 @@ from floodway.planning.window_drop import WindowShape
 from floodway.spark.control_table import PPM, ControlTable, Entry
 from floodway.spark.decision import Mode
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.locks import hold
 from floodway.spark.shed_state import ShedFiles, Status
 from floodway.spark.shed_windows import WindowSteering
 from floodway.spark.utility import Utilities
@@ -123,7 +124,7 @@ class ShedLoop:
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
-        self.files.folder.mkdir(parents=True, exist_ok=True)
+        hold(self.files.folder)
         self.control = ControlTable(self.files.control, self.clock_us)
         self.ledger = Ledger(self.files.ledger)
         self.totals = self.ledger.totals()

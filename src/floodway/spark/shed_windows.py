@@ -8,10 +8,11 @@ of its loss, so a raise waits until event time has passed that point.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from floodway.planning.window_drop import PPM, Epochs, WindowShape
-from floodway.spark.control_table import ControlTable
+from floodway.spark.control_table import KEPT_EPOCHS, ControlTable
 
 CHANGE = 0.05
 """Relative change of keep that is worth an epoch: the drop changes that the papers' prototype ignored."""
@@ -51,13 +52,15 @@ class WindowSteering:
         epochs = self.epochs
         emitted = epochs.latest.emit_ppm
         if epochs.pending and self._all_know(epochs.latest.valid_from_us):
-            self.control.put_epoch(lambda valid: epochs.confirm(seen_us=self._latest_us(), valid_from_us=valid).history)
+            self._put(lambda valid: epochs.confirm(seen_us=self._latest_us(), valid_from_us=valid))
         elif keep_ppm != emitted and (keep_ppm == PPM or abs(keep_ppm - emitted) > CHANGE * emitted):
             changed = epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, valid_from_us=0)
             if changed is not epochs:
-                self.control.put_epoch(
-                    lambda valid: epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, valid_from_us=valid).history
-                )
+                self._put(lambda valid: epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, valid_from_us=valid))
+
+    def _put(self, changed: Callable[[int], Epochs]) -> None:
+        replays_from_us = min(self._reported.values(), default=0)
+        self.control.put_epoch(lambda valid: changed(valid).trimmed(KEPT_EPOCHS, replays_from_us).history)
 
     def _all_know(self, valid_from_us: int) -> bool:
         """Whether every running query has reported a batch that looked up the pending entry."""

@@ -93,9 +93,9 @@ class _Up:
             self._await_nodes()
             feeder.start()
             logs = stream_arrivals(self.network, self.files.shared)
-            self._keep_up(self.options.settle_seconds)
+            self._keep_up(feeder, self.options.settle_seconds)
             began, before = time.time(), logs.totals()
-            self._keep_up(self.options.seconds - self.options.settle_seconds)
+            self._keep_up(feeder, self.options.seconds - self.options.settle_seconds)
             ended, after = time.time(), logs.totals()
             feeder.stop()
             self._drain()
@@ -121,10 +121,11 @@ class _Up:
             found[node] = body if body.get("pid") == self.supervisor.pid(node) else {}
         return found
 
-    def _keep_up(self, seconds: float) -> None:
+    def _keep_up(self, feeder: Feeder, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.options.ended.is_set():
             self.supervisor.poll()
+            feeder.check()
             self.options.progress(self.statuses())
             self.options.ended.wait(POLL_SECONDS)
 

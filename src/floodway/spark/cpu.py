@@ -15,6 +15,7 @@ ticks, usually 10 ms, but never drifts: readings are cumulative.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from floodway.errors import InputError
+
+log = logging.getLogger(__name__)
 
 PROC = Path("/proc")
 _MARK = b"pyspark"
@@ -38,7 +41,7 @@ class CpuMeter:
     """
 
     def __init__(self, spark: SparkSession, *, proc: Path = PROC, from_stages: bool = False) -> None:
-        if not (proc / "self" / "stat").exists():
+        if not has_clock(proc):
             raise InputError(
                 f"no {proc}/self/stat: the CPU time of Python workers is read from there", hint="Measure on Linux"
             )
@@ -49,11 +52,12 @@ class CpuMeter:
         context = spark.sparkContext
         local = (context.master or "local").startswith("local")
         self._counter = _task_counter(jvm) if local and not from_stages else None
-        self._stages = None if self._counter is not None else _StageClock(context._jsc.sc().statusStore())
+        self._stages = None if self._counter is not None else StageClock(context._jsc.sc().statusStore())
         self._app = None if local else context.applicationId.encode()
-        # Ticks of every daemon and worker ever seen: one that is gone keeps its last figure, so readings never fall.
-        # The daemon ignores its children's end, so the kernel adds their time to nobody.
+        # Ticks of the daemons and workers there are, and of those that were: one that is gone keeps its last figure, so
+        # readings never fall. The daemon ignores its children's end, so the kernel adds their time to nobody.
         self._seen: dict[tuple[int, str], int] = {}
+        self._gone = 0
 
     def cpu_seconds(self) -> float:
         """CPU-seconds of tasks and Python workers since the application began."""
@@ -72,16 +76,24 @@ class CpuMeter:
             for pid in self._children(parent):
                 if _MARK in self._read(pid, "cmdline"):
                     for process in (pid, *self._children(pid)):
-                        self._note(process)
-        return sum(self._seen.values()) / self._ticks
+                        if found := self._stat(process):
+                            self._seen[process, found[0]] = found[1]
+        for pid, started in [key for key in self._seen if not self._runs(*key)]:
+            self._gone += self._seen.pop((pid, started))
+        return (self._gone + sum(self._seen.values())) / self._ticks
 
-    def _note(self, pid: int) -> None:
-        """The ticks that a process has used; process ids come round again, start times with them do not."""
+    def _stat(self, pid: int) -> tuple[str, int] | None:
+        """Start time and ticks used of a process; process ids come round again, start times with them do not."""
         text = self._read(pid, "stat").decode(errors="replace")
-        if text:
-            # The command in brackets may hold anything, brackets and blanks included.
-            fields = text[text.rindex(")") + 2 :].split()
-            self._seen[pid, fields[19]] = int(fields[11]) + int(fields[12])
+        if not text:
+            return None
+        # The command in brackets may hold anything, brackets and blanks included.
+        fields = text[text.rindex(")") + 2 :].split()
+        return fields[19], int(fields[11]) + int(fields[12])
+
+    def _runs(self, pid: int, started: str) -> bool:
+        found = self._stat(pid)
+        return found is not None and found[0] == started
 
     def _parents(self) -> Iterator[int]:
         """The processes that start Python workers: the driver's JVM, and executors on this machine."""
@@ -117,27 +129,48 @@ def _task_counter(jvm: Any) -> Any:
     return None if source is None else source.metricRegistry().getCounters().get("cpuTime")
 
 
-class _StageClock:
-    """The sum of executorCpuTime over stages, in nanoseconds; stages that the store has forgotten stay counted."""
+class StageClock:
+    """The sum of executorCpuTime over stages, in nanoseconds; stages that the store has forgotten stay counted.
+
+    The store keeps the last thousand stages; of older ones only their sum is kept here.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self._ended: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, int], int] = {}
+        self._ended: set[tuple[int, int]] = set()
+        self._forgotten = 0
 
     def nanoseconds(self) -> int:
         """Of all stages that have begun."""
-        running = 0
         stages = self._store.stageList(None, False, False, _no_quantiles(self._store), None)
+        listed: dict[tuple[int, int], int] = {}
         for index in range(stages.size()):
             stage = stages.apply(index)
             key = (int(stage.stageId()), int(stage.attemptId()))
-            if key in self._ended:
-                continue
-            if str(stage.status()) in ("COMPLETE", "FAILED", "SKIPPED"):
-                self._ended[key] = int(stage.executorCpuTime())
-            else:
-                running += int(stage.executorCpuTime())
-        return running + sum(self._ended.values())
+            listed[key] = self._known[key] if key in self._ended else int(stage.executorCpuTime())
+            if key not in self._ended and str(stage.status()) in ("COMPLETE", "FAILED", "SKIPPED"):
+                self._ended.add(key)
+        self._forgotten += sum(taken for key, taken in self._known.items() if key not in listed)
+        self._known = listed
+        self._ended &= listed.keys()
+        return self._forgotten + sum(listed.values())
+
+
+def has_clock(proc: Path = PROC) -> bool:
+    """Whether this system tells the CPU time of Python workers."""
+    return (proc / "self" / "stat").exists()
+
+
+def cpu_meter(spark: SparkSession, *, proc: Path = PROC) -> CpuMeter | None:
+    """A meter where there can be one; elsewhere None, said once: a job runs without, only its costs stay as declared.
+
+    `floodway measure`, which is for nothing but costs, uses `CpuMeter` and is refused there.
+    """
+    if has_clock(proc):
+        return CpuMeter(spark, proc=proc)
+    log.warning("no %s/self/stat on this system: costs are not refined while the job runs", proc)
+    return None
 
 
 def _no_quantiles(store: Any) -> Any:

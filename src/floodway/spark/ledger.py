@@ -3,13 +3,16 @@
 Append-only JSON lines; one line is one object with the fields of `LedgerLine`, keys sorted, e.g.
 
     {"at":"clicks","batch":7,"dropped":600,"keep_ppm":400000,"kept":400,"mode":"enforce","offered":1000,
-     "plan":"3","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null}
+     "plan":"8f3a01bc","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null}
 
 (on one line in the file). Every append is one `write` on an O_APPEND descriptor followed by `fsync`, under an
 exclusive `flock`: one writer at a time, also across processes. A key (query, batch, at, reason) is written once: a
 replayed batch that says the same again is ignored, one that says otherwise is kept beside it as a `conflict`. A crash
 in the middle of an append leaves a last line without a newline; readers pass over it, the next writer cuts it away,
 both count it.
+
+A job may run for months: a writer looks at the end of the file only and remembers the newest batches
+(`ledger_memory.py`); sums are taken line by line.
 """
 
 from __future__ import annotations
@@ -19,12 +22,17 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from floodway.errors import FloodwayError
+from floodway.spark.ledger_memory import Counts, Key, RecentLines
+
+TAIL_BYTES = 4 << 20
+"""How much of its end a writer reads of a file it has not seen: some 20,000 lines."""
+PART_BYTES = 1 << 20
 
 
 class LedgerError(FloodwayError):
@@ -72,7 +80,7 @@ class LedgerLine:
     until: int | None = None
 
     @property
-    def key(self) -> tuple[str, int, str, str]:
+    def key(self) -> Key:
         """What makes a line unique."""
         return (self.query, self.batch, self.at, self.reason)
 
@@ -91,14 +99,22 @@ class LedgerLine:
         body = json.loads(raw)
         if not isinstance(body, dict):
             raise ValueError("not an object")
-        for field in fields(cls):
-            value = body.get(field.name)
-            if field.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ValueError(f"{field.name} is {value!r}, not an integer")
-            if field.type == "str" and not isinstance(value, str):
-                raise ValueError(f"{field.name} is {value!r}, not a string")
-        known: dict[str, Any] = {field.name: body.get(field.name) for field in fields(cls)}
+        known: dict[str, Any] = {}
+        for name, kind in _FIELDS:
+            value = known[name] = body.get(name)
+            if kind == "int" and type(value) is not int:
+                raise ValueError(f"{name} is {value!r}, not an integer")
+            if kind == "str" and not isinstance(value, str):
+                raise ValueError(f"{name} is {value!r}, not a string")
         return cls(**known)
+
+    @property
+    def counts(self) -> Counts:
+        """Offered, kept, dropped."""
+        return (self.offered, self.kept, self.dropped)
+
+
+_FIELDS = tuple((field.name, field.type) for field in fields(LedgerLine))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +143,7 @@ class Ledger:
         self.path = Path(path)
         self.torn = 0
         """Torn last lines cut away by this writer."""
-        self._known: dict[tuple[str, int, str, str], LedgerLine] = {}
+        self._recent = RecentLines()
         self._known_bytes = 0
 
     def append(self, lines: Iterable[LedgerLine]) -> int:
@@ -146,66 +162,96 @@ class Ledger:
             if fresh:
                 payload = b"".join(line.encode() for line in fresh)
                 self._write(descriptor, payload)
-                self._known.update((line.key, line) for line in fresh)
+                for line in fresh:
+                    self._recent.add(line.key, line.counts)
                 self._known_bytes += len(payload)
         return len(fresh)
 
     def read(self) -> list[LedgerLine]:
         """All whole lines, in the order written; a torn last line is passed over."""
+        return list(self.lines())
+
+    def lines(self, start: int = 0) -> Iterator[LedgerLine]:
+        """As `read`, one by one: memory does not grow with the file. From the first line at or after byte `start`."""
         try:
-            raw = self.path.read_bytes()
+            with self.path.open("rb") as file:
+                position, rest = start, b""
+                if start:
+                    file.seek(start - 1)
+                    position += len(file.readline()) - 1
+                while part := file.read(PART_BYTES):
+                    raw = rest + part
+                    whole = raw.rfind(b"\n") + 1
+                    yield from self._decode(raw[:whole], position)
+                    position, rest = position + whole, raw[whole:]
         except FileNotFoundError:
-            return []
-        return self._decode(raw[: raw.rfind(b"\n") + 1], first=1)
+            return
 
     def totals(self, query: str | None = None) -> Totals:
         """Sums over all lines (of one query), conflicts and gaps left out.
 
         `offered` and `kept` of one tuple count at every location it passes.
         """
-        counted = [
-            line
-            for line in self.read()
-            if line.reason not in (Reason.GAP, Reason.CONFLICT) and (query is None or line.query == query)
-        ]
+        offered = kept = 0
         dropped_by: dict[tuple[str, str], int] = {}
-        for line in counted:
+        for line in self.lines():
+            if line.reason in (Reason.GAP, Reason.CONFLICT) or (query is not None and line.query != query):
+                continue
+            offered, kept = offered + line.offered, kept + line.kept
             place = (line.at, line.reason)
             dropped_by[place] = dropped_by.get(place, 0) + line.dropped
-        return Totals(
-            offered=sum(line.offered for line in counted),
-            kept=sum(line.kept for line in counted),
-            dropped=sum(dropped_by.values()),
-            dropped_by=dropped_by,
-        )
+        return Totals(offered, kept, sum(dropped_by.values()), dropped_by)
 
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
-        batches = [_last(line) for line in self.read() if line.query == query and line.at == at]
-        return max(batches, default=None)
+        start = self._tail()
+        while True:
+            tail = [(_last(ln), ln.reason) for ln in self.lines(start) if ln.query == query and ln.at == at]
+            # Replays that counted otherwise stand behind later batches: a tail that holds some tells no order.
+            if start == 0 or (tail and all(reason != Reason.CONFLICT for _, reason in tail)):
+                return max((batch for batch, _ in tail), default=None)
+            start = 0
 
     def reconcile(self) -> list[str]:
         """Every way in which the ledger fails to account for its tuples, as sentences; empty if it does."""
-        return [*self._torn_now(), *reconcile(self.read())]
+        return [*self.torn_now(), *reconcile(self.lines())]
 
-    def _torn_now(self) -> list[str]:
-        raw = self.path.read_bytes() if self.path.exists() else b""
+    def torn_now(self) -> list[str]:
+        """A sentence about a torn last line, if there is one."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.path.stat().st_size - PART_BYTES))
+            raw = file.read()
         torn = len(raw) - (raw.rfind(b"\n") + 1)
         return [f"the last line is torn: {torn} bytes without a newline"] if torn else []
 
+    def _tail(self) -> int:
+        return max(0, self.path.stat().st_size - TAIL_BYTES) if self.path.exists() else 0
+
     def _fresh(self, wanted: Sequence[LedgerLine]) -> Iterator[LedgerLine]:
-        seen: dict[tuple[str, int, str, str], LedgerLine] = {}
+        seen = self._searched({line.key for line in wanted if not self._recent.knows(line.query, line.batch)})
         for line in wanted:
-            before = seen.get(line.key) or self._known.get(line.key)
+            before = seen.get(line.key) or self._recent.find(line.key)
             if before is None:
-                seen[line.key] = line
+                seen[line.key] = line.counts
                 yield line
-            elif (before.offered, before.kept, before.dropped) != (line.offered, line.kept, line.dropped):
+            elif before != line.counts:
                 # The first account stays; the second is evidence that a replay did not repeat the first run.
-                conflict = LedgerLine(**{**asdict(line), "reason": Reason.CONFLICT.value})
-                if conflict.key not in seen and conflict.key not in self._known:
-                    seen[conflict.key] = conflict
+                conflict = replace(line, reason=Reason.CONFLICT.value)
+                if conflict.key not in seen and self._recent.find(conflict.key) is None:
+                    seen[conflict.key] = conflict.counts
                     yield conflict
+
+    def _searched(self, keys: set[Key]) -> dict[Key, Counts]:
+        """Lines of batches that are no longer remembered, from the file: those with these keys, and their conflicts."""
+        found: dict[Key, Counts] = {}
+        if keys:
+            places = {key[:3] for key in keys}
+            for line in self.lines():
+                if line.key[:3] in places:
+                    found.setdefault(line.key, line.counts)
+        return found
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -218,19 +264,43 @@ class Ledger:
             os.close(descriptor)
 
     def _catch_up(self, descriptor: int) -> None:
-        """Learn what others wrote since, and cut away a torn last line."""
+        """Learn what others wrote since, and cut away a torn last line; of a file not seen before only its end."""
         size = os.fstat(descriptor).st_size
         if size < self._known_bytes:
-            self._known.clear()
-            self._known_bytes = 0
-        raw = os.pread(descriptor, size - self._known_bytes, self._known_bytes)
-        whole = raw.rfind(b"\n") + 1
-        if whole < len(raw):
-            os.ftruncate(descriptor, self._known_bytes + whole)
+            self._recent, self._known_bytes = RecentLines(), 0
+        end = self._cut_torn(descriptor, size)
+        if self._known_bytes == 0 and end > TAIL_BYTES:
+            self._recent = RecentLines(whole=False)
+            if self._learn(end - TAIL_BYTES):
+                # Conflicts stand behind later batches, so this tail tells no order: nothing but the whole will do.
+                self._recent = RecentLines()
+                self._learn(0)
+        elif end > self._known_bytes:
+            self._learn(self._known_bytes)
+        self._known_bytes = end
+
+    def _learn(self, start: int) -> bool:
+        """Remember the lines from a byte on; whether there was a conflict among them."""
+        conflict = False
+        for line in self.lines(start):
+            conflict |= line.reason == Reason.CONFLICT
+            self._recent.add(line.key, line.counts)
+        return conflict
+
+    def _cut_torn(self, descriptor: int, size: int) -> int:
+        """Where the last whole line ends; what comes after it is removed."""
+        end, rest = size, b""
+        while end > self._known_bytes:
+            start = max(self._known_bytes, end - PART_BYTES)
+            rest = os.pread(descriptor, end - start, start)
+            if (whole := rest.rfind(b"\n") + 1) > 0:
+                end = start + whole
+                break
+            end = start
+        if end < size:
+            os.ftruncate(descriptor, end)
             self.torn += 1
-        for line in self._decode(raw[:whole], first=len(self._known) + 1):
-            self._known.setdefault(line.key, line)
-        self._known_bytes += whole
+        return end
 
     def _write(self, descriptor: int, payload: bytes) -> None:
         start = os.fstat(descriptor).st_size
@@ -245,17 +315,19 @@ class Ledger:
                 hint="is the disk full? nothing was recorded",
             ) from error
 
-    def _decode(self, raw: bytes, *, first: int) -> list[LedgerLine]:
-        lines = []
-        for number, stored in enumerate(raw.splitlines(), start=first):
+    def _decode(self, raw: bytes, position: int) -> Iterator[LedgerLine]:
+        """The lines in a part of the file that begins at this byte."""
+        for stored in raw.splitlines(keepends=True):
             try:
-                lines.append(LedgerLine.decode(stored))
+                yield LedgerLine.decode(stored)
             except ValueError as error:
+                with self.path.open("rb") as file:
+                    number = file.read(position).count(b"\n") + 1
                 raise LedgerError(
                     f"{self.path}, line {number}: not a ledger line ({error})",
                     hint="the file was changed by something else; move it away to start a new ledger",
                 ) from error
-        return lines
+            position += len(stored)
 
 
 def counts_by_place(lines: Iterable[LedgerLine]) -> dict[str, tuple[int, int]]:
@@ -275,7 +347,7 @@ def counts_by_place(lines: Iterable[LedgerLine]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def reconcile(lines: Sequence[LedgerLine]) -> list[str]:
+def reconcile(lines: Iterable[LedgerLine]) -> list[str]:
     """The differences within ledger lines: unbalanced, conflicting, gaps declared and undeclared."""
     differences = []
     covered: dict[tuple[str, str], set[int]] = {}

@@ -201,7 +201,9 @@ class CatalogueQuery:
             letters = {at: one for at, one in self._letters.items() if at in journal.offsets}
             dead = {at: one.write(self._spark, journal.offsets[at], tag, 1).rows for at, one in letters.items()}
             self._fence()
-            lines = [source_lines(self.name, journal, at, dead=dead.get(at)) for at in journal.offsets]
+            # One also for an input that brought nothing: an audit counts batches.
+            sources = [f"{self.name}.{name}" for name in self._entry.inputs]
+            lines = [source_lines(self.name, journal, at, dead=dead.get(at)) for at in sources]
             self._ledger.append([*chain(*lines), delivered_line(self.name, journal, self.name, written)])
             for at, one in letters.items():
                 one.forget(journal.offsets[at])

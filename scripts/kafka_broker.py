@@ -79,7 +79,8 @@ class Broker:
         data.mkdir(parents=True)
         self._settings.write_text(_SETTINGS.format(port=self.port, controller=controller, data=data))
         (folder / "log4j2.properties").write_text(_LOGGING)
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Without its highest bit: one identity in 64 would begin with a dash, and be taken for an option.
+        cluster = urlsafe_b64encode((uuid.uuid4().int >> 1).to_bytes(16)).decode().rstrip("=")
         with self._log.open("ab") as log:
             done = subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings)),

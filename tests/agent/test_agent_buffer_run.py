@@ -173,7 +173,7 @@ def overhead(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> float:
         told = sum(line.kept for line in lines if line.at == output and line.reason == Reason.DELIVERED)
         assert seen[stream]["in_time"] + seen[stream]["late"] == told > 0
         assert seen[stream]["purged"] == 0
-    return max(point.batch_seconds - point.kept * COST for point in turn.loop.record.points[-4:])
+    return max(point.batch_seconds - point.kept * COST for point in list(turn.loop.record.points)[-4:])
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,14 @@ from floodway.agent.backlog import Backlog
 from floodway.agent.buffer.deadlines import Deadlines
 from floodway.agent.buffer.loop import Buffering
 from floodway.agent.buffer.options import BufferOptions
+from floodway.agent.plans import PlanBook
 from floodway.agent.rates import RateMeter
 from floodway.agent.record import Record
 from floodway.agent.refining import Refining
 from floodway.agent.steering import FragmentBatch, Steered, Steering
 from floodway.errors import FloodwayError, InputError
 from floodway.network.model import Network
-from floodway.spark.cpu import CpuMeter
+from floodway.spark.cpu import cpu_meter
 from floodway.spark.decision import Mode, write_decision
 from floodway.spark.fragment_query import BatchReport, FragmentQuery, RunningFragment
 from floodway.spark.fragments import Fragment, fragments
@@ -32,8 +33,8 @@ from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, Reason, counts_by_place
 from floodway.spark.logs import create_sink_logs, stream_arrivals
 from floodway.spark.session import Session
-from floodway.spark.shed_state import ShedFiles
 from floodway.spark.source.options import OnLoss
+from floodway.spark.state_files import read_mode
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
@@ -92,6 +93,7 @@ class SteeringLoop:
         self._backlog = Backlog(self.network, parts, options.delivered_every)
         self.deadlines = Deadlines(self.network, options.buffer.deadlines if options.buffer else {})
         self._buffer: Buffering | None = None
+        self._plans = PlanBook(layout.root)
         self._parts = parts
         self.queries = [
             FragmentQuery(
@@ -108,9 +110,9 @@ class SteeringLoop:
             for fragment in parts.values()
         ]
         self._meter = RateMeter(options.rate_window_seconds)
-        self._cpu = CpuMeter(spark)
         # Only where one query's CPU time is all there is can it be told whose it was.
-        self.refining = Refining(self.network) if len(parts) == 1 else None
+        self._cpu = cpu_meter(spark) if len(parts) == 1 else None
+        self.refining = Refining(self.network) if self._cpu is not None else None
         self._on_costs = on_costs
         self._on_batch = on_batch
         self._seen: set[str] = set()
@@ -133,7 +135,7 @@ class SteeringLoop:
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = ShedFiles(self.layout.root).read_mode() or self._options.mode
+        self.mode = read_mode(self.layout.root) or self._options.mode
         self.collect(now)
         return self.steer(now)
 
@@ -175,6 +177,7 @@ class SteeringLoop:
         steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
         if self._buffer is not None:
             steered = self._buffer.told(steered)
+        self._plans.issued(steered)
         write_decision(self.layout.decision, steered.decision)
         return steered
 
@@ -204,12 +207,13 @@ class SteeringLoop:
 
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""
+        self._plans.cut(journal)
         self._backlog.cut(query, journal)
         if self._buffer is not None:
             self._buffer.cut(query, journal)
 
     def _refine(self, kept: Mapping[str, int], arc_keeps: Mapping[str, float]) -> None:
-        if self.refining is not None:
+        if self.refining is not None and self._cpu is not None:
             corrected = self.refining.observe(kept, arc_keeps, self._cpu.cpu_seconds())
             if corrected is not None:
                 self._on_costs(corrected)

@@ -1,10 +1,14 @@
-"""What a run remembers for its report: batches, latencies, and how much had arrived when."""
+"""What a run remembers for its report: batches, latencies, and how much had arrived when.
+
+Batches are added up as they end: after a month a run holds what it held after an hour. Of single batches the latest
+`MOST_POINTS` stay, for plots; all of them are in the run's `batches.jsonl`.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,18 +18,34 @@ from floodway.agent.report import Point
 from floodway.agent.steering import Steered
 from floodway.network.model import Network
 from floodway.spark.fragment_query import BatchReport
-from floodway.spark.ledger import LedgerLine, counts_by_place
+from floodway.spark.ledger import counts_by_place
 
+MOST_POINTS = 20_000
 _RECENT = 20
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """A batch that ended in the measured part, with the latencies of its results at outputs."""
+@dataclass
+class _Sums:
+    """Batches that ended in the measured part, added up: tuples at places and outputs, latencies by milliseconds."""
 
-    report: BatchReport
-    seconds: NDArray[np.float64]
-    tuples: NDArray[np.int64]
+    ended_seconds: float | None = None
+    offered: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
+    delivered: Counter[str] = field(default_factory=Counter)
+    latencies: Counter[int] = field(default_factory=Counter)
+
+    def add(self, report: BatchReport) -> None:
+        self.ended_seconds = report.ended_seconds
+        for at, (offered, kept) in counts_by_place(report.lines).items():
+            self.offered[at] += offered
+            self.kept[at] += kept
+        for name, written in report.delivered.items():
+            self.delivered[name] += written.rows
+
+    def time(self, seconds: NDArray[np.float64], tuples: NDArray[np.int64]) -> None:
+        """Arrival times are whole milliseconds, so nothing is lost by counting in these."""
+        for step, count in zip(np.round(seconds * 1e3).astype(np.int64), tuples, strict=True):
+            self.latencies[int(step)] += int(count)
 
 
 class Record:
@@ -37,13 +57,15 @@ class Record:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self.points: list[Point] = []
+        self.points: deque[Point] = deque(maxlen=MOST_POINTS)
+        self.batches = 0
         self.started = 0.0
         self._settled_at: float | None = None
         self._ended_at = 0.0
         self._over = False
         self._arrived: dict[str, Mapping[str, int]] = {}
-        self._batches: list[_Measured] = []
+        self._first = _Sums()
+        self._later = _Sums()
         self._recent: deque[tuple[float, float | None, int, int]] = deque(maxlen=_RECENT)
 
     def begin(self, now: float, arrived: Mapping[str, int]) -> None:
@@ -73,37 +95,40 @@ class Record:
         counts = counts_by_place(line for line in report.lines if line.at in self._network.streams)
         offered, kept = (sum(count[i] for count in counts.values()) for i in (0, 1))
         since = report.ended_seconds - self.started
+        self.batches += 1
         self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
         self._recent.append((report.ended_seconds, mean, offered, kept))
         if self._settled_at is not None and not self._over and report.ended_seconds >= self._settled_at:
-            self._batches.append(_Measured(report, seconds, tuples if outputs else tuples[:0]))
+            sums = self._first if self._first.ended_seconds is None else self._later
+            sums.add(report)
+            # Latencies count for batches cut after settling: those owe nothing to the start.
+            if outputs and report.journal.timestamp_ms / 1e3 >= self._settled_at:
+                sums.time(seconds, tuples)
         return mean
 
-    def _measured(self) -> list[_Measured]:
+    def _measured(self) -> _Sums:
         """The batches that count: all but the first, whose end only begins the measured part; or the only one."""
-        return self._batches[1:] or self._batches
+        return self._first if self._later.ended_seconds is None else self._later
 
-    def lines(self) -> list[LedgerLine]:
-        """The ledger lines of the measured part."""
-        return [line for item in self._measured() for line in item.report.lines]
+    def kept_shares(self) -> dict[str, float]:
+        """Share kept at each place over the measured part."""
+        sums = self._measured()
+        return {at: sums.kept[at] / offered for at, offered in sums.offered.items() if offered}
 
     @property
     def measured_seconds(self) -> float:
         """Length of the measured part."""
-        if not self._batches:
+        if self._first.ended_seconds is None:
             return 0.0
-        first = self._batches[0].report.ended_seconds if len(self._batches) > 1 else self._settled_at or self.started
-        return self._batches[-1].report.ended_seconds - first
+        if self._later.ended_seconds is None:
+            return self._first.ended_seconds - (self._settled_at or self.started)
+        return self._later.ended_seconds - self._first.ended_seconds
 
     def latencies(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Latencies after settling, with how many tuples had each."""
-        # They count for batches cut after settling: those owe nothing to the start.
-        since = self._settled_at or 0.0
-        counted = [item for item in self._measured() if item.report.journal.timestamp_ms / 1e3 >= since]
-        if not counted:
-            return np.zeros(0), np.zeros(0, dtype=np.int64)
-        seconds = [item.seconds[: len(item.tuples)] for item in counted]
-        return np.concatenate(seconds), np.concatenate([item.tuples for item in counted])
+        found = sorted(self._measured().latencies.items())
+        seconds = np.array([step for step, _ in found], dtype=np.float64) / 1e3
+        return seconds, np.array([count for _, count in found], dtype=np.int64)
 
     def rates(self) -> dict[str, float]:
         """Mean arrival rates over the measured part, tuples/s."""
@@ -114,12 +139,8 @@ class Record:
     def throughput(self) -> dict[str, float]:
         """Tuples/s delivered to each output over the measured part."""
         length = self.measured_seconds or 1.0
-        delivered = dict.fromkeys(self._network.outputs, 0)
-        for item in self._measured():
-            for name, written in item.report.delivered.items():
-                if name in delivered:
-                    delivered[name] += written.rows
-        return {name: count / length for name, count in delivered.items()}
+        delivered = self._measured().delivered
+        return {name: delivered[name] / length for name in self._network.outputs}
 
     def status(self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
@@ -143,6 +164,6 @@ class Record:
             "floor_seconds": max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
             "reasons": {name: decision.reason for name, decision in steered.control.items()},
             "arrived": dict(arrived),
-            "batches": len(self.points),
+            "batches": self.batches,
             "last": asdict(self.points[-1]) if self.points else None,
         }

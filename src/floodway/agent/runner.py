@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,11 @@ from floodway.planning.program import Program
 from floodway.spark.decision import Mode
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
-from floodway.spark.ledger import LedgerLine, counts_by_place
 from floodway.spark.logs import check_streams
 from floodway.spark.session import LOCAL_MASTER, Session, spark_session
-from floodway.spark.shed_state import write_atomically
 from floodway.spark.source import register
 from floodway.spark.source.options import OnLoss
+from floodway.spark.state_files import write_atomically
 
 DRAIN_TARGETS = 3.0
 
@@ -132,7 +131,7 @@ class _Run:
                 settled = True
                 self.record.settle(now, self.loop.arrived)
             status = self.loop.status(now, self.target, steered)
-            write_atomically(self.layout.status, json.dumps(status))
+            write_atomically(self.layout.status, json.dumps(status), durable=False)
             self.options.progress(status)
             time.sleep(max(0.0, TICK_SECONDS - (time.time() - now)))
         self.record.end(time.time(), self.loop.arrived)
@@ -157,7 +156,7 @@ class _Run:
 
     def _report(self) -> RunReport:
         rates, throughput = self.record.rates(), self.record.throughput()
-        load = flows(self.network, rates, _kept_shares(self.record.lines())).load
+        load = flows(self.network, rates, self.record.kept_shares()).load
         scale = max(load[name] / node.cpu for name, node in self.network.nodes.items())
         exact = ExactPlanner(Program(self.network))
         control = self.loop.steering.control.values()
@@ -193,8 +192,3 @@ def _steering(network: Network, options: RunOptions) -> Steering:
         target_seconds=target_of(network, options.target_seconds),
         controller=options.controller,
     )
-
-
-def _kept_shares(lines: Iterable[LedgerLine]) -> dict[str, float]:
-    """Share kept at each place over many batches."""
-    return {at: kept / offered for at, (offered, kept) in counts_by_place(lines).items() if offered}

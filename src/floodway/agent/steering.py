@@ -28,7 +28,7 @@ from floodway.control.registry import make_controller
 from floodway.network.flow import flows
 from floodway.network.model import Arc, Network
 from floodway.planning.plan import Plan, Planner
-from floodway.spark.decision import PPM, Decision, Mode, StreamDecision
+from floodway.spark.decision import PPM, Decision, Mode, StreamDecision, named
 from floodway.spark.fragments import Fragment
 
 LEAST_SCALE = 1e-3
@@ -106,7 +106,6 @@ class Steering:
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(self._period[name] for name in heads or fragments)
         self._salt = salt
-        self._number = 0
         self._loops = {name: Loop(_controller(controller, share[name], self.period_seconds)) for name in fragments}
         self.control: dict[str, ControlDecision] = {}
 
@@ -195,9 +194,7 @@ class Steering:
         if self._among_others:
             for node, load in flows(self.network, demand, plan.keeps).load.items():
                 self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
-        self._number += 1
         decision = Decision(
-            plan=f"{self._number}",
             mode=mode,
             salt=self._salt,
             streams={
@@ -209,7 +206,7 @@ class Steering:
             arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
             issued_us=issued_us,
         )
-        return Steered(plan, dict(rates), scale, decision, dict(self.control))
+        return Steered(plan, dict(rates), scale, named(decision), dict(self.control))
 
     def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
         keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)

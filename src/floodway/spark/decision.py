@@ -22,9 +22,11 @@ Keeps are parts per million, because a Spark offset holds integers, strings and 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -129,6 +131,23 @@ class Decision:
     def arc_ppm(self, arc: str) -> int:
         """The keep decided for an arc inside the node; unknown arcs are kept whole."""
         return self.arcs.get(arc, PPM)
+
+
+def named(decision: Decision) -> Decision:
+    """The decision with its name in `plan`: eight hex digits of a hash over all that decides what is dropped.
+
+    So a name in a ledger or an offset means the same in every process. Steps of a buffer are for queues as they stood
+    at one moment: with such, the time of issue counts too.
+
+    >>> half, third = (Decision(streams={"s": StreamDecision(keep_ppm)}) for keep_ppm in (500_000, 333_333))
+    >>> named(half).plan == named(replace(half, issued_us=7)).plan, named(half).plan == named(third).plan
+    (True, False)
+    """
+    buffered = any(stream.buffer is not None for stream in decision.streams.values())
+    streams = {at: [stream.keep_ppm, stream.budget] for at, stream in decision.streams.items()}
+    body = [decision.mode, decision.salt, decision.drop, streams, dict(decision.arcs)]
+    text = json.dumps([*body, decision.issued_us] if buffered else body, sort_keys=True)
+    return replace(decision, plan=sha256(text.encode()).hexdigest()[:8])
 
 
 _FORM = TypeAdapter(Decision)

@@ -20,15 +20,17 @@ import os
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
 from floodway.spark.decision import Mode
+from floodway.spark.state_files import checked_mode as checked_mode
+from floodway.spark.state_files import read_mode, write_mode
+from floodway.spark.state_files import write_atomically as write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-MODES: tuple[str, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +95,11 @@ class ShedFiles:
 
     def read_mode(self) -> Mode | None:
         """The operator's wish; None if there is none, or none that can be understood."""
-        try:
-            body = json.loads((self.folder / "mode.json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-        mode = body.get("mode") if isinstance(body, dict) else None
-        return mode if mode in MODES else None
+        return read_mode(self.folder)
 
     def write_mode(self, mode: str) -> None:
         """Leave a wish for the running job."""
-        write_atomically(self.folder / "mode.json", json.dumps({"mode": checked_mode(mode)}))
+        write_mode(self.folder, mode)
 
     def read_status(self) -> Status | None:
         """The last status; None if there is none, or one of another version."""
@@ -132,22 +129,3 @@ def state_root() -> Path:
         return Path(given).expanduser()
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "floodway"
-
-
-def checked_mode(mode: str) -> Mode:
-    """Refuse what is no mode."""
-    for known in get_args(Mode):
-        if mode == known:
-            return TypeAdapter[Mode](Mode).validate_python(known)
-    raise InputError(f"mode {mode!r} is not known", hint=f"Choose one of {', '.join(MODES)}.")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file so that a reader sees the old or the new one, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

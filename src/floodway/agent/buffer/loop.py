@@ -24,7 +24,7 @@ from floodway.control.base import Decision as ControlDecision
 from floodway.errors import InputError
 from floodway.network.model import Network
 from floodway.spark.buffer_logs import QueueLog
-from floodway.spark.decision import PPM, StreamDecision
+from floodway.spark.decision import PPM, StreamDecision, named
 from floodway.spark.fragments import Fragment
 from floodway.spark.journal import JournaledBatch, last_offsets
 from floodway.spark.layout import Layout
@@ -68,12 +68,15 @@ class Buffering:
         """The decision with the managers' choices in it."""
         streams = dict(steered.decision.streams)
         for part in self._parts.values():
-            for location, own in part.issue(steered.decision.plan).items():
+            for location, own in part.choice.streams.items():
                 planned = streams.get(location, StreamDecision())
                 # Both keeps are shares of what enters a batch; a budget would cut a batch that the buffer has cut.
                 keep_ppm = planned.keep_ppm * own.keep_ppm // PPM
                 streams[location] = replace(own, keep_ppm=keep_ppm)
-        return replace(steered, decision=replace(steered.decision, streams=streams))
+        decision = named(replace(steered.decision, streams=streams))
+        for part in self._parts.values():
+            part.issue(decision.plan)
+        return replace(steered, decision=decision)
 
     def cut(self, query: str, journal: JournaledBatch) -> None:
         """A batch was journaled: its queues go on from there."""
@@ -120,7 +123,7 @@ class _Part:
             if "/" in name and name.partition("/")[0] in self.producer.values() and name not in names:
                 raise InputError(f"a deadline for {name}, which its log has not", hint=f"It has {', '.join(names)}")
         self._manager: BufferManager = make_manager(options, self.queues)
-        self._choice = Choice({}, {})
+        self.choice = Choice({}, {})
         self._issued: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._lock = Lock()
         self._reported: dict[str, int] = {}
@@ -131,15 +134,15 @@ class _Part:
             ends = {location: log.ends() for location, log in self._logs.items()}
             for queue in self.queues:
                 queue.look(now, ends[queue.location].get(queue.partition, queue.cursor.tail))
-            self._choice = self._manager.choose(now, self.queues)
-            return self._choice
+            self.choice = self._manager.choose(now, self.queues)
+            return self.choice
 
-    def issue(self, plan: str) -> Mapping[str, StreamDecision]:
+    def issue(self, plan: str) -> None:
+        """The choice is in force under this name."""
         with self._lock:
-            self._issued[plan] = self._choice.states
+            self._issued[plan] = self.choice.states
             while len(self._issued) > REMEMBERED:
                 self._issued.popitem(last=False)
-            return self._choice.streams
 
     def cut(self, offsets: Mapping[str, BatchOffset]) -> None:
         with self._lock:

@@ -7,7 +7,9 @@ A connection is `at timestamp, source string, destination string, protocol strin
     active-clusters   (c, d)  groups of active sources (the first `prefix` parts of the address) with enough of them
     suspects          (g)     the join: sources that are in both of the first two
 
-Counts are sums of the tuples' weights: where a participant sheds, they are estimates of what arrived.
+Counts of connections are sums of the tuples' weights: where a participant sheds, they are estimates of what arrived.
+Counts of different things have no weights: of a source's protocols, and of a cluster's sources, those are counted that
+were seen, which under shedding are fewer than there were.
 """
 
 from __future__ import annotations

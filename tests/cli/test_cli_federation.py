@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from floodway.agent.claim import locked
 from floodway.agent.federation.journal import FILE, BookedEntry, Journal, MoveRow
 from floodway.contracts.ledger import Entry, Reason
 
@@ -61,6 +63,15 @@ def test_a_federation_file_is_validated(tmp_path: Path) -> None:
     answer = floodway("validate", wrong, "--json")
     (error,) = json.loads(answer.stdout)["errors"]
     assert answer.returncode == 2 and error["key"] == "fragments.utah-active.owner" and error["line"] > 1
+
+
+def test_a_folder_that_another_process_has_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    with locked(tmp_path / "A"):
+        answer = floodway(
+            *("participant", EXAMPLE, "--name", "A", "--state", tmp_path / "A", "--shared", tmp_path, *CATALOGUE)
+        )
+    assert answer.returncode == 2 and f"in use by process {os.getpid()}" in answer.stderr
+    assert not (tmp_path / "fragments").exists()
 
 
 @pytest.mark.parametrize(

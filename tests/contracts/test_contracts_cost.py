@@ -7,7 +7,18 @@ from itertools import pairwise
 
 import pytest
 
-from floodway.contracts.cost import InFlight, Measured, added_cost, saved_cost, worth_accepting, worth_offering
+from floodway.contracts.cost import (
+    LEAST,
+    CostFunction,
+    InFlight,
+    Learning,
+    Measured,
+    added_cost,
+    delay_seconds,
+    saved_cost,
+    worth_accepting,
+    worth_offering,
+)
 from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
 from floodway.contracts.pricing import PAPER_TASK, chain_range, copies, delta, level_of, unit_price
@@ -58,8 +69,8 @@ def test_the_range_of_a_chain_is_the_paper_s_delta() -> None:
 
 def test_little_s_law_gives_the_delay() -> None:
     load = Load(cpu=0.5, link=0.0, rate=500.0)
-    assert COSTS.delay_seconds(load) == pytest.approx(1.0 / 500.0)
-    assert COSTS.delay_seconds(Load(cpu=0.5)) == 0.0
+    assert delay_seconds(COSTS, load) == pytest.approx(1.0 / 500.0)
+    assert delay_seconds(COSTS, Load(cpu=0.5)) == 0.0
 
 
 def test_a_measured_cost_is_convex_and_never_above_a_sample() -> None:
@@ -70,6 +81,39 @@ def test_a_measured_cost_is_convex_and_never_above_a_sample() -> None:
     slopes = [found.cost(Load(cpu=x + 0.01)) - found.cost(Load(cpu=x)) for x in (0.0, 0.3, 0.6, 0.85, 1.5)]
     assert all(after >= before - 1e-12 for before, after in pairwise(slopes))
     assert slopes[0] > 0
+
+
+def learnt(samples: list[tuple[float, float]], *, times: int = LEAST, queues: InFlight = COSTS) -> CostFunction:
+    seen = Learning(queues)
+    for load, in_flight in samples * times:
+        seen = seen.seen(load, in_flight)
+    return seen.costs()
+
+
+def test_what_is_learnt_is_what_was_measured_and_never_less_than_queues_say() -> None:
+    found = learnt([(0.125, 10.0), (0.525, 50.0), (0.925, 400.0)])
+    for load, in_flight in ((0.125, 10.0), (0.525, 50.0), (0.925, 400.0)):
+        assert found.cost(Load(cpu=load)) == pytest.approx(in_flight, abs=2.5)
+    assert found.cost(Load(cpu=0.3, link=0.5)) == pytest.approx(found.cost(Load(cpu=0.3)) + 1.0)
+    # Where nothing was measured, at the CPU's limit, the queue warns.
+    calm = learnt([(0.125, 0.01)])
+    assert calm.cost(Load(cpu=0.9)) == pytest.approx(COSTS.cost(Load(cpu=0.9)))
+    for costs in (found, calm):
+        marginal = [added_cost(costs, Load(cpu=place / 50), PAPER_TASK) for place in range(75)]
+        assert all(after >= before - 1e-9 for before, after in pairwise(marginal))
+
+
+def test_a_burst_teaches_nothing_and_old_samples_fade() -> None:
+    assert learnt([(0.5, 50.0)], times=LEAST - 1) == COSTS
+    assert learnt([(0.0, 50.0)]) == COSTS
+    half = InFlight(cpu=0.5)
+    changed = learnt([(0.26, 50.0)] * 10 + [(0.26, 100.0)] * 40, times=1, queues=half)
+    assert changed.cost(Load(cpu=0.2625)) == pytest.approx(100.0, rel=0.02)
+
+
+def test_a_link_without_limit_costs_nothing() -> None:
+    free = InFlight(link=float("inf"))
+    assert free.cost(Load(cpu=0.5, link=1e9)) == pytest.approx(1.0)
 
 
 def test_falling_samples_count_as_flat() -> None:

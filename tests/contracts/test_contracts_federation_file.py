@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from floodway.contracts.cost import InFlight
 from floodway.contracts.federation_file import is_federation, load_federation, parse_federation
 from floodway.contracts.federation_keys import KeySource
 from floodway.errors import NetworkError
@@ -41,6 +42,22 @@ def test_a_good_file_says_what_it_says() -> None:
     assert fragment.parameters == {"window": 60, "name": "x", "exact": True}
     assert fragment.output == "outputs/f" and fragment.cost == 0.001
     assert federation.partners("A") == {"B"}
+
+
+def test_a_member_says_what_load_and_moves_cost_it() -> None:
+    plain = parse_federation(GOOD).members["A"]
+    assert (plain.cost, plain.link, plain.migration_cost) == ("in-flight", float("inf"), 0.0)
+    text = GOOD.replace("cpu: 2.0", "cpu: 2.0, cost: {kind: measured, link: 1e6}, migration_cost: 0.5")
+    federation = parse_federation(text.replace("cost: 0.001", "cost: 0.001, bytes: 250"))
+    member = federation.members["A"]
+    assert (member.cost, member.link, member.migration_cost) == ("measured", 1e6, 0.5)
+    assert member.costs() == InFlight(cpu=2.0, link=1e6)
+    assert federation.fragments["f"].bytes_per_tuple == 250.0
+    found = problems(GOOD.replace("cpu: 2.0", "cost: {kind: guessed, link: 0, lnk: 1}, migration_cost: -1"))
+    assert "in-flight or measured" in found["participants.A.cost.kind"]
+    assert "above 0" in found["participants.A.cost.link"]
+    assert "link" in found["participants.A.cost.lnk"]
+    assert "participants.A.migration_cost" in found
 
 
 def test_both_directions_in_one_line() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floodway.contracts.contract import Contract, Service, bilateral, fixed_price
-from floodway.contracts.cost import InFlight
+from floodway.contracts.cost import InFlight, Learnt, Measured
 from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
@@ -18,7 +18,6 @@ from floodway.contracts.messages import (
     Cancel,
     Counter,
     Ended,
-    LoadMeasured,
     Move,
     Moved,
     MoveFailed,
@@ -241,17 +240,16 @@ def test_service_already_promised_limits_what_is_taken() -> None:
     assert len(accept.tasks) == 2, "an eleventh task would be worth its price but break the promise"
 
 
-def test_measured_load_counts_beside_the_tasks() -> None:
-    contract = fixed_price("A", "B", PRICE[14])
-    a = member("A", 10, contract)
-    assert tick(a)[1] == []
-    a, _ = step(a, LoadMeasured(Load(0.4, 0.64, 8000.0)), 1.0)
-    assert a.load.cpu == pytest.approx(0.4)
+def test_a_cost_that_turns_out_higher_is_a_reason_to_offer() -> None:
+    a = member("A", 10, fixed_price("A", "B", PRICE[14]))
+    a, none = tick(a)
+    assert none == []
+    dear = Learnt(Measured.fit([(0.2, 0.5), (0.25, 5.0)]), COSTS)
+    a, _ = step(a, Remeasured((), dear), 1.0)
     (offer,) = tick(a, now=5.0)[1]
-    assert isinstance(offer, Offer)
-    assert len(offer.tasks) == 2
-    with pytest.raises(ContractError, match="measured"):
-        step(a, LoadMeasured(Load(cpu=float("nan"))), 1.0)
+    assert isinstance(offer, Offer) and len(offer.tasks) == 2, "below 0.2 a task costs less than its price"
+    a, _ = step(a, Remeasured(()), 6.0)
+    assert a.costs == dear
 
 
 def test_an_unanswered_offer_is_cancelled_and_a_late_answer_frees_its_room() -> None:

@@ -43,6 +43,7 @@ def participant(
 
     Example: floodway participant three.yaml --name A --state state/A --shared shared --catalogue my_queries.catalogue
     """
+    from floodway.agent.claim import locked
     from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
     from floodway.agent.federation.participant import Pace, ParticipantAgent
@@ -66,9 +67,11 @@ def participant(
     shared_key = load_security(key_file, cert, private_key, ca, os.environ)
     credentials = Credentials(name, shared_key, load_pairs(found, name, federation.parent, os.environ))
     address = _address(listen or found.members[name].url.partition("://")[2])
-    # Both refuse a bad address before Spark starts.
+    # Refuse before Spark starts: an address that will not do, a folder that another process has.
     credentials.check_address(address[0])
     HttpServer((), host=address[0], port=address[1], security=credentials.receiving())
+    with locked(state):
+        pass
 
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.spark.session import LOCAL_MASTER, spark_session
@@ -92,11 +95,13 @@ def participant(
         )
         signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())
         signal.signal(signal.SIGINT, lambda number, frame: agent.stop())
-        agent.start()
-        typer.echo(f"{name} listens at {agent.server.url}", err=True)
-        agent.run(seconds)
-        last = agent.status()
-        agent.close()
+        try:
+            agent.start()
+            typer.echo(f"{name} listens at {agent.server.url}", err=True)
+            agent.run(seconds)
+            last = agent.status()
+        finally:
+            agent.close()
     finally:
         spark.stop()
     if as_json:

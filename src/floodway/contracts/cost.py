@@ -7,8 +7,8 @@ cost only rises as other load is added: that is what makes every move lower the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Protocol
@@ -18,10 +18,13 @@ from floodway.contracts.load import Load, Task
 
 TOLERANCE = 1e-9
 """Relative: sums of loads in another order must not turn a cost equal to the price into one above it."""
+STEP, LEAST, WEIGHT = 0.05, 5, 0.1
+"""Of learning: the share of the CPU within which loads count as one, the samples that it takes to believe their mean,
+and how far a new one moves it at least."""
 
 
 class CostFunction(Protocol):
-    """Cost per second of carrying a load, convex and never falling in each resource."""
+    """Tuples in flight while a load is carried: the cost, convex and never falling in each resource."""
 
     def cost(self, load: Load) -> float:
         """Cost of the whole load."""
@@ -34,7 +37,7 @@ class InFlight:
 
     D = ρc/(1−ρc) + ρb/(1−ρb), with ρc = cpu/`cpu` and ρb = link/`link` (contracts paper, section 5). Above `knee` the
     queue has no steady state; the function goes on along its tangent, so that an overloaded participant still has a
-    finite, convex cost and knows that giving a task away is worth a great deal.
+    finite, convex cost and knows that giving a task away is worth a great deal. A `link` of infinity costs nothing.
 
     >>> costs = InFlight()
     >>> round(costs.cost(Load(0.5, 0.5)), 6)
@@ -47,7 +50,7 @@ class InFlight:
 
     def __post_init__(self) -> None:
         for name, value in (("cpu", self.cpu), ("link", self.link)):
-            if not (isfinite(value) and value > 0):
+            if not value > 0 or (name == "cpu" and not isfinite(value)):
                 raise ContractError(f"{name} capacity is {value}", hint="Give a finite number above 0")
         if not 0 < self.knee < 1:
             raise ContractError(f"knee is {self.knee}", hint="Give a utilisation between 0 and 1")
@@ -55,10 +58,6 @@ class InFlight:
     def cost(self, load: Load) -> float:
         """Tuples in flight at this load."""
         return self._queue(load.cpu / self.cpu) + self._queue(load.link / self.link)
-
-    def delay_seconds(self, load: Load) -> float:
-        """Mean time a tuple spends here, by Little's law: tuples in flight / tuples per second."""
-        return self.cost(load) / load.rate if load.rate > 0 else 0.0
 
     def _queue(self, utilisation: float) -> float:
         held = min(max(utilisation, 0.0), self.knee)
@@ -70,8 +69,8 @@ class InFlight:
 class Measured:
     """A cost learnt from what was measured: the greatest convex function of CPU load below all samples.
 
-    Samples are (CPU load, cost) pairs, such as backlog or latency times rate. Between the corners kept the function
-    is linear, beyond the last one its slope goes on; slopes below 0 count as 0.
+    Samples are (CPU load, tuples in flight) pairs. Between the corners kept the function is linear, beyond the last
+    one its slope goes on; slopes below 0 count as 0.
 
     >>> Measured.fit([(0.0, 0.0), (0.5, 1.0), (0.6, 9.0), (1.0, 6.0)]).cost(Load(cpu=0.75))
     3.5
@@ -110,6 +109,71 @@ class Measured:
 
 def _slope(left: tuple[float, float], right: tuple[float, float]) -> float:
     return (right[1] - left[1]) / (right[0] - left[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What was measured at the CPU, and never less than queues say: max(measured, ρc/(1−ρc)) + ρb/(1−ρb).
+
+    Nothing is measured at a load that was never carried; there the queue warns. The larger of two convex functions of
+    one resource is convex, and the link stays a term of its own.
+
+    >>> Learnt(Measured.fit([(0.5, 20.0)]), InFlight()).cost(Load(cpu=0.25, link=0.5))
+    11.0
+    """
+
+    measured: Measured
+    queues: InFlight
+
+    def cost(self, load: Load) -> float:
+        """Tuples in flight at this load."""
+        cpu, link = replace(load, link=0.0), replace(load, cpu=0.0)
+        return max(self.measured.cost(cpu), self.queues.cost(cpu)) + self.queues.cost(link)
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """What a participant has seen of its own cost: mean tuples in flight by CPU load, in steps of `STEP` of its CPU.
+
+    A step counts once it has `LEAST` samples, so that a burst does not price what was never carried for long; from
+    1/`WEIGHT` samples on old ones fade.
+
+    >>> seen = Learning(InFlight())
+    >>> for in_flight in (20.0, 30.0, 20.0, 30.0, 25.0):
+    ...     seen = seen.seen(0.52, in_flight)
+    >>> round(seen.costs().cost(Load(cpu=0.525)), 9)
+    25.0
+    """
+
+    queues: InFlight
+    means: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    """By step: how many samples, and their mean."""
+
+    def seen(self, cpu: float, in_flight: float) -> Learning:
+        """With one more sample; an idle participant teaches nothing."""
+        if not cpu > 0:
+            return self
+        step = int(cpu / self.queues.cpu / STEP)
+        count, mean = self.means.get(step, (0, 0.0))
+        mean += max(WEIGHT, 1.0 / (count + 1)) * (in_flight - mean)
+        return replace(self, means={**self.means, step: (count + 1, mean)})
+
+    def costs(self) -> CostFunction:
+        """The cost as far as it is known: the queues' alone where nothing is."""
+        known = [(self._middle(step), mean) for step, (count, mean) in self.means.items() if count >= LEAST]
+        return Learnt(Measured.fit(known), self.queues) if known else self.queues
+
+    def _middle(self, step: int) -> float:
+        return (step + 0.5) * STEP * self.queues.cpu
+
+
+def delay_seconds(costs: CostFunction, load: Load) -> float:
+    """Mean time that a tuple spends here, by Little's law: tuples in flight / tuples per second.
+
+    >>> delay_seconds(InFlight(), Load(cpu=0.5, rate=500.0))
+    0.002
+    """
+    return costs.cost(load) / load.rate if load.rate > 0 else 0.0
 
 
 def added_cost(costs: CostFunction, load: Load, task: Task) -> float:

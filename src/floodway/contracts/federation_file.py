@@ -22,10 +22,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from floodway.contracts.contract import Contract, Service
+from floodway.contracts.cost import InFlight
 from floodway.contracts.federation_keys import EXAMPLE, KeySource, Pair, pair_keys, read_key_source
 from floodway.errors import NetworkError, Problem
 from floodway.network.fields import MAX_PROBLEMS, Fields, Report, describe, shorten
@@ -41,14 +43,28 @@ _PATH = r"(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f]{1,300}"
 Entry = TypeVar("Entry")
 
 
+CostKind = Literal["in-flight", "measured"]
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One participant: its offer API, its CPU-seconds per second, and the price it asks where a contract has none."""
+    """One participant: its offer API, its CPU-seconds per second, and the price it asks where a contract has none.
+
+    `link` is bytes/s that it can send, infinite where that is no limit. `cost` says whether its cost is what queues say
+    or learnt from what it measures; `migration_cost` what a move must save beyond its price.
+    """
 
     name: str
     url: str
     cpu: float = 1.0
     price: tuple[float, float] | None = None
+    cost: CostKind = "in-flight"
+    link: float = inf
+    migration_cost: float = 0.0
+
+    def costs(self) -> InFlight:
+        """What carrying a load costs it, as queues at its CPU and its link say."""
+        return InFlight(cpu=self.cpu, link=self.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +72,8 @@ class FragmentSpec:
     """A query fragment: a catalogue entry with its parameters, its logs by input name and its output log.
 
     Logs are paths relative to the shared storage, or Kafka topics as `kafka://host:port/topic`. `cost` is CPU-seconds
-    per input tuple, None to measure it; `query` names the continuous query that it belongs to, so that fragments of
-    one query move together.
+    per input tuple, None to measure it, `bytes_per_tuple` what it sends over the link for each; `query` names the
+    continuous query that it belongs to, so that fragments of one query move together.
     """
 
     name: str
@@ -68,6 +84,7 @@ class FragmentSpec:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     cost: float | None = None
     query: str = ""
+    bytes_per_tuple: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -189,9 +206,30 @@ def _member(name: str, located: Located, report: Report) -> Member:
     url = fields.text("url", pattern=r"https?://[^\s/]+/?", shape="an address such as http://127.0.0.1:8471")
     if not fields.has("url"):
         fields.missing("url", "give the address of its offer API, such as url: http://127.0.0.1:8471")
-    member = Member(name, (url or "").rstrip("/"), fields.number("cpu", above=True) or 1.0, _prices(fields))
+    kind, link = _cost(fields, report)
+    member = Member(
+        name,
+        (url or "").rstrip("/"),
+        fields.number("cpu", above=True) or 1.0,
+        _prices(fields),
+        kind,
+        link,
+        fields.number("migration_cost") or 0.0,
+    )
     fields.finish()
     return member
+
+
+def _cost(fields: Fields, report: Report) -> tuple[CostKind, float]:
+    """`cost: {kind: measured, link: 1e6}`: where the marginal cost comes from, and the bytes/s of the link."""
+    found = fields.get("cost")
+    if found is None:
+        return "in-flight", inf
+    inner = Fields(found, join(fields.path, "cost"), report, what="a cost")
+    kind = inner.text("kind", pattern="in-flight|measured", shape="in-flight or measured")
+    link = inner.number("link", above=True)
+    inner.finish()
+    return "measured" if kind == "measured" else "in-flight", link or inf
 
 
 def _prices(fields: Fields) -> tuple[float, float] | None:
@@ -290,6 +328,7 @@ def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
         parameters=_parameters(fields),
         cost=fields.number("cost", above=True),
         query=fields.text("query") or "",
+        bytes_per_tuple=fields.number("bytes") or 0.0,
     )
     for log in spec.logs.values():
         if not re.fullmatch(_TOPIC if log.startswith("kafka:") else _PATH, log):

@@ -24,7 +24,6 @@ is. The simulation runs thousands in one process; between real participants the 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite
 from typing import assert_never
 
 from floodway.contracts.accepting import (
@@ -37,7 +36,6 @@ from floodway.contracts.accepting import (
 )
 from floodway.contracts.contract import with_partner
 from floodway.contracts.errors import ContractError
-from floodway.contracts.load import total
 from floodway.contracts.messages import (
     Accept,
     Arrived,
@@ -45,7 +43,6 @@ from floodway.contracts.messages import (
     Counter,
     Ended,
     Event,
-    LoadMeasured,
     Moved,
     MoveFailed,
     Offer,
@@ -89,8 +86,6 @@ def step(state: Participant, event: Event, now: float) -> Step:
             return _started(state, event)
         case Ended():
             return _and_tell(_ended(state, event))
-        case LoadMeasured():
-            return _measured(state, event)
         case Remeasured():
             return _remeasured(state, event)
         case _:
@@ -120,27 +115,15 @@ def _ended(state: Participant, event: Ended) -> Step:
     return replace(state, holdings=without(state.holdings, event.task)), ()
 
 
-def _measured(state: Participant, event: LoadMeasured) -> Step:
-    """The difference between what was measured and what the tasks should need counts as load that cannot move."""
-    if not (isfinite(event.load.cpu) and event.load.valid):
-        raise ContractError(f"measured load {event.load} is not usable", hint="Give finite numbers of 0 or more")
-    before = state.cost()
-    planned = total(holding.task for holding in state.holdings.values())
-    state = replace(state, background=event.load - planned)
-    if state.cost() > before:
-        return state.wake(), ()
-    return _and_tell((state, ()))
-
-
 def _remeasured(state: Participant, event: Remeasured) -> Step:
-    """Load and units of tasks as measured; what was agreed for those taken under a contract stays."""
+    """Load and units of tasks as measured, and the cost as learnt; what was agreed under a contract stays."""
     before = state.cost()
     new = {
         task.name: replace(held, task=replace(held.task, load=task.load, units=task.units))
         for task in event.tasks
         if (held := state.holdings.get(task.name)) is not None
     }
-    state = replace(state, holdings={**state.holdings, **new})
+    state = replace(state, holdings={**state.holdings, **new}, costs=event.costs or state.costs)
     if state.cost() > before:
         return state.wake(), ()
     return _and_tell((state, ()))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floodway.contracts.load import Load, Task
+from floodway.contracts.cost import CostFunction
+from floodway.contracts.load import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +131,14 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadMeasured:
-    """Event: what this participant really carries, whatever its tasks were thought to need."""
-
-    load: Load
-
-
-@dataclass(frozen=True, slots=True)
 class Remeasured:
-    """Event: what tasks that run here turned out to need; tasks that are elsewhere by now are passed over."""
+    """Event: what tasks that run here turned out to need; tasks that are elsewhere by now are passed over.
+
+    `costs` is what carrying a load costs, where that is learnt from measurements too.
+    """
 
     tasks: tuple[Task, ...]
+    costs: CostFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +162,4 @@ class Arrived:
     move: Move
 
 
-Event = Tick | Started | Ended | LoadMeasured | Remeasured | Moved | MoveFailed | Arrived | Message
+Event = Tick | Started | Ended | Remeasured | Moved | MoveFailed | Arrived | Message

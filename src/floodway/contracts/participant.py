@@ -12,9 +12,9 @@ from math import inf, isfinite
 from typing import TypeVar
 
 from floodway.contracts.contract import Contract, as_giver, as_taker
-from floodway.contracts.cost import CostFunction, InFlight
+from floodway.contracts.cost import CostFunction, delay_seconds
 from floodway.contracts.errors import ContractError
-from floodway.contracts.load import NO_LOAD, Load, Task, total
+from floodway.contracts.load import Load, Task, total
 from floodway.contracts.messages import Move, Offer
 
 Value = TypeVar("Value")
@@ -102,7 +102,6 @@ class Participant:
     takes_from: Mapping[str, Contract]
     settings: Settings = Settings()
     holdings: Mapping[str, Holding] = field(default_factory=dict)
-    background: Load = NO_LOAD
     search: Search | None = None
     moving: Mapping[str, Move] = field(default_factory=dict)
     inbox: tuple[Offer, ...] = ()
@@ -117,7 +116,7 @@ class Participant:
     @property
     def load(self) -> Load:
         """What this participant carries now, tasks on their way out included."""
-        return total(holding.task for holding in self.holdings.values()) + self.background
+        return total(holding.task for holding in self.holdings.values())
 
     @property
     def promised(self) -> Load:
@@ -154,11 +153,7 @@ class Participant:
             for contract in (also, *self._obligations())
             if contract is not None and contract.service is not None
         ]
-        return self.delay_seconds(load) <= min(limits, default=inf)
-
-    def delay_seconds(self, load: Load) -> float:
-        """Predicted mean delay by Little's law where the cost is tuples in flight; 0 where nothing is known."""
-        return self.costs.delay_seconds(load) if isinstance(self.costs, InFlight) else 0.0
+        return not limits or delay_seconds(self.costs, load) <= min(limits)
 
     def _obligations(self) -> Iterable[Contract | None]:
         yield from (holding.contract for holding in self.holdings.values())
@@ -182,6 +177,7 @@ def participant(
     """A participant with its contracts (others' are ignored) and its clients' tasks, which originate here.
 
     >>> from floodway.contracts.contract import fixed_price
+    >>> from floodway.contracts.cost import InFlight
     >>> one = participant("A", InFlight(), [fixed_price("A", "B", 0.25)], [Task("t", Load(0.5, 0.2))])
     >>> one.load.cpu, sorted(one.gives_to)
     (0.5, ['B'])

@@ -13,7 +13,7 @@ may never come back to say so: the giver books that entry by itself, and the tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import floor, isclose
 
@@ -200,7 +200,3 @@ def _same(expected: BookedEntry, given: BookedEntry) -> bool:
     one, other = expected.entry, given.entry
     parties = (one.payer, one.payee, one.reason) == (other.payer, other.payee, other.reason)
     return parties and isclose(one.amount, other.amount, rel_tol=1e-6, abs_tol=1e-9)
-
-
-Send = Callable[[str, list[BookedEntry]], list[str]]
-"""Sends entries to a giver and returns the ids it has booked."""

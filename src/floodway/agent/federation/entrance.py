@@ -15,7 +15,7 @@ from floodway.agent.federation.errors import MoveError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.load import Task
-from floodway.contracts.messages import Accept, Message, Move, Offer, Room
+from floodway.contracts.messages import Accept, Answer, Cancel, Message, Move, Offer
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _SHOWN = 80
@@ -24,9 +24,8 @@ _SHOWN = 80
 
 def checked(message: Message, federation: Federation) -> Message:
     """The message as this member's file has it; `ContractError` for one that cannot be meant."""
-    if isinstance(message, Room):
-        return message
-    check_id(message.id, message.giver)
+    if isinstance(message, Offer | Answer | Cancel):
+        check_id(message.id, message.giver)
     if isinstance(message, Offer):
         return replace(message, tasks=tuple(as_filed(task, federation.fragments) for task in message.tasks))
     if isinstance(message, Accept) and len(set(message.tasks)) < len(message.tasks):

@@ -21,7 +21,7 @@ from typing import Any
 from floodway.agent.claim import locked
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
-from floodway.agent.federation.engine import Engine
+from floodway.agent.federation.engine import Engine, Measure
 from floodway.agent.federation.entrance import check_move, checked
 from floodway.agent.federation.figures import Figures
 from floodway.agent.federation.journal import FILE, BookedEntry, Journal
@@ -31,7 +31,7 @@ from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.shedding import Shedding
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.server import HttpServer
-from floodway.contracts.cost import InFlight
+from floodway.contracts.cost import CostFunction, Learning
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.load import Load, Task
@@ -115,8 +115,10 @@ class ParticipantAgent:
         self.engine = engine
         self.moving = Moving(name, federation.fragments, store, self.journal, engine, clock, at)
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
-        costs = InFlight(cpu=federation.members[name].cpu)
-        self.machine: Participant = participant(name, costs, federation.contracts, settings=settings)
+        member = federation.members[name]
+        self._learning = Learning(member.costs()) if member.cost == "measured" else None
+        settings = replace(settings or Settings(), migration_cost=member.migration_cost)
+        self.machine: Participant = participant(name, member.costs(), federation.contracts, settings=settings)
         self._credentials.check_address(listen[0])
         receiving = self._credentials.receiving()
         self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=receiving)
@@ -263,11 +265,11 @@ class ParticipantAgent:
         self._figures.measures = measures
         with self._lock:
             tasks = tuple(
-                replace(held.task, load=Load(found.cpu, 0.0, found.rate), units=max(found.cpu, LEAST_UNITS))
+                replace(held.task, load=self._load(name, found), units=max(found.cpu, LEAST_UNITS))
                 for name, held in self.machine.holdings.items()
                 if (found := measures.get(name)) is not None
             )
-            self._step(Remeasured(tasks))
+            self._step(Remeasured(tasks, self._learnt(measures)))
             asking = self.machine.search is not None or bool(self.machine.moving)
         cpu = self.federation.members[self.name].cpu
         loads = {name: one.cpu for name, one in measures.items()}
@@ -276,6 +278,19 @@ class ParticipantAgent:
         )
         self._figures.keeps = keeps
         self.engine.shed(keeps)
+
+    def _load(self, fragment: str, found: Measure) -> Load:
+        return Load(found.cpu, found.rate * self.federation.fragments[fragment].bytes_per_tuple, found.rate)
+
+    def _learnt(self, measures: Mapping[str, Measure]) -> CostFunction | None:
+        """The cost with what these measures teach; None where it is not learnt."""
+        if self._learning is None:
+            return None
+        # Where tuples are dropped, fewer are in flight than the load that arrives would bring.
+        if not self._figures.keeps:
+            in_flight = sum(one.rate * one.delay_seconds for one in measures.values())
+            self._learning = self._learning.seen(sum(one.cpu for one in measures.values()), in_flight)
+        return self._learning.costs()
 
     def _step(self, event: Event) -> None:
         """Step the machine; what it wants done is journaled and waits for the loop."""

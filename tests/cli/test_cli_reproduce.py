@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from floodway.cli.reproduce import reproduce, summary
 from floodway.errors import InputError
+from floodway.experiments import registry
+from floodway.experiments.result import PAPERS
 
 app = typer.Typer()
 app.command()(reproduce)
@@ -22,7 +24,13 @@ def test_list_names_every_experiment_with_its_title() -> None:
     assert "buffer-fig3" in result.stdout
     assert "FIFO and EDF" in result.stdout
     listed = json.loads(runner.invoke(app, ["--list", "--json"]).stdout)["experiments"]
-    assert {"id", "title"} == set(listed[0])
+    assert {"id", "title", "paper", "long"} == set(listed[0])
+    lines = result.stdout.splitlines()
+    assert len(lines) == len(listed)
+    for line, one in zip(lines, listed, strict=True):
+        assert one["paper"] in line  # every line names its paper
+        assert ("--long" in line) == one["long"]
+    assert {one["paper"].split(",")[0] for one in listed} == set(PAPERS.values())
 
 
 def test_json_is_one_object_with_the_stable_fields(tmp_path: Path) -> None:
@@ -47,6 +55,35 @@ def test_html_holds_the_table_and_every_plot(tmp_path: Path) -> None:
     assert text.count("data:image/png;base64,") >= 1
     assert "<td>simulation</td>" in text and "<td>computation</td>" in text
     assert 'src="http' not in text
+
+
+def test_one_that_cannot_run_costs_only_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**given: object) -> None:
+        raise RuntimeError("no Java here\nand a long trace")
+
+    monkeypatch.setattr("floodway.experiments.dissp.laws.run", broken)
+    out = tmp_path / "papers.html"
+    command = ["dissp-laws", "staying-fit-table1", "--seeds", "1"]
+    result = runner.invoke(app, [*command, "--html", str(out), "--plots", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "1 of 2 hold; could not run: dissp-laws" in result.stdout
+    text = out.read_text(encoding="utf-8")
+    assert "could not run: no Java here" in text and "1 of 2 hold" in text
+    body = json.loads(runner.invoke(app, [*command, "--json"]).stdout)
+    assert [one["failed"] for one in body["results"]] == ["no Java here", None]
+
+
+def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    short = {name: registry.EXPERIMENTS[name] for name in ("staying-fit-table1", "dfit-agents")}
+    monkeypatch.setattr(registry, "EXPERIMENTS", short)
+    result = runner.invoke(app, [])
+    assert "left out, minutes long: dfit-agents; `floodway reproduce --long` runs them too" in result.stdout
+    assert "--html FILE" in result.stdout
+    out = tmp_path / "papers.html"
+    body = json.loads(runner.invoke(app, ["--json", "--html", str(out)]).stdout)
+    assert body["left_out"] == ["dfit-agents"]
+    assert "dfit-agents (run with --long)" in out.read_text(encoding="utf-8")
+    assert "left out" not in runner.invoke(app, ["staying-fit-table1"]).stdout
 
 
 def test_a_claim_that_does_not_hold_exits_with_one_and_says_so(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -37,7 +38,7 @@ class Found(Protocol):
 
     @property
     def paper(self) -> Any:
-        """The claim: source, where, text."""
+        """The claim: source, where, text, and `paper`, which names the paper."""
 
     @property
     def measured(self) -> Mapping[str, Any]:
@@ -49,11 +50,15 @@ class Found(Protocol):
 
     @property
     def where(self) -> str:
-        """simulation, spark or computation."""
+        """simulation, spark or computation; nowhere if it could not run."""
 
     @property
     def headline(self) -> str:
         """The numbers that matter, in a line."""
+
+    @property
+    def failed(self) -> str:
+        """Why it could not run; empty if it did."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -80,7 +85,8 @@ def reproduce(
 ) -> None:
     """Run experiments of the papers: the claim, what was measured, and whether it holds.
 
-    All short ones when none is named. Exits with 1 if any claim does not hold.
+    All short ones when none is named; what is left out is told. Exits with 1 if any claim does not hold or could not
+    be tried.
 
     Example: floodway reproduce --html papers.html
     """
@@ -89,7 +95,7 @@ def reproduce(
     chosen = list(dict.fromkeys(ids or every))
     modules = {name: registry.load(name) for name in chosen}
     if list_only:
-        _list(modules, as_json=as_json)
+        _list(modules, registry.LONG, as_json=as_json)
         return
     if seeds < 1:
         raise InputError(f"--seeds {seeds} runs nothing", hint="Give at least 1; the papers' checks use 10")
@@ -97,70 +103,93 @@ def reproduce(
         raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV with one count a line")
     usable_folder("--plots", plots)
     writable("--html", html)
-    found = [
-        _run(f"{place}/{len(modules)} {name}", module, range(1, seeds + 1), trace, plots, quiet=as_json)
-        for place, (name, module) in enumerate(modules.items(), start=1)
-    ]
+    left_out = [] if ids else [name for name in registry.EXPERIMENTS if name not in modules]
+    found: list[tuple[Found, float]] = []
+    with _bar(len(modules), quiet=as_json) as advance:
+        for place, (name, module) in enumerate(modules.items()):
+            started = time.perf_counter()
+            progress = partial(advance, place, name)
+            progress(0.0)
+            try:
+                result: Found = module.run(seeds=range(1, seeds + 1), trace=trace, progress=progress)
+            except Exception as error:
+                # One that cannot run must not cost the results of the others.
+                result = registry.not_run(name, error)
+            found.append((result, time.perf_counter() - started))
+    if plots is not None:
+        for result, _ in found:
+            result.save_plots(plots)
     if html is not None:
         from floodway.cli.reproduce_html import reproduce_html
 
-        html.write_text(reproduce_html(found), encoding="utf-8")
+        html.write_text(reproduce_html(found, left_out), encoding="utf-8")
     if as_json:
         results = [result.as_json(seconds=seconds) for result, seconds in found]
-        print_json({"results": results, "holds": all(result.holds for result, _ in found)})
+        print_json({"results": results, "holds": all(result.holds for result, _ in found), "left_out": left_out})
     else:
         _print(found)
+        _say_more(left_out, html)
     if not all(result.holds for result, _ in found):
         raise typer.Exit(1)
 
 
-def _run(
-    name: str, module: Any, seeds: Sequence[int], trace: Path | None, plots: Path | None, *, quiet: bool
-) -> tuple[Found, float]:
-    started = time.perf_counter()
-    with _bar(name, quiet=quiet) as advance:
-        result: Found = module.run(seeds=seeds, trace=trace, progress=advance)
-    seconds = time.perf_counter() - started
-    if plots is not None:
-        result.save_plots(plots)
-    return result, seconds
-
-
 @contextmanager
-def _bar(name: str, *, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A progress bar on stderr, drawn only on a terminal and never beside `--json`."""
+def _bar(experiments: int, *, quiet: bool) -> Iterator[Callable[[int, str, float], None]]:
+    """A progress bar over all of them on stderr, drawn only on a terminal and never beside `--json`."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn(name), BarColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task(name, total=1.0)
-        yield lambda fraction: bar.update(task, completed=min(1.0, max(0.0, fraction)))
+        task = bar.add_task("", total=float(experiments))
+
+        def advance(place: int, name: str, fraction: float) -> None:
+            done = place + min(1.0, max(0.0, fraction))
+            bar.update(task, completed=done, description=f"{place + 1}/{experiments} {name}")
+
+        yield advance
 
 
-def _list(modules: Mapping[str, Any], *, as_json: bool) -> None:
+def _list(modules: Mapping[str, Any], long: Collection[str], *, as_json: bool) -> None:
     if as_json:
-        print_json({"experiments": [{"id": name, "title": m.TITLE} for name, m in modules.items()]})
+        listed = [
+            {"id": name, "title": m.TITLE, "paper": m.CLAIM.paper, "long": name in long} for name, m in modules.items()
+        ]
+        print_json({"experiments": listed})
         return
-    width = max(map(len, modules))
+    width, wide = max(map(len, modules)), max(len(m.CLAIM.paper) for m in modules.values())
     for name, module in modules.items():
-        typer.echo(f"{name:<{width}}  {module.TITLE}")
+        minutes = " (minutes long: named, or with --long)" if name in long else ""
+        typer.echo(f"{name:<{width}}  {module.CLAIM.paper:<{wide}}  {module.TITLE}{minutes}")
 
 
 def _print(found: Sequence[tuple[Found, float]]) -> None:
-    table = Table("id", "paper's claim", "measured", "holds", "ran in", "seconds", show_lines=True)
+    table = Table("id", "paper and claim", "measured", "holds", "ran in", "seconds", show_lines=True)
     for result, seconds in found:
-        claim = f"{result.paper.where}: {result.paper.text}"
         verdict = "[green]yes[/green]" if result.holds else "[red]NO[/red]"
         table.add_row(
             result.id,
-            escape(claim),
+            escape(f"{result.paper.paper}: {result.paper.text}"),
             escape(result.headline or summary(result.measured)),
-            verdict,
+            "[red]FAILED[/red]" if result.failed else verdict,
             result.where,
             f"{seconds:.1f}",
         )
     Console().print(table)
-    failed = [result.id for result, _ in found if not result.holds]
-    typer.echo(f"{len(found) - len(failed)} of {len(found)} hold" + (f"; not: {', '.join(failed)}" if failed else ""))
+    held = sum(result.holds for result, _ in found)
+    missed = [result.id for result, _ in found if not result.holds and not result.failed]
+    failed = [result.id for result, _ in found if result.failed]
+    told = f"; not: {', '.join(missed)}" if missed else ""
+    typer.echo(f"{held} of {len(found)} hold{told}" + (f"; could not run: {', '.join(failed)}" if failed else ""))
+
+
+def _say_more(left_out: Sequence[str], html: Path | None) -> None:
+    """What was not run, and where the plots are: all of the results are one more word away."""
+    if left_out:
+        typer.echo(f"left out, minutes long: {', '.join(left_out)}; `floodway reproduce --long` runs them too")
+    typer.echo(
+        f"every plot beside its claim: {html}"
+        if html
+        else "`--html FILE` writes one page with every plot beside its claim"
+    )
 
 
 def summary(measured: Mapping[str, Any]) -> str:

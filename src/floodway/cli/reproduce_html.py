@@ -23,28 +23,31 @@ article { border-top: 1px solid var(--line); margin-top: 28px; }
 """
 
 
-def reproduce_html(found: Sequence[tuple[Found, float]]) -> str:
-    """The page of these results with the seconds each took."""
+def reproduce_html(found: Sequence[tuple[Found, float]], left_out: Sequence[str] = ()) -> str:
+    """The page of these results with the seconds each took, and the ids of those that were not run."""
     held = sum(result.holds for result, _ in found)
     rows = "".join(
-        f'<tr><td><a href="#{escape(result.id)}">{escape(result.id)}</a></td><td>{escape(result.paper.source)}, '
-        f"{escape(result.paper.where)}</td><td>{escape(result.headline)}</td><td>{_verdict(result)}</td>"
+        f'<tr><td><a href="#{escape(result.id)}">{escape(result.id)}</a></td><td>{escape(result.paper.paper)}'
+        f"</td><td>{escape(result.headline)}</td><td>{_verdict(result)}</td>"
         f"<td>{escape(result.where)}</td><td>{seconds:.1f}</td></tr>"
         for result, seconds in found
     )
+    without = f" Left out, because they take minutes: {', '.join(left_out)} (run with --long)." if left_out else ""
     heads = "".join(f"<th>{name}</th>" for name in ("id", "paper", "measured", "holds", "ran in", "seconds"))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>Floodway: results of the papers</title>'
         f"<style>{STYLE}</style></head><body><h1>Results of the papers, beside what is measured here</h1>"
         f"<p>{held} of {len(found)} hold. “simulation” ran the same policies on a simulated clock, “spark” on real "
-        "Spark, “computation” is arithmetic.</p>"
+        f"Spark, “computation” is arithmetic.{escape(without)}</p>"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         f"{''.join(_article(result, seconds) for result, seconds in found)}</body></html>"
     )
 
 
 def _verdict(result: Found) -> str:
+    if result.failed:
+        return '<span class="no">could not run</span>'
     return '<span class="yes">yes</span>' if result.holds else '<span class="no">NO</span>'
 
 
@@ -56,7 +59,7 @@ def _article(result: Found, seconds: float) -> str:
         plots = "".join(_image(path, result.title) for path in result.save_plots(Path(folder)))
     return (
         f'<article id="{escape(result.id)}"><h2>{escape(result.id)}: {escape(result.title)}</h2>'
-        f"<p><b>{escape(result.paper.where)}:</b> {escape(result.paper.text)}. Holds: {_verdict(result)}. "
+        f"<p><b>{escape(result.paper.paper)}:</b> {escape(result.paper.text)}. Holds: {_verdict(result)}. "
         f"Ran in {escape(result.where)}, {seconds:.1f} s.</p><pre>{escape(result.headline)}\n"
         f"{escape(summary(result.measured))}</pre>{plots}<ul>{notes}</ul></article>"
     )

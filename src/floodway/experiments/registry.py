@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import cast
 
 from floodway.errors import InputError
-from floodway.experiments.result import Experiment
+from floodway.experiments.result import Experiment, Result
 
 EXPERIMENTS: dict[str, str] = {
     "buffer-fig3": "floodway.experiments.buffer.fig3",
@@ -51,3 +51,20 @@ def load(identifier: str) -> Experiment:
         hint = f"Did you mean {near[0]!r}?" if near else "Run `floodway reproduce --list` to see all ids"
         raise InputError(f"no experiment is called {identifier!r}", hint=hint)
     return cast(Experiment, import_module(EXPERIMENTS[identifier]))
+
+
+def not_run(identifier: str, error: Exception) -> Result:
+    """The result of an experiment that could not run (no Java, no memory, a fault): it does not hold, and says why."""
+    module = load(identifier)
+    text = str(error).strip() or type(error).__name__
+    reason = text.splitlines()[0][:400]
+    return Result(
+        id=identifier,
+        title=module.TITLE,
+        paper=module.CLAIM,
+        measured={},
+        holds=False,
+        where="nowhere",
+        headline=f"could not run: {reason}",
+        failed=reason,
+    )

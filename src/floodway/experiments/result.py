@@ -16,17 +16,35 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 """Called with the fraction done so far, from 0 to 1."""
 
-Where = Literal["simulation", "spark", "computation"]
+Where = Literal["simulation", "spark", "computation", "nowhere"]
 """Simulated clock, real Spark or plain arithmetic: a reader must be able to tell where a number is from."""
+
+PAPERS = {
+    "staying-fit": "Staying FIT",
+    "fit-short": "Dealing with Overload (short FIT paper)",
+    "buffer-preposed": "Buffer-preposed QoS Adaptation",
+    "latency-guarantees": "Latency Guarantees (DISSP)",
+    "contracts": "Contract-Based Load Management (Medusa)",
+}
+"""The papers by id, as docs/papers.md names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper says: `source` is the paper's id (`buffer-preposed`), `where` its table or figure."""
+    """What a paper says: `source` is the paper's id (`buffer-preposed`), `where` its table or figure.
+
+    >>> Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO").paper
+    'Buffer-preposed QoS Adaptation, Figure 3'
+    """
 
     source: str
     where: str
     text: str
+
+    @property
+    def paper(self) -> str:
+        """The paper by name, and the place in it."""
+        return f"{PAPERS[self.source]}, {self.where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +52,8 @@ class Result:
     """One reproduced table or figure.
 
     `measured` holds what JSON can hold. `plots` maps a file name without suffix to a function that draws it, so that
-    nothing is drawn unless asked for. `headline` is one line of the numbers that matter, for people.
+    nothing is drawn unless asked for. `headline` is one line of the numbers that matter, for people. `failed` says why
+    there are no numbers, where the experiment could not run.
 
     >>> claim = Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO")
     >>> result = Result("demo", "a demo", claim, {"edf": 0.01}, holds=True, where="simulation")
@@ -51,16 +70,23 @@ class Result:
     notes: tuple[str, ...] = ()
     plots: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     headline: str = ""
+    failed: str = ""
 
     def as_json(self, *, seconds: float) -> dict[str, Any]:
         """The fields that scripts read; `seconds` is the wall time the run took."""
         return {
             "id": self.id,
             "title": self.title,
-            "paper": {"source": self.paper.source, "where": self.paper.where, "claim": self.paper.text},
+            "paper": {
+                "source": self.paper.source,
+                "name": PAPERS[self.paper.source],
+                "where": self.paper.where,
+                "claim": self.paper.text,
+            },
             "measured": dict(self.measured),
             "headline": self.headline,
             "holds": self.holds,
+            "failed": self.failed or None,
             "seconds": round(seconds, 3),
             "where": self.where,
             "notes": list(self.notes),
@@ -78,9 +104,10 @@ class Result:
 
 
 class Experiment(Protocol):
-    """The module of one experiment: a `TITLE` for listings and a `run`."""
+    """The module of one experiment: a `TITLE` and the `CLAIM` for listings, and a `run`."""
 
     TITLE: str
+    CLAIM: Claim
 
     def run(self, *, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
         """Run with these seeds, on the traffic of `trace` if given; say how far it is through `progress`."""

@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 from floodway.agent.account import Counts
 from floodway.cli.report import report
 from floodway.dashboard.advice import advice
-from floodway.dashboard.report import make_report, to_html
+from floodway.dashboard.report import make_report
+from floodway.dashboard.report_html import to_html
 from floodway.errors import InputError
-from tests.dashboard.made_state import CLICKS, TARGET, MadeJob, demo_network
+from floodway.spark.shed_state import ShedFiles
+from tests.dashboard.made_state import CLICKS, KEEPS, ORDERS, TARGET, MadeJob, demo_network
 
 app = typer.Typer()
 app.command()(report)
@@ -85,9 +87,78 @@ def test_the_command_prints_writes_and_judges(made: MadeJob, tmp_path: Path) -> 
     assert "audit" in body["advice"][0]
 
 
+def test_rates_are_over_the_seconds_in_which_it_ran(made: MadeJob) -> None:
+    once = make_report(made.root)
+    made.now += 7 * 86_400
+    made.run(31)
+    twice = make_report(made.root)
+    assert (twice.seconds, twice.pauses) == (62.0, 1)
+    assert twice.figures is not None and once.figures is not None
+    assert twice.figures.rates == pytest.approx(once.figures.rates)
+    assert twice.score == pytest.approx(once.score)
+    assert twice.optimum == pytest.approx(once.optimum)
+    times = [sample.time for sample in twice.samples]
+    assert times == sorted(times) and times[-1] == 62.0  # drawn without the week between
+    assert [sample.offered for sample in twice.samples if sample.offered == 0.0] == [0.0]  # but for one mark
+    assert "62 s without 1 pause," in to_html(twice)
+
+
+def test_a_long_run_is_counted_whole_and_drawn_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("floodway.agent.account.MOST_SECONDS", 20)
+    job = MadeJob(tmp_path / "long", 1_700_000_000)
+    job.start()
+    job.run(60)
+    found = make_report(job.root)
+    assert found.seconds == 60.0
+    assert found.figures is not None
+    assert found.figures.rates == pytest.approx({"clicks": 400.0, "orders": 500.0})
+    assert found.score == pytest.approx(1852.0)
+    assert len(found.samples) == 20
+    assert "Latency against target, the latest" in to_html(found)
+
+
+def test_charts_have_a_point_for_some_seconds_only_and_lose_nothing_between(
+    made: MadeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("floodway.dashboard.report.MOST_POINTS", 12)
+    samples = make_report(made.root).samples
+    assert 10 <= len(samples) <= 12
+    assert {round(sample.offered) for sample in samples} == {CLICKS + ORDERS}
+
+
+def test_a_change_of_mode_is_told_and_drops_are_not_denied(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "demo", 1_700_000_000)
+    job.start()
+    ShedFiles(job.root).write_mode("observe")
+    job.run(20, latency=9.0, keeps=dict.fromkeys(KEEPS, 1.0))
+    ShedFiles(job.root).write_mode("enforce")
+    job.run(15, latency=9.0)
+    found = make_report(job.root)
+    assert found.mode == "observe, enforce"
+    assert "for 57% of the time the mode was observe" in found.advice[0]
+    assert not any("nothing was dropped" in text for text in found.advice)
+
+
+def test_a_folder_of_several_jobs_is_refused_with_their_names(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        job = MadeJob(tmp_path / name, 1_700_000_000, name=f"job-{name}")
+        job.start()
+        job.run(2)
+    with pytest.raises(InputError, match="holds 2 jobs") as told:
+        make_report(tmp_path)
+    assert f"{tmp_path / 'two'} (job-two)" in str(told.value)
+    assert make_report(tmp_path / "two").name == "job-two"
+
+
 def test_a_folder_without_a_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no ledger with any batch"):
         make_report(tmp_path)
+
+
+LATE = {"mean": 9.0, "target": 2.0}
+SHED = Counts(offered=Counter(clicks=9), kept=Counter(clicks=8), dropped=Counter({("clicks", "shedder"): 1}))
+INSIDE = Counts(offered=Counter({"clicks": 100, "enrich->dashboard": 500}))
+"""What is offered on an arc inside has been counted at the input already."""
 
 
 def told(**changed: Any) -> list[str]:
@@ -96,7 +167,7 @@ def told(**changed: Any) -> list[str]:
         "network": demo_network(),
         "counts": Counts(offered=Counter(clicks=100), kept=Counter(clicks=100)),
         "seconds": 10.0,
-        "mode": "enforce",
+        "modes": {"enforce": 40},
         "latency": {"mean": 1.5, "target": 2.0},
         "unreachable": False,
         "floor_seconds": None,
@@ -112,11 +183,15 @@ def told(**changed: Any) -> list[str]:
     [
         ({}, "Nothing"),
         ({"differences": 2}, "floodway audit"),
-        ({"mode": "off", "latency": {"mean": 9.0, "target": 2.0}}, "--mode enforce"),
-        ({"latency": {"mean": 9.0, "target": 2.0}}, "although tuples were dropped"),
+        ({"modes": {"off": 9}, "latency": LATE}, "the mode was off: nothing was dropped"),
+        ({"modes": {"off": 9, "observe": 1}, "latency": LATE}, "off and observe: nothing was dropped"),
+        ({"modes": {"observe": 3, "enforce": 1}, "latency": LATE, "counts": SHED}, "75% of the time the mode was obs"),
+        ({"latency": LATE, "counts": SHED}, "although tuples were dropped"),
+        ({"latency": LATE}, "although the mode was enforce; nothing was dropped"),
         ({"unreachable": True, "floor_seconds": 3.0}, "about 3.00 s"),
         ({"score": 50.0}, "floodway measure"),
         ({"waiting": 900}, "900 tuples still waited"),
+        ({"waiting": 30, "counts": INSIDE}, "30 tuples still waited"),
         ({"latency": {"mean": None, "target": 2.0}}, "No latency was measured"),
         ({"counts": Counts(dropped=Counter({("clicks", "dead-letter"): 1}))}, "dead-letters"),
         ({"counts": Counts(dropped=Counter({("clicks", "retention"): 1}))}, "keep the logs longer"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SERVE = "floodway.dashboard.serve"
 REPORT = "floodway.dashboard.report"
+REPORT_HTML = "floodway.dashboard.report_html"
 LISTEN = "127.0.0.1:0"
 
 Page = Annotated[
@@ -41,7 +42,7 @@ def report_of(root: Path, name: str | None = None) -> Any:
 
 def report_html(*reports: Any, title: str | None = None) -> str:
     """One or more reports as one HTML file."""
-    return str(import_module(REPORT).to_html(*reports, title=title))
+    return str(import_module(REPORT_HTML).to_html(*reports, title=title))
 
 
 def page_of(

@@ -28,7 +28,7 @@ def advice(
     network: Network | None,
     counts: Counts,
     seconds: float,
-    mode: str,
+    modes: Mapping[str, int],
     latency: Mapping[str, Any],
     unreachable: bool,
     floor_seconds: float | None,
@@ -37,7 +37,7 @@ def advice(
     differences: int,
     waiting: int = 0,
 ) -> list[str]:
-    """Sentences; never empty."""
+    """Sentences; never empty. `modes` has how many of the ledger's lines were written in each mode."""
     found: list[str] = []
     mean, target = latency.get("mean"), latency.get("target")
     late = mean is not None and target is not None and mean > LATE * target
@@ -48,18 +48,10 @@ def advice(
             f"The target of {target:g} s is below what this engine can reach, about {floor_seconds:.2f} s: raise it, "
             "or make a micro-batch cheaper (fewer shuffle partitions, less state, fewer sinks)."
         )
-    elif late and mode != "enforce":
-        found.append(
-            f"Results were {mean:.1f} s old on the mean, the target is {target:g} s, and the mode was {mode}: nothing "
-            "was dropped. Switch to enforce (`floodway set NAME --mode enforce`) or add capacity."
-        )
     elif late:
-        found.append(
-            f"Results were {mean:.1f} s old on the mean, above the target of {target:g} s although tuples were "
-            "dropped: see what the controller says in `floodway top`, and whether anything but tuples costs time."
-        )
-    offered = sum(counts.offered.values())
-    if waiting > BACKLOG * max(offered, 1):
+        found.append(f"Results were {mean:.1f} s old on the mean, the target is {target:g} s{_why_late(modes, counts)}")
+    inputs = [at for at in counts.offered if network is None or at in network.streams]
+    if waiting > BACKLOG * max(sum(counts.offered[at] for at in inputs), 1):
         found.append(
             f"At the end {waiting:,} tuples still waited for a batch: more came than was taken, and results get later "
             "from batch to batch."
@@ -70,7 +62,7 @@ def advice(
         found.append("Some records could not be read: they lie in the folder dead-letters, each with the reason.")
     if any(reason == "retention" for _, reason in counts.dropped):
         found.append("Tuples were deleted before they were read: keep the logs longer, or shed more by a lower target.")
-    if score is not None and optimum and score < POOR * optimum and mode == "enforce":
+    if score is not None and optimum and score < POOR * optimum and "enforce" in modes:
         found.append(
             f"The mix kept is worth {score / optimum:.0%} of the best one: let `floodway measure` find the operators' "
             "costs, or run with --replan."
@@ -78,6 +70,27 @@ def advice(
     if not found and mean is None:
         return ["No latency was measured: let it run longer, until batches end."]
     return found or ["Nothing: everything offered was processed in time."]
+
+
+def _why_late(modes: Mapping[str, int], counts: Counts) -> str:
+    """What the modes and the drops say of it: the rest of a sentence, and what to do."""
+    shed = any(count and reason in FOR_CAPACITY for (_, reason), count in counts.dropped.items())
+    others = [mode for mode in modes if mode != "enforce"]
+    if others and not shed:
+        return (
+            f", and the mode was {' and '.join(modes)}: nothing was dropped to meet it. Switch to enforce "
+            "(`floodway set NAME --mode enforce`) or add capacity."
+        )
+    if others:
+        share = sum(modes[mode] for mode in others) / max(sum(modes.values()), 1)
+        return (
+            f", but for {share:.0%} of the time the mode was {' and '.join(others)}, in which nothing is dropped: "
+            "judge by a run in enforce alone."
+        )
+    return (
+        f", although {'tuples were dropped' if shed else 'the mode was enforce; nothing was dropped'}: see what the "
+        "controller says in `floodway top`, and whether anything but tuples costs time."
+    )
 
 
 def _capacity(network: Network | None, counts: Counts, seconds: float) -> list[str]:

@@ -1,43 +1,46 @@
 """The report of a finished run, from its folder: what came, what was lost and why, how late results were, what to do.
 
-Counts come from the ledger, latencies from the figures of the batches. Where the run left its own report, its latency,
-score and optimum are taken, which leave out the start; else they are over the whole run.
+Counts come from the ledger, latencies from the figures of the batches. Where the folder holds one run that left its own
+report, its latency, score and optimum are taken, which leave out the start; else they are over all that is there.
+Rates are over the seconds in which the job ran: the pauses between two runs in one folder do not count.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.account import Counts
+from floodway.agent.account import Account, Counts
 from floodway.agent.batches import latencies_of, read_figures
 from floodway.agent.report import Latency
 from floodway.agent.run_files import BATCHES, node_folders, saved_report
-from floodway.dashboard.advice import WHY, advice
-from floodway.dashboard.board import past, waiting
+from floodway.dashboard.advice import advice
+from floodway.dashboard.board import WINDOW_SECONDS, samples_at, waiting
 from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import Sample
-from floodway.dashboard.network_svg import network_svg
 from floodway.dashboard.sources import Reading, StateSource
-from floodway.dashboard.svg_chart import COLOURS, Series, chart
 from floodway.errors import InputError
 
 MOST_POINTS = 360
-OWN_STYLE = "\nmain{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a report says; times in seconds since 1970, counts in tuples, score in weighted tuples/s."""
+    """Everything a report says; times in seconds since 1970, counts in tuples, score in weighted tuples/s.
+
+    `seconds` are those in which the job ran, `mode` names all modes it ran in, and the samples' time counts from 0
+    without the pauses.
+    """
 
     name: str
     reading: Reading
     begin: float
     end: float
+    seconds: float
+    pauses: int
     counts: Counts
     differences: tuple[str, ...]
     latency: dict[str, float | None]
@@ -48,18 +51,14 @@ class Report:
     samples: tuple[Sample, ...]
     advice: tuple[str, ...]
 
-    @property
-    def seconds(self) -> float:
-        """From the first to the last batch."""
-        return self.end - self.begin
-
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `floodway report`."""
         return {
             "name": self.name,
-            "begin": _time(self.begin),
-            "end": _time(self.end),
+            "begin": calendar(self.begin),
+            "end": calendar(self.end),
             "seconds": self.seconds,
+            "pauses": self.pauses,
             "mode": self.mode,
             "offered": dict(self.counts.offered),
             "kept": dict(self.counts.kept),
@@ -76,44 +75,39 @@ class Report:
 
 
 def make_report(root: Path, *, name: str | None = None) -> Report:
-    """The report of the run in this folder, under its own name or another; InputError if it has no ledger."""
-    readings = StateSource([root]).read()
-    reading = next((one for one in readings if one.account is not None and one.account.seconds), None)
-    if reading is None or reading.account is None:
-        raise InputError(
-            f"{root} holds no ledger with any batch", hint="Give the folder that `floodway run --state` was given"
-        )
-    account, told = reading.account, saved_report(root)
-    begin, end = min(account.seconds), max(account.seconds) + 1
+    """The report of the run in this folder, under its own name or another; InputError unless it holds one ledger."""
+    folder, reading, account = _only_job(root)
+    spans, seconds = account.running.spans, float(account.running.seconds)
+    told = saved_report(folder) if len(spans) == 1 else {}
     gauge = Gauge(reading.network) if reading.network else None
-    figures = gauge.measured(account.total, float(end - begin)) if gauge else None
+    figures = gauge.measured(account.total, seconds) if gauge else None
     latency = told.get("latency") or {}
     if latency.get("mean") is None:  # nothing came out after the start: take what came out at all
-        latency = _latency(root, reading)
+        latency = _latency(folder, reading)
     score = told.get("score", figures.score if figures else None)
     optimum = told.get("optimum", figures.optimum if figures else None)
-    mode = account.modes.most_common(1)[0][0]
     differences = tuple(account.differences())
-    samples = past(reading, gauge, until=end, most=end - begin)
     return Report(
         name=name or reading.name,
         reading=reading,
-        begin=float(begin),
-        end=float(end),
+        begin=float(spans[0][0]),
+        end=float(spans[-1][1] + 1),
+        seconds=seconds,
+        pauses=len(spans) - 1,
         counts=account.total,
         differences=differences,
         latency=latency,
-        mode=mode,
+        mode=", ".join(account.modes),
         figures=figures,
         score=score,
         optimum=optimum,
-        samples=tuple(samples[:: max(1, len(samples) // MOST_POINTS)]),
+        samples=tuple(_samples(reading, account, gauge)),
         advice=tuple(
             advice(
                 network=reading.network,
                 counts=account.total,
-                seconds=float(end - begin),
-                mode=mode,
+                seconds=seconds,
+                modes=account.modes,
                 latency=latency,
                 unreachable=bool(reading.status.get("unreachable")),
                 floor_seconds=reading.status.get("floor_seconds"),
@@ -126,137 +120,53 @@ def make_report(root: Path, *, name: str | None = None) -> Report:
     )
 
 
+def calendar(seconds: float) -> str:
+    """A time as people read it.
+
+    >>> calendar(0.0)
+    '1970-01-01 00:00:00 UTC'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _only_job(root: Path) -> tuple[Path, Reading, Account]:
+    found = [
+        (Path(reading.place), reading, reading.account)
+        for reading in StateSource([root]).read()
+        if reading.account is not None and reading.account.running.spans
+    ]
+    if not found:
+        raise InputError(
+            f"{root} holds no ledger with any batch", hint="Give the folder that `floodway run --state` was given"
+        )
+    if len(found) > 1:
+        named = ", ".join(f"{folder} ({reading.name})" for folder, reading, _ in found)
+        raise InputError(f"{root} holds {len(found)} jobs", hint=f"A report is on one of them: {named}")
+    return found[0]
+
+
+def _samples(reading: Reading, account: Account, gauge: Gauge | None) -> Iterable[Sample]:
+    """At most about `MOST_POINTS`, evenly over the seconds that the account remembers; an empty one at each pause."""
+    oldest = min(account.seconds)
+    spans = [(max(first, oldest), last) for first, last in account.running.spans if last >= oldest]
+    step = max(1, -(-sum(last - first + 1 for first, last in spans) // MOST_POINTS))
+    windows: list[tuple[int, int]] = []
+    shown: list[float] = []
+    pauses: list[Sample] = []
+    ran = 0
+    for first, last in spans:
+        for second in reversed(range(last + 1, first, -step)):
+            windows.append((second, min(max(step, WINDOW_SECONDS), second - first)))
+            shown.append(float(ran + second - first))
+        ran += last - first + 1
+        pauses.append(Sample(time=ran + 0.5))
+    found = [
+        replace(sample, time=time) for sample, time in zip(samples_at(reading, gauge, windows), shown, strict=True)
+    ]
+    return sorted([*found, *pauses[:-1]], key=lambda sample: sample.time)
+
+
 def _latency(root: Path, reading: Reading) -> dict[str, float | None]:
     figures = [one for path in node_folders(root) or [root] for one in read_figures(path / BATCHES)]
     target = reading.status.get("target_seconds")
     return {**Latency.of(*latencies_of(figures), target or 0.0).to_dict(), "target": target}
-
-
-def to_html(*reports: Report, title: str | None = None) -> str:
-    """One self-contained HTML file: no script, nothing fetched, light and dark."""
-    style = files("floodway.dashboard").joinpath("static", "page.css").read_text("utf-8")
-    name = title or " and ".join(report.name for report in reports)
-    body = "".join(_section(report) for report in reports)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)} – Floodway report</title><style>{style}{OWN_STYLE}</style></head>"
-        f"<body><header><h1>Floodway <span>report: {escape(name)}</span></h1></header><main>{body}</main></body></html>"
-    )
-
-
-def _section(report: Report) -> str:
-    parts = [
-        f"<h2>{escape(report.name)}: {_time(report.begin)} to {_time(report.end)}, {report.seconds:.0f} s, "
-        f"mode {escape(report.mode)}</h2>",
-        f"<p>{escape(_sentence(report))}</p>",
-        "<section><h2>What to do next</h2><ul>",
-        *(f"<li>{_code(text)}</li>" for text in report.advice),
-        "</ul></section>",
-        _tiles(report),
-        _lost(report),
-    ]
-    if report.reading.network is not None:
-        drawing = network_svg(report.reading.network, report.figures)
-        parts.append(f'<section><h2>What flowed, on the mean</h2><div class="scroll">{drawing}</div></section>')
-    return "".join([*parts, *_charts(report)])
-
-
-def _sentence(report: Report) -> str:
-    inputs = _inputs(report)
-    offered = sum(report.counts.offered[at] for at in inputs)
-    kept = sum(report.counts.kept[at] for at in inputs)
-    text = f"{offered:,} tuples came, {kept:,} were kept at the inputs"
-    inside = sum(count for (at, _), count in report.counts.dropped.items() if at not in inputs)
-    text += f", {inside:,} were dropped on branches inside" if inside else ""
-    mean, target = report.latency.get("mean"), report.latency.get("target")
-    if mean is not None and target:
-        text += f"; results were {mean:.2f} s old on the mean, the target was {target:g} s"
-    return f"{text}. The ledger {'accounts for every one' if not report.differences else 'does not add up'}."
-
-
-def _inputs(report: Report) -> list[str]:
-    network = report.reading.network
-    return [at for at in report.counts.offered if network is None or at in network.streams]
-
-
-def _tiles(report: Report) -> str:
-    def seconds(key: str) -> str:
-        value = report.latency.get(key)
-        return "–" if value is None else f"{value:.2f} s"
-
-    share = f"{report.score / report.optimum:.1%}" if report.score is not None and report.optimum else "–"
-    tiles = {
-        "latency, mean": seconds("mean"),
-        "half below": seconds("p50"),
-        "95% below": seconds("p95"),
-        "99% below": seconds("p99"),
-        "of the best score": share,
-        "ledger": "differs" if report.differences else "reconciled",
-    }
-    cells = "".join(
-        f'<div class="tile"><dt>{escape(key)}</dt><dd><b>{text}</b></dd></div>' for key, text in tiles.items()
-    )
-    return f'<dl class="tiles">{cells}</dl>'
-
-
-def _lost(report: Report) -> str:
-    rows = []
-    for at, offered in report.counts.offered.items():
-        reasons = report.counts.by_place().get(at, {})
-        why = "; ".join(f"{count:,} {WHY.get(reason, reason)} ({reason})" for reason, count in reasons.items())
-        share = max(0, report.counts.kept[at]) / offered if offered else 1.0
-        rows.append(
-            f"<tr><td>{escape(at)}</td><td>{offered:,}</td><td>{report.counts.kept[at]:,}</td><td>{share:.1%}</td>"
-            f"<td>{escape(why or 'nothing')}</td></tr>"
-        )
-    wrong = "".join(f"<li>{escape(text)}</li>" for text in report.differences)
-    return (
-        '<section><h2>What was lost, and why</h2><div class="scroll"><table><thead><tr><th>place</th><th>offered</th>'
-        f"<th>kept</th><th>share kept</th><th>lost</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        f"{f'<ul id=differences>{wrong}</ul>' if wrong else ''}</section>"
-    )
-
-
-def _charts(report: Report) -> list[str]:
-    samples = report.samples
-    times = [sample.time for sample in samples]
-    reasons = sorted({reason for sample in samples for reason in sample.dropped})
-    latency = [
-        Series("mean latency of results (s)", [sample.latency for sample in samples]),
-        Series("target (s)", [sample.target for sample in samples], dashed=True),
-    ]
-    tuples = [
-        Series("kept (tuples/s)", [sample.kept for sample in samples], area=True),
-        *(
-            Series(
-                f"dropped: {reason}",
-                [sample.dropped.get(reason, 0.0) for sample in samples],
-                colour=COLOURS[1 + index % 5],
-                area=not reason.endswith("inside"),
-            )
-            for index, reason in enumerate(reasons)
-        ),
-        Series("offered", [sample.offered for sample in samples], dashed=True),
-    ]
-    score = [
-        Series("score (weighted tuples/s)", [sample.score for sample in samples]),
-        Series("optimum for the capacity used", [sample.optimum for sample in samples], dashed=True),
-    ]
-    found = [
-        f"<section><h2>Latency against target</h2>{chart('Latency', times, latency, unit='s')}</section>",
-        f"<section><h2>Offered, kept and dropped</h2>{chart('Tuples', times, tuples, unit='tuples/s')}</section>",
-    ]
-    if report.figures is not None:
-        drawn = chart("Score", times, score, unit="weighted tuples/s")
-        found.append(f"<section><h2>Score against optimum</h2>{drawn}</section>")
-    return found
-
-
-def _code(text: str) -> str:
-    parts = escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

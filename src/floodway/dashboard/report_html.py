@@ -1,0 +1,146 @@
+"""A report as one HTML file: no script, nothing fetched, light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+
+from floodway.dashboard.advice import WHY
+from floodway.dashboard.network_svg import network_svg
+from floodway.dashboard.report import Report, calendar
+from floodway.dashboard.svg_chart import COLOURS, Series, chart
+
+OWN_STYLE = "\nmain{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}"
+
+
+def to_html(*reports: Report, title: str | None = None) -> str:
+    """One self-contained HTML file: no script, nothing fetched, light and dark."""
+    style = files("floodway.dashboard").joinpath("static", "page.css").read_text("utf-8")
+    name = title or " and ".join(report.name for report in reports)
+    body = "".join(_section(report) for report in reports)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(name)} – Floodway report</title><style>{style}{OWN_STYLE}</style></head>"
+        f"<body><header><h1>Floodway <span>report: {escape(name)}</span></h1></header><main>{body}</main></body></html>"
+    )
+
+
+def _section(report: Report) -> str:
+    parts = [
+        f"<h2>{escape(report.name)}: {calendar(report.begin)} to {calendar(report.end)}, {escape(_ran(report))}, "
+        f"mode {escape(report.mode)}</h2>",
+        f"<p>{escape(_sentence(report))}</p>",
+        "<section><h2>What to do next</h2><ul>",
+        *(f"<li>{_code(text)}</li>" for text in report.advice),
+        "</ul></section>",
+        _tiles(report),
+        _lost(report),
+    ]
+    if report.reading.network is not None:
+        drawing = network_svg(report.reading.network, report.figures)
+        parts.append(f'<section><h2>What flowed, on the mean</h2><div class="scroll">{drawing}</div></section>')
+    return "".join([*parts, *_charts(report)])
+
+
+def _ran(report: Report) -> str:
+    pauses = "" if not report.pauses else f" without {report.pauses} pause{'s' if report.pauses > 1 else ''}"
+    return f"{report.seconds:.0f} s{pauses}"
+
+
+def _sentence(report: Report) -> str:
+    inputs = _inputs(report)
+    offered = sum(report.counts.offered[at] for at in inputs)
+    kept = sum(report.counts.kept[at] for at in inputs)
+    text = f"{offered:,} tuples came, {kept:,} were kept at the inputs"
+    inside = sum(count for (at, _), count in report.counts.dropped.items() if at not in inputs)
+    text += f", {inside:,} were dropped on branches inside" if inside else ""
+    mean, target = report.latency.get("mean"), report.latency.get("target")
+    if mean is not None and target:
+        text += f"; results were {mean:.2f} s old on the mean, the target was {target:g} s"
+    return f"{text}. The ledger {'accounts for every one' if not report.differences else 'does not add up'}."
+
+
+def _inputs(report: Report) -> list[str]:
+    network = report.reading.network
+    return [at for at in report.counts.offered if network is None or at in network.streams]
+
+
+def _tiles(report: Report) -> str:
+    def seconds(key: str) -> str:
+        value = report.latency.get(key)
+        return "–" if value is None else f"{value:.2f} s"
+
+    share = f"{report.score / report.optimum:.1%}" if report.score is not None and report.optimum else "–"
+    tiles = {
+        "latency, mean": seconds("mean"),
+        "half below": seconds("p50"),
+        "95% below": seconds("p95"),
+        "99% below": seconds("p99"),
+        "of the best score": share,
+        "ledger": "differs" if report.differences else "reconciled",
+    }
+    cells = "".join(
+        f'<div class="tile"><dt>{escape(key)}</dt><dd><b>{text}</b></dd></div>' for key, text in tiles.items()
+    )
+    return f'<dl class="tiles">{cells}</dl>'
+
+
+def _lost(report: Report) -> str:
+    rows = []
+    for at, offered in report.counts.offered.items():
+        reasons = report.counts.by_place().get(at, {})
+        why = "; ".join(f"{count:,} {WHY.get(reason, reason)} ({reason})" for reason, count in reasons.items())
+        share = max(0, report.counts.kept[at]) / offered if offered else 1.0
+        rows.append(
+            f"<tr><td>{escape(at)}</td><td>{offered:,}</td><td>{report.counts.kept[at]:,}</td><td>{share:.1%}</td>"
+            f"<td>{escape(why or 'nothing')}</td></tr>"
+        )
+    wrong = "".join(f"<li>{escape(text)}</li>" for text in report.differences)
+    return (
+        '<section><h2>What was lost, and why</h2><div class="scroll"><table><thead><tr><th>place</th><th>offered</th>'
+        f"<th>kept</th><th>share kept</th><th>lost</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f"{f'<ul id=differences>{wrong}</ul>' if wrong else ''}</section>"
+    )
+
+
+def _charts(report: Report) -> list[str]:
+    samples = report.samples
+    times = [sample.time for sample in samples]
+    reasons = sorted({reason for sample in samples for reason in sample.dropped})
+    latency = [
+        Series("mean latency of results (s)", [sample.latency for sample in samples]),
+        Series("target (s)", [sample.target for sample in samples], dashed=True),
+    ]
+    tuples = [
+        Series("kept (tuples/s)", [sample.kept for sample in samples], area=True),
+        *(
+            Series(
+                f"dropped: {reason}",
+                [sample.dropped.get(reason, 0.0) for sample in samples],
+                colour=COLOURS[1 + index % 5],
+                area=not reason.endswith("inside"),
+            )
+            for index, reason in enumerate(reasons)
+        ),
+        Series("offered", [sample.offered for sample in samples], dashed=True),
+    ]
+    score = [
+        Series("score (weighted tuples/s)", [sample.score for sample in samples]),
+        Series("optimum for the capacity used", [sample.optimum for sample in samples], dashed=True),
+    ]
+    drawn = times[-1] - times[0] if times else 0.0
+    part = "" if drawn > 0.9 * report.seconds else f", the latest {drawn / 3600:.1f} h"
+    found = [
+        f"<section><h2>Latency against target{part}</h2>{chart('Latency', times, latency, unit='s')}</section>",
+        f"<section><h2>Offered, kept and dropped{part}</h2>{chart('Tuples', times, tuples, unit='tuples/s')}</section>",
+    ]
+    if report.figures is not None:
+        drawing = chart("Score", times, score, unit="weighted tuples/s")
+        found.append(f"<section><h2>Score against optimum{part}</h2>{drawing}</section>")
+    return found
+
+
+def _code(text: str) -> str:
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

@@ -63,6 +63,7 @@ def click_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_json_filter_and_window_count_add_up_to_the_whole_pipeline(spark: SparkSession, click_log: Path) -> None:
     """Parts against the whole, and each part against a longer run of its own, in CPU time.
 

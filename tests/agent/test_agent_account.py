@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.account import MOST_SECONDS, Account, LedgerTail
+from floodway.agent.account import MOST_SECONDS, Account
 from floodway.agent.report import totals
-from floodway.spark.ledger import Ledger, LedgerLine, reconcile
+from floodway.spark.ledger import LedgerLine, reconcile
 
 
 def line(batch: int, at: str = "s", reason: str = "shedder", kept: int = 4, dropped: int = 6) -> LedgerLine:
@@ -61,24 +59,6 @@ def test_gaps_and_conflicts_are_told() -> None:
         "query q, s, batch 4: a replay counted otherwise (offered 2, kept 1, dropped 1)",
     ]
     assert account.total.offered["s"] == 20
-
-
-def test_a_tail_reads_each_line_once_and_waits_for_a_torn_one(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
-    account = Account()
-    tail = LedgerTail(path, account)
-    tail.advance()
-    ledger = Ledger(path)
-    ledger.append([line(0), line(1)])
-    with path.open("ab") as file:
-        file.write(line(2).encode()[:20])
-    tail.advance()
-    tail.advance()
-    assert account.lines == 2
-    with path.open("ab") as file:
-        file.write(line(2).encode()[20:])
-    tail.advance()
-    assert (account.lines, account.differences()) == (3, [])
 
 
 def test_a_window_knows_how_much_of_it_the_ledger_covers() -> None:

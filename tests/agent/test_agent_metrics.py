@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from floodway.agent.account import Counts
 from floodway.agent.latencies import Latencies
-from floodway.agent.metrics import Watched, metrics_text
-from floodway.agent.nodes.metrics import node_metrics_routes
+from floodway.agent.metrics import Watched, metrics_text, of_status
+from floodway.agent.nodes.metrics import FolderMetrics, node_metrics_routes
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.serve import page_server
 from tests.dashboard.made_state import CLICKS, MadeJob
@@ -43,8 +44,7 @@ def watched() -> Watched:
         "loss": 0.6,
         "scale": 0.9,
         "keeps": {"s": 0.4},
-        "moves": [{"state": "failed"}, {"state": "done"}, {"state": "done"}],
-        "contracts": [{"partner": "x"}],
+        "rates": {"s": 10.0},
     }
     return Watched(
         "job",
@@ -82,7 +82,7 @@ def test_values_are_those_of_the_job() -> None:
     assert value("floodway_result_latency_seconds_count") == 4
     assert value("floodway_result_latency_seconds_sum") == pytest.approx(71.2)
     assert [value("floodway_mode", mode=mode) for mode in ("enforce", "observe", "off")] == [0, 1, 0]
-    assert value("floodway_moves_total", state="done") == 2
+    assert value("floodway_would_drop_ratio") == pytest.approx(0.6)
     assert value("floodway_backlog_tuples", place="s") == 7
     assert value("floodway_status_timestamp_seconds") == 2.0
 
@@ -98,8 +98,10 @@ def test_names_follow_the_conventions() -> None:
 
 
 def exposed() -> set[str]:
-    """Names of all series, without values."""
-    return {name for name, _ in values(metrics_text([watched()]).decode())}
+    """Names of all series, without values: those of a job, and those of a participant."""
+    member = of_status({"name": "A", "time": 2.0, "load": 0.5, "fragments": {}, "moves": [], "contracts": []})
+    job = replace(watched(), heard={"A": 1.0})
+    return {name for name, _ in values(metrics_text([job, member]).decode())}
 
 
 def asked(expression: str) -> set[str]:
@@ -151,7 +153,8 @@ def test_a_node_serves_its_own_metrics(tmp_path: Path) -> None:
     job.start()
     job.run(2)
     status = {"mode": "enforce", "load": {"A": 0.8}, "waiting": {"clicks": 5}}
-    with HttpServer(node_metrics_routes("A", job.root, lambda: status, {"A": 2.0})) as server:
+    metrics = FolderMetrics("A", job.root, {"A": 2.0})
+    with HttpServer(node_metrics_routes(metrics, lambda: status)) as server:
         first = values(httpx.get(f"{server.url}/metrics", trust_env=False).text)
         job.run(1)
         second = values(httpx.get(f"{server.url}/metrics", trust_env=False).text)

@@ -12,8 +12,9 @@ from floodway.agent.nodes.api import node_routes
 from floodway.agent.planes.plane import Alone
 from floodway.agent.run_files import save_network
 from floodway.agent.wire.server import HttpServer
+from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
-from floodway.dashboard.sources import Sources, StateSource, UrlSource
+from floodway.dashboard.sources import Sources, StateSource
 from floodway.errors import InputError
 from floodway.network.file import load_network
 from floodway.spark.ledger import Ledger, LedgerLine
@@ -33,7 +34,7 @@ def test_nodes_that_are_processes_are_one_network(tmp_path: Path) -> None:
     assert reading.account is not None
     assert reading.account.total.offered["clicks"] == 4 * CLICKS
     assert reading.latencies.count > 0
-    source.set_mode("net", "off")
+    source.switch(reading, "off")
     assert [ShedFiles(tmp_path / "net" / "nodes" / node).read_mode() for node in ("A", "B")] == ["off", "off"]
 
 
@@ -72,7 +73,7 @@ def test_a_wrong_folder_or_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a folder"):
         StateSource([tmp_path / "nowhere"])
     with pytest.raises(InputError, match="no job is called 'x'"):
-        Sources([StateSource([tmp_path])]).set_mode("x", "off")
+        Board(Sources([StateSource([tmp_path])])).set_mode("x", "off")
 
 
 def test_agents_are_asked_and_switched_over_http() -> None:
@@ -85,12 +86,13 @@ def test_agents_are_asked_and_switched_over_http() -> None:
         source = UrlSource([server.url])
         (reading,) = source.read()
         assert (reading.name, reading.status["loss"]) == ("A", 0.1)
-        source.set_mode("A", "observe")
+        source.switch(reading, "observe")
         assert plane.mode == "observe"
     (reading,) = source.read()
-    assert reading.name == "A"
-    assert reading.status == {}
+    assert (reading.name, reading.status["loss"]) == ("A", 0.1), "what was heard last stays"
     assert reading.problem is not None
+    with pytest.raises(InputError, match="not switched: A"):
+        source.switch(reading, "off")
 
 
 def test_figures_are_those_of_the_last_seconds(made: MadeJob) -> None:

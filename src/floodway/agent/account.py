@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from floodway.agent.running import Running
 from floodway.spark.ledger import LedgerLine, Reason, reconcile
 
 MOST_SECONDS = 6 * 3600
 MOST_DIFFERENCES = 50
-PART_BYTES = 4 * 2**20
 NO_TUPLES = (Reason.GAP, Reason.CONFLICT)
 
 
@@ -52,6 +51,10 @@ class Counts:
         self.dropped.update(other.dropped)
         self.delivered.update(other.delivered)
 
+    def copy(self) -> Counts:
+        """As they are now, for a reader that does not hold back who goes on counting."""
+        return Counts(self.offered.copy(), self.kept.copy(), self.dropped.copy(), self.delivered.copy())
+
     def by_place(self) -> dict[str, dict[str, int]]:
         """Dropped tuples as {place: {reason: tuples}}."""
         found: dict[str, dict[str, int]] = {}
@@ -76,7 +79,11 @@ class Account:
         self.total = Counts()
         self.seconds: dict[int, Counts] = {}
         self.lines = 0
+        self.unreadable = 0
+        """Lines that are no ledger lines: whatever they counted is missing from the sums."""
         self.modes: Counter[str] = Counter()
+        self.running = Running()
+        """When batches ended, over the whole ledger: `seconds` above forgets."""
         self._first = 0
         self._wrong: list[str] = []
         self._reach: dict[tuple[str, str], int] = {}
@@ -92,6 +99,7 @@ class Account:
             if second not in self.seconds:
                 self.seconds[second] = Counts()
             self.seconds[second].add(line)
+            self.running.note(line.query, second)
             # Alone, a line can be unbalanced, a gap or a conflict; holes between batches are told below.
             if (line.reason in NO_TUPLES or not line.balanced) and len(self._wrong) < MOST_DIFFERENCES:
                 self._wrong += reconcile([line])
@@ -107,7 +115,8 @@ class Account:
             for (query, at), beyond in self._beyond.items()
             if beyond
         ]
-        return [*self._wrong, *holes][:MOST_DIFFERENCES]
+        lost = [f"lines of the ledger that cannot be read: {self.unreadable}"] if self.unreadable else []
+        return [*lost, *self._wrong, *holes][:MOST_DIFFERENCES]
 
     def window(self, until: int, length: int) -> tuple[Counts, int]:
         """Counts of the `length` seconds before second `until`, and how many of them the ledger covers (at least 1)."""
@@ -133,37 +142,3 @@ class Account:
             reach += 1
             beyond.discard(reach)
         self._reach[key] = reach
-
-
-class LedgerTail:
-    """Follows a ledger file: `advance` feeds whatever whole lines were appended since to an account."""
-
-    def __init__(self, path: Path, account: Account) -> None:
-        self._path = path
-        self._account = account
-        self._read = 0
-        self.unreadable = 0
-
-    def advance(self) -> None:
-        """Read on from where the last call ended, part by part; a torn last line waits for its end."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                rest = b""
-                while part := file.read(PART_BYTES):
-                    rest = self._take(rest + part)
-        except OSError:
-            return
-
-    def _take(self, raw: bytes) -> bytes:
-        whole = raw.rfind(b"\n") + 1
-        self._read += whole
-        lines = []
-        for stored in raw[:whole].splitlines():
-            try:
-                lines.append(LedgerLine.decode(stored))
-            except ValueError:
-                self.unreadable += 1
-        if lines:
-            self._account.add(lines)
-        return raw[whole:]

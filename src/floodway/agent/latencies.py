@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections import deque
-from pathlib import Path
 
 BUCKETS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0)
 """Upper bounds in seconds: a micro-batch engine's targets lie between half a second and some ten seconds."""
@@ -40,6 +38,12 @@ class Latencies:
         self.total_seconds += total
         self.means.append((ended_seconds, total / tuples))
 
+    def copy(self) -> Latencies:
+        """As they are now."""
+        found = Latencies()
+        found.counts, found.total_seconds, found.means = self.counts.copy(), self.total_seconds, self.means.copy()
+        return found
+
     @property
     def count(self) -> int:
         """Results measured."""
@@ -52,31 +56,3 @@ class Latencies:
             running += count
             found.append(running)
         return found
-
-
-class LatencyTail:
-    """Follows a `batches.jsonl`: `advance` feeds what was appended since to `latencies`."""
-
-    def __init__(self, path: Path, latencies: Latencies) -> None:
-        self._path = path
-        self._latencies = latencies
-        self._read = 0
-
-    def advance(self) -> None:
-        """Read on from where the last call ended; a torn line is passed over."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                raw = file.read()
-        except OSError:
-            return
-        whole = raw.rfind(b"\n") + 1
-        self._read += whole
-        for line in raw[:whole].splitlines():
-            try:
-                body = json.loads(line)
-                pairs = [(int(milliseconds), int(count)) for milliseconds, count in body["latencies"]]
-                ended = float(body["ended_seconds"])
-            except (ValueError, TypeError, KeyError):
-                continue
-            self._latencies.add(ended, pairs)

@@ -6,6 +6,7 @@ nothing for being watched, and its counters go on where they were after a restar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,11 @@ from starlette.routing import BaseRoute, Route
 
 from floodway.agent.account import Counts
 from floodway.agent.latencies import BUCKETS, Latencies
+from floodway.agent.statuses import has_mode, is_participant, normal, would_drop
 
 MODES = ("enforce", "observe", "off")
+ENDED = ("done", "failed")
+"""How a move ends; every other state is one on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,16 @@ class Watched:
     waiting: Mapping[str, int] = field(default_factory=dict)
     score: float | None = None
     optimum: float | None = None
+    heard: Mapping[str, float] = field(default_factory=dict)
+    """When each of its nodes last spoke, in seconds since 1970, where they are processes of their own."""
+
+
+def of_status(status: Mapping[str, Any], job: str | None = None) -> Watched:
+    """A job of which only its status is known: a participant, which tells its load and its own CPU."""
+    told = normal(status)
+    name, cpu = job or str(told.get("name", "")), told.get("cpu")
+    load = {node: value / cpu for node, value in (told.get("load") or {}).items()} if cpu else {}
+    return Watched(job=name, status=told, load=load)
 
 
 def metrics_text(watched: Iterable[Watched]) -> bytes:
@@ -94,6 +108,11 @@ def _tuples(jobs: Sequence[Watched]) -> Iterator[Metric]:
     ratio = GaugeMetricFamily(
         "floodway_drop_ratio", "Share of tuples dropped over the job's latest batches.", labels=["job_name"]
     )
+    planned = GaugeMetricFamily(
+        "floodway_would_drop_ratio",
+        "Share of what arrives that the plan would drop: what enforcing would cost, in any mode.",
+        labels=["job_name"],
+    )
     for job in jobs:
         for family, counts in (
             (offered, job.counts.offered),
@@ -109,7 +128,10 @@ def _tuples(jobs: Sequence[Watched]) -> Iterator[Metric]:
                 dropped.add_metric([job.job, place, reason], job.counts.dropped[place, reason])
         if job.status.get("loss") is not None:
             ratio.add_metric([job.job], job.status["loss"])
-    yield from (offered, kept, dropped, delivered, ratio)
+        would = would_drop(job.status)
+        if would is not None:
+            planned.add_metric([job.job], would)
+    yield from (offered, kept, dropped, delivered, ratio, planned)
 
 
 def _latency(jobs: Sequence[Watched]) -> Iterator[Metric]:
@@ -149,27 +171,36 @@ def _state(jobs: Sequence[Watched]) -> Iterator[Metric]:
         "floodway_ledger_differences", "Ways in which the ledger does not add up.", labels=["job_name"]
     )
     heard = GaugeMetricFamily(
-        "floodway_status_timestamp_seconds", "When the job last wrote its status.", labels=["job_name"]
+        "floodway_status_timestamp_seconds",
+        "When the job last told its status, the one of its nodes that is silent longest.",
+        labels=["job_name"],
+    )
+    nodes = GaugeMetricFamily(
+        "floodway_node_status_timestamp_seconds",
+        "When a node that is a process of its own last told its status.",
+        labels=["job_name", "node"],
     )
     for job in jobs:
         for place, count in job.waiting.items():
             backlog.add_metric([job.job, place], count)
         for node, share in job.load.items():
             load.add_metric([job.job, node], share)
-        current = str(job.status.get("mode", ""))
-        for name in MODES:
-            mode.add_metric([job.job, name], float(name in current.split(", ")))
+        current = str(job.status.get("mode") or "").split(", ")
+        for name in MODES if has_mode(job.status) else ():
+            mode.add_metric([job.job, name], float(name in current))
         differences.add_metric([job.job], job.differences)
         if "time_us" in job.status:
             heard.add_metric([job.job], job.status["time_us"] / 1e6)
-    yield from (backlog, load, mode, differences, heard)
+        for node, seconds in job.heard.items():
+            nodes.add_metric([job.job, node], seconds)
+    yield from (backlog, load, mode, differences, heard, nodes)
 
 
 def _plans(jobs: Sequence[Watched]) -> Iterator[Metric]:
     plan = GaugeMetricFamily(
         "floodway_plan_info",
-        "1; the labels name the network and whether it is overloaded.",
-        labels=["job_name", "network", "overloaded"],
+        "1; the labels say for which network, by which planner and for what it is planned, and whether it must drop.",
+        labels=["job_name", "network", "overloaded", "planner", "objective"],
     )
     keep = GaugeMetricFamily("floodway_plan_keep_ratio", "Share to keep, as planned.", labels=["job_name", "place"])
     scale = GaugeMetricFamily(
@@ -182,7 +213,9 @@ def _plans(jobs: Sequence[Watched]) -> Iterator[Metric]:
     for job in jobs:
         status = job.status
         overloaded = str(bool(status.get("overloaded"))).lower()
-        plan.add_metric([job.job, str(status.get("name", job.job)), overloaded], 1.0)
+        if has_mode(status):  # a participant moves and sheds, but has no plan of drops
+            by = [str(status.get(key) or "") for key in ("planner", "objective")]
+            plan.add_metric([job.job, str(status.get("name", job.job)), overloaded, *by], 1.0)
         for place, share in (status.get("keeps") or {}).items():
             keep.add_metric([job.job, place], share)
         for family, value in ((scale, status.get("scale")), (score, job.score), (optimum, job.optimum)):
@@ -193,15 +226,33 @@ def _plans(jobs: Sequence[Watched]) -> Iterator[Metric]:
 
 def _federation(jobs: Sequence[Watched]) -> Iterator[Metric]:
     moves = CounterMetricFamily(
-        "floodway_moves", "Queries moved to or from a partner, by how it ended.", labels=["job_name", "state"]
+        "floodway_moves", "Moves of queries to or from a partner that have ended, by how.", labels=["job_name", "state"]
     )
+    open_moves = GaugeMetricFamily("floodway_moves_open", "Moves that have begun and not ended.", labels=["job_name"])
     contracts = GaugeMetricFamily("floodway_contracts", "Contracts with partners.", labels=["job_name"])
     for job in jobs:
-        states: dict[str, int] = {}
-        for move in job.status.get("moves") or ():
-            state = str(move.get("state", "unknown")) if isinstance(move, Mapping) else "unknown"
-            states[state] = states.get(state, 0) + 1
-        for state, count in states.items():
+        if not is_participant(job.status):
+            continue
+        ended, under_way = move_counts(job.status)
+        for state, count in ended.items():
             moves.add_metric([job.job, state], count)
+        open_moves.add_metric([job.job], under_way)
         contracts.add_metric([job.job], len(job.status.get("contracts") or ()))
-    yield from (moves, contracts)
+    yield from (moves, open_moves, contracts)
+
+
+def move_counts(status: Mapping[str, Any]) -> tuple[dict[str, int], int]:
+    """Moves by how they ended, both ways there from 0 on, and how many are under way.
+
+    Totals where the status has them, as it lists only the latest moves.
+
+    >>> move_counts({"moves": [{"state": "taking"}, {"state": "failed"}, {"state": "done"}]})
+    ({'done': 1, 'failed': 1}, 1)
+    >>> move_counts({"moves": [{"state": "done"}], "moves_total": {"done": 70, "failed": 2, "given": 1}})
+    ({'done': 70, 'failed': 2}, 1)
+    """
+    totals = status.get("moves_total")
+    if not isinstance(totals, Mapping):
+        totals = Counter(str(move.get("state")) for move in status.get("moves") or () if isinstance(move, Mapping))
+    ended = {state: int(totals.get(state, 0)) for state in ENDED}
+    return ended, sum(int(count) for count in totals.values()) - sum(ended.values())

@@ -9,20 +9,26 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from floodway.agent.account import Counts
+from floodway.agent.account import Account, Counts
+from floodway.agent.metrics import Watched
+from floodway.agent.statuses import has_mode, would_drop
 from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import SAMPLES, History, Sample
 from floodway.dashboard.network_svg import network_svg
 from floodway.dashboard.sources import Reading, Source
+from floodway.dashboard.told import flow, keeps, ledger, nodes, plan, reasons, told_counts
+from floodway.errors import InputError
 from floodway.network.model import Network
 
 WINDOW_SECONDS = 10
 BATCH_SECONDS = 4.0
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4
+GAP_SECONDS = 2.5
+"""Samples further apart than this have a hole between them: nobody looked."""
 INSIDE = "inside"
 """Drops on arcs inside the network are of tuples that were kept at the inputs: charted apart."""
 
@@ -34,47 +40,77 @@ class Board:
         self._source = source
         self._clock = clock
         self._lock = threading.Lock()
-        self._jobs: list[dict[str, Any]] = []
         self._polled = float("-inf")
-        self._histories: dict[str, History] = {}
+        # By place, and not by name: a job's name grows longer when another of the same name appears.
+        self._histories: dict[str, tuple[Account | None, History]] = {}
         self._gauges: dict[str, Gauge] = {}
         self._pictures: dict[str, str] = {}
-        self._readings: Sequence[Reading] = ()
+        self._read: list[tuple[Reading, dict[str, Any]]] = []
 
     def snapshot(self, *, history: bool = True) -> dict[str, Any]:
         """Everything the page shows; without history only each job's latest sample."""
         with self._lock:
-            now = self._clock()
-            if now - self._polled >= LEAST_SECONDS:
-                self._poll(now)
-            jobs = [{**job, **self._past(job["name"], history=history)} for job in self._jobs]
+            now = self._poll()
+            jobs = [{**job, **self._past(reading.place, history=history)} for reading, job in self._read]
             return {"time": now, "jobs": jobs}
 
     def picture(self, name: str) -> str | None:
         """The network of a job as SVG, without figures; None if it has no network."""
-        self.snapshot(history=False)
-        return self._pictures.get(name)
+        with self._lock:
+            self._poll()
+            return next((self._pictures.get(one.place) for one, _ in self._read if one.name == name), None)
 
-    def readings(self) -> Sequence[Reading]:
-        """What was read last, for the metrics."""
-        self.snapshot(history=False)
-        return self._readings
+    def watched(self) -> list[Watched]:
+        """Every job as the metrics want it: copies, which nobody goes on counting in."""
+        with self._lock:
+            self._poll()
+            return [
+                Watched(
+                    job=reading.name,
+                    status=reading.status,
+                    counts=self.counts(reading).copy(),
+                    differences=len(job["ledger"]["differences"]),
+                    latencies=reading.latencies.copy(),
+                    load={node["name"]: node["share"] for node in job["nodes"] if node["share"] is not None},
+                    waiting=job["waiting"],
+                    score=job["score"],
+                    optimum=job["optimum"],
+                    heard=reading.heard,
+                )
+                for reading, job in self._read
+            ]
 
     def counts(self, reading: Reading) -> Counts:
         """Sums of the job's ledger, or what its status tells where none can be read."""
-        return reading.account.total if reading.account else _told(reading)
+        return reading.account.total if reading.account else told_counts(reading)
 
     def set_mode(self, name: str, mode: str) -> None:
-        """Pass a wish on; the page shows it when the job says that it follows."""
-        self._source.set_mode(name, mode)
+        """Pass a wish on to the job that was shown under this name; the page shows it when the job follows."""
+        with self._lock:
+            self._poll()
+            known = [reading for reading, _ in self._read]
+        reading = next((one for one in known if one.name == name), None)
+        if reading is None:
+            raise InputError(
+                f"no job is called {name!r}", hint=f"Known: {', '.join(one.name for one in known) or 'none yet'}"
+            )
+        if not has_mode(reading.status):
+            raise InputError(
+                f"{name} is a participant of a federation and has no mode",
+                hint="It sheds what no partner takes; stop it to stop that",
+            )
+        self._source.switch(reading, mode)
 
-    def _poll(self, now: float) -> None:
-        self._polled = now
-        self._readings = self._source.read()
-        self._jobs = [self._job(reading, now) for reading in self._readings]
+    def _poll(self) -> float:
+        """Read the source if it is time; what time it is."""
+        now = self._clock()
+        if now - self._polled >= LEAST_SECONDS:
+            self._polled = now
+            self._read = [(reading, self._job(reading, now)) for reading in self._source.read()]
+        return now
 
-    def _past(self, name: str, *, history: bool) -> dict[str, Any]:
-        past = self._histories[name]
+    def _past(self, place: str, *, history: bool) -> dict[str, Any]:
+        past = self._histories[place][1]
         latest = past.latest
         found: dict[str, Any] = {"sample": latest.to_dict() if latest else None}
         if history:
@@ -88,37 +124,39 @@ class Board:
         recent, length = account.window(second, WINDOW_SECONDS) if account else (Counts(), WINDOW_SECONDS)
         figures = self._figures(reading, recent, length)
         age = now - status["time_us"] / 1e6 if "time_us" in status else None
+        silent = {node: now - heard for node, heard in reading.heard.items() if now - heard > STALE_SECONDS}
         self._remember(reading, now, second, sample_rates(recent, reading.network, length), figures)
-        differences = account.differences() if account else []
         return {
             "name": reading.name,
             "problem": reading.problem,
+            "notes": list(reading.notes),
             "mode": status.get("mode"),
+            "switchable": has_mode(status),
             "age_seconds": age,
             "stale": age is None or age > STALE_SECONDS,
+            "silent": silent,
             "latency_seconds": status.get("latency_seconds"),
             "target_seconds": status.get("target_seconds"),
             "unreachable": bool(status.get("unreachable")),
             "floor_seconds": status.get("floor_seconds"),
             "loss": status.get("loss"),
+            "would_drop": would_drop(status),
+            "would_drop_tuples": status.get("would_drop"),
             "scale": status.get("scale"),
-            "reasons": _reasons(status),
-            "planned": dict(status.get("keeps") or _shed_keep(status)),
+            "plan": plan(status),
+            "reasons": reasons(status),
+            "planned": keeps(status),
             "waiting": waiting(status, counts),
             "offered": dict(counts.offered),
             "kept": dict(counts.kept),
             "dropped": counts.by_place(),
             "delivered": dict(counts.delivered),
-            "ledger": {
-                "state": "none" if account is None else "differs" if differences else "reconciled",
-                "lines": account.lines if account else 0,
-                "differences": differences,
-            },
-            "flow": _flow(figures),
+            "ledger": ledger(account, status),
+            "flow": flow(figures),
             "score": figures.score if figures else None,
             "optimum": figures.optimum if figures else None,
-            "nodes": _nodes(reading.network, figures, status),
-            "has_picture": reading.name in self._pictures,
+            "nodes": nodes(reading.network, figures, status),
+            "has_picture": reading.place in self._pictures,
             "contracts": list(status.get("contracts") or ()),
             "moves": list(status.get("moves") or ()),
         }
@@ -132,11 +170,12 @@ class Board:
     def _figures(self, reading: Reading, recent: Counts, length: int) -> Figures | None:
         network = reading.network
         if network is None:
+            self._pictures.pop(reading.place, None)
             return None
-        gauge = self._gauges.get(reading.name)
+        gauge = self._gauges.get(reading.place)
         if gauge is None or gauge.network is not network:
-            self._gauges[reading.name] = gauge = Gauge(network)
-            self._pictures[reading.name] = network_svg(network)
+            self._gauges[reading.place] = gauge = Gauge(network)
+            self._pictures[reading.place] = network_svg(network)
         if any(recent.offered.values()):
             return gauge.measured(recent, length)
         return gauge.planned(reading.status.get("rates") or {}, reading.status.get("keeps") or {})
@@ -144,10 +183,14 @@ class Board:
     def _remember(
         self, reading: Reading, now: float, second: int, rates: Mapping[str, Any], figures: Figures | None
     ) -> None:
-        history = self._histories.get(reading.name)
-        if history is None:
-            self._histories[reading.name] = history = History()
-            history.fill(past(reading, self._gauges.get(reading.name), until=second - 1))
+        summed, history = self._histories.get(reading.place, (None, History()))
+        if summed is not None and summed is not reading.account:
+            history = History()  # another run: the past of the one before is not its past
+        self._histories[reading.place] = (reading.account, history)
+        last = history.latest
+        if last is None or now - last.time > GAP_SECONDS:
+            most = SAMPLES if last is None else min(SAMPLES, second - 1 - int(last.time))
+            history.fill(past(reading, self._gauges.get(reading.place), until=second - 1, most=most))
         if reading.status and now - second <= STALE_SECONDS:
             history.add(
                 Sample(
@@ -208,52 +251,3 @@ def waiting(status: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         return {str(name): int(count) for name, count in told.items()}
     arrived = status.get("arrived") or {}
     return {name: max(0, int(count) - counts.offered[name]) for name, count in arrived.items()}
-
-
-def _told(reading: Reading) -> Counts:
-    """Totals that a status carries itself, where no ledger can be read."""
-    counts, status = Counts(), reading.status
-    if "offered_total" in status:
-        counts.offered[reading.name] = status["offered_total"]
-        counts.kept[reading.name] = status["kept_total"]
-        if status["dropped_total"]:
-            counts.dropped[reading.name, "shedder"] = status["dropped_total"]
-    for key, target in (("offered", counts.offered), ("kept", counts.kept)):
-        if isinstance(status.get(key), Mapping):
-            target.update(status[key])
-    for at, reasons in (status.get("dropped") or {}).items() if isinstance(status.get("dropped"), Mapping) else ():
-        for reason, count in reasons.items():
-            counts.dropped[at, reason] = count
-    return counts
-
-
-def _shed_keep(status: Mapping[str, Any]) -> dict[str, float]:
-    return {str(status["name"]): float(status["keep"])} if "keep" in status and "name" in status else {}
-
-
-def _reasons(status: Mapping[str, Any]) -> dict[str, str]:
-    if isinstance(status.get("reasons"), Mapping):
-        return dict(status["reasons"])
-    return {str(status.get("name", "")): str(status["reason"])} if status.get("reason") else {}
-
-
-def _flow(figures: Figures | None) -> dict[str, Any] | None:
-    if figures is None:
-        return None
-    return {
-        "rates": dict(figures.rates),
-        "keeps": dict(figures.keeps),
-        "arcs": dict(figures.arcs),
-        "load": dict(figures.load),
-        "throughput": dict(figures.throughput),
-    }
-
-
-def _nodes(network: Network | None, figures: Figures | None, status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    planned = status.get("load") or {}
-    if network is None or figures is None:
-        return [{"name": name, "cpu": None, "share": None, "planned": load} for name, load in planned.items()]
-    return [
-        {"name": name, "cpu": node.cpu, "share": figures.load[name], "planned": planned.get(name)}
-        for name, node in network.nodes.items()
-    ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.metrics import Watched, metrics_route
+from floodway.agent.metrics import metrics_route
 from floodway.agent.wire.refusals import RefusedError
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Source
@@ -87,27 +87,8 @@ def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute
         Route("/v1/page/events", events, methods=["GET"]),
         Route("/v1/page/picture", picture, methods=["GET"]),
         Route("/v1/page/mode", mode, methods=["POST"]),
-        metrics_route(lambda: watched(shown)),
+        metrics_route(shown.watched),
     ]
-
-
-def watched(board: Board) -> Iterator[Watched]:
-    """Every job of a board as the metrics want it."""
-    jobs = {job["name"]: job for job in board.snapshot(history=False)["jobs"]}
-    for reading in board.readings():
-        job = jobs.get(reading.name)
-        if job is not None:
-            yield Watched(
-                job=reading.name,
-                status=reading.status,
-                counts=board.counts(reading),
-                differences=len(job["ledger"]["differences"]),
-                latencies=reading.latencies,
-                load={node["name"]: node["share"] for node in job["nodes"] if node["share"] is not None},
-                waiting=job["waiting"],
-                score=job["score"],
-                optimum=job["optimum"],
-            )
 
 
 def json_response(body: Any) -> Response:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from floodway.agent.metrics import Watched
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
+from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
-from floodway.dashboard.routes import OPEN_PATHS, page_routes, watched
-from floodway.dashboard.sources import Source, Sources, StateSource, UrlSource
+from floodway.dashboard.routes import OPEN_PATHS, page_routes
+from floodway.dashboard.sources import Source, Sources, StateSource
 
 
 def page_server(
@@ -32,7 +33,6 @@ def page_server(
     return HttpServer(page_routes(Sources(sources)), host=host, port=port, security=security, open_paths=OPEN_PATHS)
 
 
-def watching(folders: Iterable[Path]) -> Callable[[], Iterator[Watched]]:
+def watching(folders: Iterable[Path]) -> Callable[[], list[Watched]]:
     """What the page's `/metrics` would say about these folders, whenever it is asked."""
-    board = Board(StateSource(folders))
-    return lambda: watched(board)
+    return Board(StateSource(folders)).watched

@@ -4,6 +4,7 @@
     POST /v1/move      the giver asks the taker to take over what it accepted
     POST /v1/bill      the taker's entries for the giver to book
     GET  /v1/status    load, fragments, moves and what was refused
+    GET  /metrics      the same for Prometheus
 
 A definition names fragments and, for comparison, their catalogue entries and parameters; it never holds code.
 """
@@ -18,10 +19,11 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.journal import BookedEntry
+from floodway.agent.metrics import metrics_route, of_status
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
@@ -130,7 +132,7 @@ def parse_message(body: object) -> Message:
     return message
 
 
-def routes(member: Member) -> list[Route]:
+def routes(member: Member) -> list[BaseRoute]:
     """The API of one participant, to be served behind the guard of `agent/wire`."""
 
     async def heard(request: Request) -> object:
@@ -163,6 +165,7 @@ def routes(member: Member) -> list[Route]:
         Route("/v1/move", move, methods=["POST"]),
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
+        metrics_route(lambda: [of_status(member.status())]),
     ]
 
 

@@ -9,11 +9,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
+from floodway.network.dump import network_to_json
+from floodway.network.model import Network
 
-def node_routes(status: Callable[[], dict[str, Any]]) -> list[BaseRoute]:
-    """`GET /v1/node`: the node's status, as in its `status.json`."""
 
-    async def answer(request: Request) -> JSONResponse:
+def node_routes(status: Callable[[], dict[str, Any]], network: Network | None = None) -> list[BaseRoute]:
+    """`GET /v1/node`: the node's status, as in its `status.json`, with the sums of its ledger where it tells them.
+
+    `GET /v1/network`: the network it is a node of, as a network file, so that a page can draw it.
+    """
+
+    def answer(request: Request) -> JSONResponse:
         return JSONResponse(status())
 
-    return [Route("/v1/node", answer, methods=["GET"])]
+    def drawn(request: Request) -> JSONResponse:
+        return JSONResponse({"network": "" if network is None else network_to_json(network)})
+
+    shown = [] if network is None else [Route("/v1/network", drawn, methods=["GET"])]
+    return [Route("/v1/node", answer, methods=["GET"]), *shown]

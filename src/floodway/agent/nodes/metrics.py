@@ -1,4 +1,4 @@
-"""A node's own metrics: its ledger and its batches followed, beside the status it tells anyway."""
+"""A node's own metrics and counts: its ledger and its batches followed, beside the status it tells anyway."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from floodway.agent.account import Account, LedgerTail
-from floodway.agent.latencies import Latencies, LatencyTail
+from floodway.agent.account import Account
+from floodway.agent.followed import Followed
 from floodway.agent.metrics import Watched, metrics_route
-from floodway.agent.run_files import BATCHES
 
 
 class FolderMetrics:
@@ -20,31 +19,44 @@ class FolderMetrics:
 
     def __init__(self, name: str, root: Path, cpu: Mapping[str, float] | None = None) -> None:
         self._name = name
+        self._root = root
         self._cpu = dict(cpu or {})
-        self._account, self._latencies = Account(), Latencies()
-        self._tails = (LedgerTail(root / "ledger.jsonl", self._account), LatencyTail(root / BATCHES, self._latencies))
+        self._followed = Followed()
         self._lock = threading.Lock()
 
     def watched(self, status: Mapping[str, Any]) -> Watched:
         """The job now; its load as planned, over the CPU of its nodes."""
         with self._lock:
-            for tail in self._tails:
-                tail.advance()
+            account = self._advanced()
             planned = status.get("load") or {}
             return Watched(
                 job=self._name,
                 status=status,
-                counts=self._account.total,
-                differences=len(self._account.differences()),
-                latencies=self._latencies,
+                # Copies: the next look goes on summing while these are written out.
+                counts=account.total.copy(),
+                differences=len(account.differences()),
+                latencies=self._followed.latencies.copy(),
                 load={node: load / self._cpu[node] for node, load in planned.items() if self._cpu.get(node)},
                 waiting=status.get("waiting") or {},
             )
 
+    def told(self) -> dict[str, Any]:
+        """The sums of the ledger as a status can carry them, for a page that sees this node by its address alone."""
+        with self._lock:
+            account = self._advanced()
+            return {
+                "offered": dict(account.total.offered),
+                "kept": dict(account.total.kept),
+                "dropped": account.total.by_place(),
+                "delivered": dict(account.total.delivered),
+                "ledger": {"lines": account.lines, "differences": account.differences()},
+            }
 
-def node_metrics_routes(
-    name: str, root: Path, status: Callable[[], Mapping[str, Any]], cpu: Mapping[str, float] | None = None
-) -> list[BaseRoute]:
-    """`GET /metrics` of one node; behind a key only who signs may ask, so let Prometheus ask the page on loopback."""
-    metrics = FolderMetrics(name, root, cpu)
+    def _advanced(self) -> Account:
+        self._followed.advance([self._root])
+        return self._followed.account or Account()
+
+
+def node_metrics_routes(metrics: FolderMetrics, status: Callable[[], Mapping[str, Any]]) -> list[BaseRoute]:
+    """`GET /metrics` of one node; behind a key for who signs, or has the token that may read."""
     return [metrics_route(lambda: [metrics.watched(status())])]

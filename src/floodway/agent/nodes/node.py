@@ -19,7 +19,7 @@ from typing import Any
 from floodway.agent.batches import BatchFigures, append_figures
 from floodway.agent.loop import SteeringLoop, fragments_of, target_of
 from floodway.agent.nodes.api import node_routes
-from floodway.agent.nodes.metrics import node_metrics_routes
+from floodway.agent.nodes.metrics import FolderMetrics, node_metrics_routes
 from floodway.agent.nodes.options import NodeOptions, spark_master, spark_settings
 from floodway.agent.nodes.steering import NodeSteering
 from floodway.agent.planes.plane import ControlPlane, make_control_plane
@@ -78,8 +78,9 @@ class NodeAgent:
     def run(self) -> None:
         """Serve, process and steer until the end. A failed query raises; a restart continues where it ended."""
         cpu = {name: node.cpu for name, node in self.network.nodes.items()}
-        metrics = node_metrics_routes(self.options.node, self.layout.root, self.status, cpu)
-        routes = [*self.plane.routes(), *node_routes(self.status), *metrics]
+        metrics = FolderMetrics(self.options.node, self.layout.root, cpu)
+        shown = node_routes(lambda: {**self.status(), **metrics.told()}, self.network)
+        routes = [*self.plane.routes(), *shown, *node_metrics_routes(metrics, self.status)]
         server = HttpServer(routes, host=self.options.host, port=self.options.port, security=self.options.security)
         self._refused = server.refused
         server.start()

@@ -1,0 +1,175 @@
+"""Jobs by the addresses of their agents: every agent is asked at once, and one that hangs keeps nobody waiting.
+
+Nodes of one network are shown as that network. An agent that does not answer stays on the page with what it said last
+and the reason; it is asked again after 2, 4, 8, … seconds, and nobody waits for its answer until it has given one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from floodway.agent.statuses import merged, normal
+from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.messages import Mode, encode
+from floodway.agent.wire.signing import Security
+from floodway.dashboard.sources import Reading, named
+from floodway.errors import FloodwayError, InputError
+from floodway.network.file import parse_network
+from floodway.network.model import Network
+from floodway.spark.shed_state import checked_mode
+
+STATUS_PATHS = ("/v1/node", "/v1/status")
+NETWORK_PATH = "/v1/network"
+SENDER = "page"
+WAIT_SECONDS = 1.0
+LONGEST_BREAK_SECONDS = 30.0
+MOST_THREADS = 32
+
+
+class UrlSource:
+    """Jobs by the addresses of their agents."""
+
+    def __init__(
+        self, urls: Iterable[str], security: Security | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._agents = {url: _Agent(Client(url, security)) for url in dict.fromkeys(urls)}
+        self._clock = clock
+        threads = min(MOST_THREADS, max(1, len(self._agents)))
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ask agents")
+
+    def read(self) -> list[Reading]:
+        """What every agent has said last; one that is silent stays and says so."""
+        now = self._clock()
+        asked = [agent.ask(self._pool, now) for agent in self._agents.values()]
+        wait([future for future in asked if future is not None], timeout=WAIT_SECONDS)
+        for agent in self._agents.values():
+            agent.take(now)
+        return named([_reading(group) for group in self._groups()])
+
+    def switch(self, reading: Reading, mode: str) -> None:
+        """Ask the agent itself, or every node of the network; who did not take it is named."""
+        wanted, missed = checked_mode(mode), []
+        for url in reading.place.split():
+            agent = self._agents[url]
+            body = Mode(network=agent.network_name, sender=SENDER, receiver=agent.name, mode=wanted)
+            try:
+                agent.client.post_bytes(Mode.path, encode(body))
+            except PeerError as error:
+                missed.append(f"{agent.name}: {error.message}")
+        if missed:
+            raise InputError(f"not switched: {'; '.join(missed)}", hint="Switch it again once it answers")
+
+    def _groups(self) -> list[list[_Agent]]:
+        """Nodes of one network together, unless two say that they are the same node; every other agent alone."""
+        found: dict[str, list[_Agent]] = {}
+        for agent in self._agents.values():
+            found.setdefault(agent.network_name if agent.is_node else agent.client.url, []).append(agent)
+        groups = []
+        for agents in found.values():
+            one_network = len({agent.name for agent in agents}) == len(agents)
+            groups += [agents] if one_network else [[agent] for agent in agents]
+        return groups
+
+
+class _Agent:
+    """One agent as it was heard last."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.status: dict[str, Any] = {}
+        self.network: Network | None = None
+        self.problem: str | None = None
+        self._path: str | None = None
+        self._network_asked = False
+        self._failures = 0
+        self._next = float("-inf")
+        self._future: Future[dict[str, Any]] | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.status.get("node") or self.status.get("name") or self.client.url)
+
+    @property
+    def is_node(self) -> bool:
+        return bool(self.status.get("node"))
+
+    @property
+    def network_name(self) -> str:
+        return str(self.status.get("name", "")).removesuffix(f": {self.name}")
+
+    def ask(self, pool: ThreadPoolExecutor, now: float) -> Future[dict[str, Any]] | None:
+        """Ask anew if it is time; what to wait for: nothing of an agent that has not answered of late."""
+        if self._future is None and now >= self._next:
+            self._future = pool.submit(self._get)
+            return self._future if self._failures == 0 else None
+        return None
+
+    def take(self, now: float) -> None:
+        """Take its answer, if it has come."""
+        if self._future is None:
+            return
+        if not self._future.done():
+            self._failed(f"{self.client.url} has not answered yet", now)
+            return
+        future, self._future = self._future, None
+        try:
+            self.status, self.problem, self._failures = normal(future.result()), None, 0
+        except FloodwayError as error:
+            self._failed(str(error), now)
+
+    def _failed(self, problem: str, now: float) -> None:
+        self.problem = problem
+        self._failures += 1
+        self._next = now + min(2.0**self._failures, LONGEST_BREAK_SECONDS)
+
+    def _get(self) -> dict[str, Any]:
+        paths = STATUS_PATHS if self._path is None else (self._path, *STATUS_PATHS)
+        for last, path in enumerate(paths, 1 - len(paths)):
+            try:
+                status = self.client.get_json(path)
+            except PeerError as error:
+                if error.unreachable or last == 0:
+                    raise
+                continue
+            if isinstance(status, dict):
+                self._path = path
+                self._get_network(status)
+                return status
+        raise PeerError("malformed", f"{self.client.url} does not tell its status")
+
+    def _get_network(self, status: dict[str, Any]) -> None:
+        if self._network_asked or not status.get("node"):
+            return
+        try:
+            text = self.client.get_json(NETWORK_PATH)["network"]
+            self.network = parse_network(str(text), source=self.client.url)
+            self._network_asked = True
+        except PeerError as error:
+            self._network_asked = not error.unreachable
+        except (FloodwayError, KeyError, TypeError):
+            self._network_asked = True
+
+
+def _reading(agents: list[_Agent]) -> Reading:
+    first, urls = agents[0], " ".join(agent.client.url for agent in agents)
+    if len(agents) > 1:
+        names: tuple[str, ...] = (first.network_name, f"{first.network_name}, {first.client.url}")
+    elif first.is_node:
+        full = f"{first.network_name}: {first.name}"
+        names = (first.name, full, f"{full}, {first.client.url}")
+    else:
+        names = (first.name, f"{first.name}, {first.client.url}")
+    problems = [agent.problem for agent in agents if agent.problem]
+    heard = {agent.name: agent.status["time_us"] / 1e6 for agent in agents if "time_us" in agent.status}
+    return Reading(
+        name=names[0],
+        status=merged([agent.status for agent in agents if agent.status]),
+        network=next((agent.network for agent in agents if agent.network), None),
+        problem="; ".join(problems) or None,
+        place=urls,
+        names=names,
+        heard=heard if first.is_node else {},
+    )

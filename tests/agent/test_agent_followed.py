@@ -1,0 +1,90 @@
+"""Files are followed line by line, and from the start again where another run has written them anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from floodway.agent.followed import HEAD_BYTES, LEDGER, Followed
+from floodway.spark.ledger import Ledger, LedgerLine
+from tests.dashboard.made_state import CLICKS, MadeJob
+
+
+def line(batch: int) -> LedgerLine:
+    return LedgerLine("q", batch, "s", "shedder", 10, 4, 6, time_us=batch * 1_000_000)
+
+
+def lines(followed: Followed) -> int:
+    assert followed.account is not None
+    return followed.account.lines
+
+
+def test_each_line_is_read_once_and_a_torn_one_is_waited_for(tmp_path: Path) -> None:
+    path, followed = tmp_path / LEDGER, Followed()
+    followed.advance([tmp_path])
+    assert followed.account is None
+    Ledger(path).append([line(0), line(1)])
+    with path.open("ab") as file:
+        file.write(line(2).encode()[:20])
+    followed.advance([tmp_path])
+    followed.advance([tmp_path])
+    assert lines(followed) == 2
+    with path.open("ab") as file:
+        file.write(line(2).encode()[20:])
+    followed.advance([tmp_path])
+    assert lines(followed) == 3
+    assert followed.account is not None and followed.account.differences() == []
+
+
+def test_a_second_run_in_the_folder_is_summed_from_its_start(tmp_path: Path) -> None:
+    """Also where it has written more than the first by the time anybody looks, into a file of the same number."""
+    followed = Followed()
+    for first, second in ((40, 3), (3, 40)):
+        job = MadeJob(tmp_path / "run", 1_000)
+        job.start()
+        job.run(first)
+        followed.advance([job.root])
+        before = followed.account
+        shutil.rmtree(job.root)
+        followed.advance([job.root])
+        assert followed.account is before, "what was removed is shown until something new is there"
+        again = MadeJob(tmp_path / "run", 2_000)
+        again.start()
+        again.run(second)
+        followed.advance([again.root])
+        assert followed.account is not None and followed.account is not before
+        assert followed.account.total.offered["clicks"] == second * CLICKS
+        assert followed.latencies.count == second * 1_000
+        shutil.rmtree(again.root)
+
+
+def test_one_replaced_node_starts_the_whole_network_over(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "AB"]
+    for folder in folders:
+        folder.mkdir()
+        Ledger(folder / LEDGER).append([line(0), line(1)])
+    followed = Followed()
+    followed.advance(folders)
+    (folders[1] / LEDGER).write_bytes(line(7).encode())
+    followed.advance(folders)
+    assert lines(followed) == 3
+
+
+def test_an_unreadable_line_is_a_difference(tmp_path: Path) -> None:
+    path, followed = tmp_path / LEDGER, Followed()
+    path.write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
+    followed.advance([tmp_path])
+    assert followed.account is not None
+    assert followed.account.differences() == ["lines of the ledger that cannot be read: 1"]
+
+
+def test_a_first_line_longer_than_the_head_is_told_apart_by_its_beginning(tmp_path: Path) -> None:
+    path, followed = tmp_path / LEDGER, Followed()
+    long = "x" * (2 * HEAD_BYTES)
+    path.write_bytes(LedgerLine("q", 0, long, "shedder", 10, 4, 6).encode())
+    followed.advance([tmp_path])
+    assert lines(followed) == 1
+    with path.open("ab") as file:
+        file.write(line(1).encode())
+    followed.advance([tmp_path])
+    assert lines(followed) == 2

@@ -1,0 +1,58 @@
+"""A participant's metrics, from a real one's status: its moves are a counter from the first scrape on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from floodway.agent.federation.journal import MoveRow, State
+from floodway.agent.wire.ports import free_ports
+from floodway.contracts.federation_file import parse_federation
+from tests.agent.federation_world import FILE, agent
+
+
+def row(number: int) -> MoveRow:
+    return MoveRow(f"A/{number}", "giver", "A", "B", 4.0, {"f0": 0.6}, {"f0": 1}, "intended", 1_000.0 + number)
+
+
+def samples(url: str) -> dict[tuple[str, str], float]:
+    """By name and state, of what the participant itself serves."""
+    text = httpx.get(f"{url}/metrics", trust_env=False).text
+    return {
+        (sample.name, sample.labels.get("state", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels.get("job_name") == "A"
+    }
+
+
+def test_a_participant_serves_its_own_metrics_and_moves_only_ever_count_up(tmp_path: Path) -> None:
+    a, b = free_ports(2)
+    member = agent(parse_federation(FILE.format(a=a, b=b)), "A", tmp_path, lambda step: None)
+    try:
+        member.server.start()
+        url = member.server.url
+        first = samples(url)
+        assert (first["floodway_moves_total", "done"], first["floodway_moves_total", "failed"]) == (0, 0)
+        assert first["floodway_moves_open", ""] == 0
+        before = first
+        for number, state in enumerate(STATES):
+            member.journal.begin(row(number))
+            member.journal.reach(f"A/{number}", state)
+            now = samples(url)
+            for key, value in before.items():
+                if key[0] == "floodway_moves_total":
+                    assert now[key] >= value, "a counter never falls, and is never gone"
+            before = now
+        assert (before["floodway_moves_total", "done"], before["floodway_moves_total", "failed"]) == (70, 1)
+        assert before["floodway_moves_open", ""] == 1, "also of more moves than a status lists"
+        assert first["floodway_contracts", ""] == 2
+        assert {name for name, _ in first if name in ("floodway_mode", "floodway_plan_info")} == set()
+        assert first["floodway_status_timestamp_seconds", ""] > 0
+    finally:
+        member.close()
+
+
+STATES: tuple[State, ...] = ("taking", "failed", *("done" for _ in range(70)))

@@ -1,0 +1,198 @@
+"""The board: every job under a name of its own, no node silent unnoticed, no count falsified by a switch, no hole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from floodway.agent.metrics import metrics_text
+from floodway.dashboard.board import Board
+from floodway.dashboard.sources import Reading, Sources, StateSource
+from floodway.errors import InputError
+from floodway.spark.shed_state import ShedFiles
+from tests.dashboard.made_state import CLICKS, MadeJob
+
+
+def made_job(root: Path, *, ago: int = 3, batches: int = 3, name: str = "demo", network: bool = True) -> MadeJob:
+    job = MadeJob(root, int(time.time()) - ago - batches, name=name)
+    job.start(network=network)
+    job.run(batches)
+    return job
+
+
+class OneAtATime:
+    """A source that notices two readers at once."""
+
+    def __init__(self, source: StateSource) -> None:
+        self._source = source
+        self._inside = threading.Lock()
+        self.together = 0
+
+    def read(self) -> Sequence[Reading]:
+        if not self._inside.acquire(blocking=False):
+            self.together += 1
+            return self._source.read()
+        try:
+            time.sleep(0.02)
+            return self._source.read()
+        finally:
+            self._inside.release()
+
+    def switch(self, reading: Reading, mode: str) -> None:
+        self._source.switch(reading, mode)
+
+
+def test_a_switch_never_reads_beside_a_poll(tmp_path: Path) -> None:
+    job = made_job(tmp_path / "demo")
+    source = OneAtATime(StateSource([job.root]))
+    ticks = iter(range(10_000))
+    board = Board(source, clock=lambda: float(job.now + next(ticks)))  # every look reads anew
+    begin = threading.Barrier(3)
+
+    def poll() -> None:
+        begin.wait()
+        for _ in range(5):
+            board.snapshot(history=False)
+
+    def switch() -> None:
+        begin.wait()
+        for _ in range(5):
+            board.set_mode("demo", "observe")
+
+    def scrape() -> None:
+        begin.wait()
+        for _ in range(5):
+            metrics_text(board.watched())
+
+    threads = [threading.Thread(target=work) for work in (poll, switch, scrape)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert source.together == 0
+    assert board.snapshot()["jobs"][0]["offered"]["clicks"] == 3 * CLICKS
+    assert ShedFiles(job.root).read_mode() == "observe"
+
+
+def test_metrics_are_copies_that_nobody_goes_on_counting_in(tmp_path: Path) -> None:
+    job = made_job(tmp_path / "demo")
+    ticks = iter(range(1000))
+    board = Board(StateSource([job.root]), clock=lambda: float(job.now + next(ticks)))
+    (before,) = board.watched()
+    job.run(2)
+    board.snapshot()
+    assert before.counts.offered["clicks"] == 3 * CLICKS
+    assert before.latencies.count == 3 * 1_000
+
+
+def test_folders_of_one_name_are_told_apart_and_switched_apart(tmp_path: Path) -> None:
+    jobs = [made_job(tmp_path / name / "run") for name in "abc"]
+    board = Board(Sources([StateSource([job.root]) for job in jobs]))
+    names = [job["name"] for job in board.snapshot()["jobs"]]
+    assert names == ["demo, a/run", "demo, b/run", "demo, c/run"]
+    board.set_mode("demo, b/run", "off")
+    assert [ShedFiles(job.root).read_mode() for job in jobs] == [None, "off", None]
+    with pytest.raises(InputError, match="no job is called 'demo'"):
+        board.set_mode("demo", "off")
+    assert [watched.job for watched in board.watched()] == names
+
+
+def test_a_folder_given_twice_is_one_job(tmp_path: Path) -> None:
+    job = made_job(tmp_path / "demo")
+    assert [one.name for one in StateSource([job.root, tmp_path]).read()] == ["demo"]
+
+
+def test_a_node_that_is_silent_is_named(tmp_path: Path) -> None:
+    made_job(tmp_path / "net" / "nodes" / "A", ago=1, name="net", network=False)
+    dead = made_job(tmp_path / "net" / "nodes" / "B", ago=3600, name="net", network=False)
+    board = Board(StateSource([tmp_path / "net"]))
+    (job,) = board.snapshot()["jobs"]
+    assert job["stale"] and list(job["silent"]) == ["B"]
+    assert job["age_seconds"] == pytest.approx(3600, abs=60)
+    told = {
+        (sample.name, sample.labels.get("node")): sample.value
+        for family in text_string_to_metric_families(metrics_text(board.watched()).decode())
+        for sample in family.samples
+        if sample.name.endswith("status_timestamp_seconds")
+    }
+    assert told["floodway_status_timestamp_seconds", None] == dead.now
+    assert told["floodway_node_status_timestamp_seconds", "B"] == dead.now
+    assert told["floodway_node_status_timestamp_seconds", "A"] > dead.now
+
+
+def test_what_nobody_watched_is_filled_in_when_somebody_looks_again(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "demo", 1_700_000_000)
+    job.start()
+    job.run(15)
+    clock = float(job.now)
+    board = Board(StateSource([job.root]), clock=lambda: clock)
+    board.snapshot()
+    job.run(40, latency=4.0)
+    clock = float(job.now)
+    history = board.snapshot()["jobs"][0]["history"]
+    times = [sample["time"] for sample in history]
+    assert max(later - earlier for earlier, later in zip(times, times[1:], strict=False)) <= 2
+    assert times == sorted(times) and len(times) >= 53
+    assert {sample["latency"] for sample in history[-30:]} == {4.0}
+
+
+def test_a_new_run_in_the_folder_has_its_own_counts_and_its_own_past(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "demo", 1_700_000_000)
+    job.start()
+    job.run(15)
+    clock = float(job.now)
+    board = Board(StateSource([job.root]), clock=lambda: clock)
+    board.snapshot()
+    shutil.rmtree(job.root)
+    again = MadeJob(job.root, job.now + 5)
+    again.start()
+    again.run(3)
+    clock = float(again.now)
+    (shown,) = board.snapshot()["jobs"]
+    assert shown["offered"]["clicks"] == 3 * CLICKS
+    assert min(sample["time"] for sample in shown["history"]) > job.now
+    assert shown["ledger"]["state"] == "reconciled"
+
+
+def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
+    job = made_job(tmp_path / "demo")
+    ticks = iter(range(1000))
+    board = Board(StateSource([job.root]), clock=lambda: float(job.now + next(ticks)))
+    (shown,) = board.snapshot()["jobs"]
+    assert shown["has_picture"] and shown["notes"] == []
+    (job.root / "network.json").write_text("{", encoding="utf-8")
+    with (job.root / "ledger.jsonl").open("ab") as file:
+        file.write(b'{"at": "clicks", "bat####\n')
+    (shown,) = board.snapshot()["jobs"]
+    assert not shown["has_picture"] and "network.json cannot be read" in shown["notes"][0]
+    assert shown["ledger"]["differences"] == ["lines of the ledger that cannot be read: 1"]
+
+
+def test_a_participant_has_no_mode_to_switch(tmp_path: Path) -> None:
+    status = {"name": "A", "time": time.time(), "load": 1.2, "cpu": 2.0, "fragments": {}, "keeps": {"utah": 0.4}}
+    (tmp_path / "status.json").write_text(json.dumps(status), encoding="utf-8")
+    board = Board(StateSource([tmp_path]))
+    (job,) = board.snapshot()["jobs"]
+    assert (job["mode"], job["switchable"], job["stale"], job["planned"]) == (None, False, False, {"utah": 0.4})
+    assert job["nodes"] == [{"name": "A", "cpu": 2.0, "share": 0.6, "planned": 1.2}]
+    with pytest.raises(InputError, match="has no mode"):
+        board.set_mode("A", "off")
+    assert not (tmp_path / "mode.json").exists()
+
+
+def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "demo", int(time.time()) - 3)
+    job.start()
+    ShedFiles(job.root).write_mode("observe")
+    job.run(3)
+    board = Board(StateSource([job.root]))
+    (shown,) = board.snapshot()["jobs"]
+    assert shown["would_drop"] == pytest.approx(0.2 * 400 / 900)
+    assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in metrics_text(board.watched()).decode()

@@ -14,7 +14,9 @@ from floodway.contracts.messages import Move
 from floodway.contracts.participant import Settings, participant
 from floodway.contracts.pricing import PAPER_TASK, chain_range, unit_price
 from floodway.errors import InputError
+from floodway.experiments.contracts.common import Case
 from floodway.experiments.contracts.lemmas import best_case, overloaded, travels
+from floodway.experiments.contracts.scale import settle
 from floodway.simulation.federation import Federation, of_topology
 from floodway.simulation.federation_cases import Variant, allocation, prices, uniform_prices
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room
@@ -111,6 +113,28 @@ def test_table_2_starts_with_the_printed_numbers() -> None:
         assert round(float(start.mean())) == average
         assert (start == 22).sum() >= 299
         assert start.sum() == 299 * 22 + round(mean * 696)
+
+
+@pytest.mark.parametrize("variant", list(Variant))
+@pytest.mark.parametrize("overload", [False, True])
+def test_995_nodes_come_to_rest(variant: Variant, overload: bool) -> None:
+    case = Case(1, variant, 10, overload)
+    outcome, limit = case.run()
+    assert outcome.converged and outcome.rounds[-1].transfers == 0 and len(outcome.rounds) < 100
+    assert outcome.tasks.sum() == case.start.sum(), "load is moved, not made or lost"
+    assert excess(outcome.tasks, limit) < 0.5 * excess(case.start, limit)
+    assert room(outcome.tasks, limit) < room(case.start, limit)
+
+
+@pytest.mark.slow
+def test_995_nodes_settle_in_two_seconds_and_a_hundred_thousand_in_sixty() -> None:
+    for variant in Variant:
+        for seed in range(1, 10):
+            for overload in (False, True):
+                found = settle(Case(seed, variant, 10, overload))
+                assert found["settled"] and found["cpu_seconds"] < 2.0, (variant, seed, overload, found)
+        found = settle(Case(1, variant, 10, nodes=100_000))
+        assert found["settled"] and found["cpu_seconds"] < 60.0, (variant, found)
 
 
 def test_prices_of_table_2() -> None:

@@ -19,7 +19,7 @@ TITLE = "From 995 to 100,000 nodes"
 CLAIM = Claim(
     common.SOURCE,
     "Section 5 (995 nodes); 100,000 are ours",
-    "995 nodes settle in under 2 s of computing and 100,000 in under 60 s",
+    "995 nodes are built and settle in under 2 s of computing, 100,000 in under 60 s",
 )
 SIZES = (995, 10_000, 100_000)
 CONTRACTS = 10
@@ -27,28 +27,17 @@ LIMIT_SECONDS = {995: 2.0, 100_000: 60.0}
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """CPU seconds, for a clock on a busy machine says little; building the network is counted apart."""
+    """CPU seconds, for a clock on a busy machine says little; of 995 nodes every seed, of more nodes the first."""
     measured: dict[str, Any] = {}
     within = True
     for place, size in enumerate(SIZES):
-        for step, variant in enumerate((Variant.FIXED, Variant.RANGE)):
-            case = common.Case(seeds[0], variant, CONTRACTS, nodes=size)
-            started = time.process_time()
-            before = excess(case.start, case.prices.levels)
-            built = time.process_time()
-            outcome, limit = case.run()
-            ran = time.process_time() - built
-            measured[f"{variant.value} {size}"] = {
-                "cpu_seconds": round(ran, 3),
-                "build_seconds": round(built - started, 3),
-                "rounds": len(outcome.rounds),
-                "messages_per_node": round(outcome.messages / size, 2),
-                "excess_before": before,
-                "excess_after": excess(outcome.tasks, limit),
-                "settled": outcome.converged,
-            }
-            within &= outcome.converged and ran < LIMIT_SECONDS.get(size, float("inf"))
-            progress((place + (step + 1) / 2) / len(SIZES))
+        for step, variant in enumerate(Variant):
+            chosen = seeds[: common.RUNS] if size == common.NODES else seeds[:1]
+            cases = [common.Case(seed, variant, CONTRACTS, nodes=size) for seed in chosen]
+            found = max((settle(case) for case in cases), key=lambda one: one["cpu_seconds"])
+            measured[f"{variant.value} {size}"] = found
+            within &= found["settled"] and found["cpu_seconds"] < LIMIT_SECONDS.get(size, float("inf"))
+            progress((place + (step + 1) / len(Variant)) / len(SIZES))
     return Result(
         id="contracts-scale",
         title=TITLE,
@@ -56,11 +45,32 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         measured=measured,
         holds=within,
         where="simulation",
-        notes=("One seed; 10 contracts a node, underload of Table 2.",),
-        headline="CPU seconds to rest: "
+        notes=(
+            f"The slowest of {len(seeds[: common.RUNS])} seeds at 995 nodes, one seed above; 10 contracts a node, "
+            "underload of Table 2. Building the network is counted.",
+        ),
+        headline="CPU seconds to build and settle: "
         + ", ".join(f"{name} {one['cpu_seconds']:g}" for name, one in measured.items()),
         plots={"contracts-scale": lambda: _draw(measured)},
     )
+
+
+def settle(case: common.Case) -> dict[str, Any]:
+    """Build one federation and let it come to rest; `cpu_seconds` is both together."""
+    started = time.process_time()
+    before = excess(case.start, case.prices.levels)
+    built = time.process_time()
+    outcome, limit = case.run()
+    ended = time.process_time()
+    return {
+        "cpu_seconds": round(ended - started, 3),
+        "build_seconds": round(built - started, 3),
+        "rounds": len(outcome.rounds),
+        "messages_per_node": round(outcome.messages / case.nodes, 2),
+        "excess_before": before,
+        "excess_after": excess(outcome.tasks, limit),
+        "settled": outcome.converged,
+    }
 
 
 def _draw(measured: dict[str, Any]) -> Figure:
@@ -68,14 +78,11 @@ def _draw(measured: dict[str, Any]) -> Figure:
 
     figure, (left, right) = panels(1, 2, width=9.6)
     for axes, what in ((left, "cpu_seconds"), (right, "messages_per_node")):
-        series = {
-            name.value: [measured[f"{name.value} {size}"][what] for size in SIZES]
-            for name in (Variant.FIXED, Variant.RANGE)
-        }
+        series = {name.value: [measured[f"{name.value} {size}"][what] for size in SIZES] for name in Variant}
         lines(axes, SIZES, dict(series), marker="o")
         axes.set_xscale("log")
     left.set_yscale("log")
-    style(left, title="(a) Computing until rest", x="nodes", y="CPU seconds", legend=True)
+    style(left, title="(a) Computing, to build and to settle", x="nodes", y="CPU seconds", legend=True)
     style(right, title="(b) Messages", x="nodes", y="messages a node", legend=True)
     right.set_ylim(bottom=0)
     figure.suptitle("Federations of 995 to 100,000 nodes", fontsize=11)

@@ -176,6 +176,15 @@ def delay_seconds(costs: CostFunction, load: Load) -> float:
     return costs.cost(load) / load.rate if load.rate > 0 else 0.0
 
 
+def unit_cost(costs: CostFunction, load: Load, *, part: float = 0.01) -> float:
+    """What the next bit of CPU load costs, for a whole unit: the price from which on taking work is worth it.
+
+    >>> round(unit_cost(InFlight(), Load(cpu=0.7)), 1)
+    11.5
+    """
+    return (costs.cost(load + Load(cpu=part)) - costs.cost(load)) / part
+
+
 def added_cost(costs: CostFunction, load: Load, task: Task) -> float:
     """Marginal cost of taking a task: D(load + task) − D(load)."""
     return costs.cost(load + task.load) - costs.cost(load)

@@ -31,7 +31,7 @@ from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.shedding import Shedding
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.server import HttpServer
-from floodway.contracts.cost import CostFunction, Learning
+from floodway.contracts.cost import CostFunction, Learning, unit_cost
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.load import Load, Task
@@ -256,6 +256,7 @@ class ParticipantAgent:
             "time": self._clock(),
             "url": self.server.url,
             "cpu": self.federation.members[self.name].cpu,
+            "unit_cost": unit_cost(self.machine.costs, self.machine.load),
             "refused": dict(self.server.refused),
             "stalled": dict(self.moving.stalled),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from floodway.agent.account import Account
 from floodway.agent.followed import HEAD_BYTES, LEDGER, Followed
 from floodway.spark.ledger import Ledger, LedgerLine
 from tests.dashboard.made_state import CLICKS, MadeJob
@@ -14,9 +15,9 @@ def line(batch: int) -> LedgerLine:
     return LedgerLine("q", batch, "s", "shedder", 10, 4, 6, time_us=batch * 1_000_000)
 
 
-def lines(followed: Followed) -> int:
+def summed(followed: Followed) -> Account:
     assert followed.account is not None
-    return followed.account.lines
+    return followed.account
 
 
 def test_each_line_is_read_once_and_a_torn_one_is_waited_for(tmp_path: Path) -> None:
@@ -28,12 +29,12 @@ def test_each_line_is_read_once_and_a_torn_one_is_waited_for(tmp_path: Path) -> 
         file.write(line(2).encode()[:20])
     followed.advance([tmp_path])
     followed.advance([tmp_path])
-    assert lines(followed) == 2
+    assert summed(followed).lines == 2
     with path.open("ab") as file:
         file.write(line(2).encode()[20:])
     followed.advance([tmp_path])
-    assert lines(followed) == 3
-    assert followed.account is not None and followed.account.differences() == []
+    assert summed(followed).lines == 3
+    assert summed(followed).differences() == []
 
 
 def test_a_second_run_in_the_folder_is_summed_from_its_start(tmp_path: Path) -> None:
@@ -52,8 +53,8 @@ def test_a_second_run_in_the_folder_is_summed_from_its_start(tmp_path: Path) -> 
         again.start()
         again.run(second)
         followed.advance([again.root])
-        assert followed.account is not None and followed.account is not before
-        assert followed.account.total.offered["clicks"] == second * CLICKS
+        assert followed.account is not before
+        assert summed(followed).total.offered["clicks"] == second * CLICKS
         assert followed.latencies.count == second * 1_000
         shutil.rmtree(again.root)
 
@@ -67,15 +68,14 @@ def test_one_replaced_node_starts_the_whole_network_over(tmp_path: Path) -> None
     followed.advance(folders)
     (folders[1] / LEDGER).write_bytes(line(7).encode())
     followed.advance(folders)
-    assert lines(followed) == 3
+    assert summed(followed).lines == 3
 
 
 def test_an_unreadable_line_is_a_difference(tmp_path: Path) -> None:
     path, followed = tmp_path / LEDGER, Followed()
     path.write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
     followed.advance([tmp_path])
-    assert followed.account is not None
-    assert followed.account.differences() == ["lines of the ledger that cannot be read: 1"]
+    assert summed(followed).differences() == ["lines of the ledger that cannot be read: 1"]
 
 
 def test_a_first_line_longer_than_the_head_is_told_apart_by_its_beginning(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_a_first_line_longer_than_the_head_is_told_apart_by_its_beginning(tmp_pa
     long = "x" * (2 * HEAD_BYTES)
     path.write_bytes(LedgerLine("q", 0, long, "shedder", 10, 4, 6).encode())
     followed.advance([tmp_path])
-    assert lines(followed) == 1
+    assert summed(followed).lines == 1
     with path.open("ab") as file:
         file.write(line(1).encode())
     followed.advance([tmp_path])
-    assert lines(followed) == 2
+    assert summed(followed).lines == 2

@@ -55,4 +55,5 @@ def test_a_participant_serves_its_own_metrics_and_moves_only_ever_count_up(tmp_p
         member.close()
 
 
-STATES: tuple[State, ...] = ("taking", "failed", *("done" for _ in range(70)))
+DONE: State = "done"
+STATES: tuple[State, ...] = ("taking", "failed", *[DONE] * 70)

@@ -23,6 +23,21 @@ def test_it_serves_says_where_and_ends(tmp_path: Path) -> None:
     assert "page: http://127.0.0.1:" in result.output
 
 
+def test_a_time_below_zero_is_refused(tmp_path: Path) -> None:
+    result = runner.invoke(app, [str(tmp_path), "--listen", ":0", "--seconds", "-1"])
+    assert isinstance(result.exception, InputError)
+    assert "--seconds -1 is below 0" in str(result.exception)
+
+
+def test_a_read_token_needs_a_key_beyond_this_machine_and_certificates_come_in_threes(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef-read")
+    arguments = [str(tmp_path), "--listen", "127.0.0.1:0", "--seconds", "0", "--read-token-file", str(token)]
+    assert runner.invoke(app, arguments).exit_code == 0
+    refused = runner.invoke(app, [*arguments, "--cert", str(token)])
+    assert "mutual TLS needs three files" in str(refused.exception)
+
+
 def test_without_anything_to_show_it_says_what_to_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FLOODWAY_STATE", str(tmp_path / "nowhere"))
     result = runner.invoke(app, [])

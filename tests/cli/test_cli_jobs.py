@@ -11,16 +11,28 @@ from pathlib import Path
 
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
+from floodway.agent.federation.leases import Lease
+from floodway.agent.wire.ports import free_ports
 from floodway.cli.set import set as set_
 from floodway.cli.top import top
+from floodway.contracts.federation_file import parse_federation
+from floodway.errors import InputError
 from floodway.spark.shed_state import ShedFiles
+from tests.agent.federation_world import FILE, agent
 
 
 def floodway(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "floodway.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def invoke(command: Callable[..., None], *arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture
@@ -83,6 +95,40 @@ def test_set_refuses_unknown_jobs_and_modes(job: Path) -> None:
     wrong = floodway("set", "clicks", "--mode", "maybe", "--state", str(job))
     assert wrong.returncode == 2
     assert "maybe" in wrong.stderr and ShedFiles(job).read_mode() is None
+
+
+def test_set_looks_at_the_mode_before_the_job(tmp_path: Path) -> None:
+    wrong = invoke(set_, "nobody", "--mode", "on", "--state", str(tmp_path))
+    assert isinstance(wrong.exception, InputError)
+    assert "mode 'on' is not known" in str(wrong.exception)
+
+
+def test_a_participant_is_shown_and_has_no_mode_to_set(tmp_path: Path) -> None:
+    """With the status that a real one tells: it has a journal, a load and contracts, and sheds one of two fragments."""
+    a, b = free_ports(2)
+    member = agent(parse_federation(FILE.format(a=a, b=b)), "A", tmp_path, lambda step: None)
+    for name, keep in (("f0", 0.4), ("f1", 1.0)):
+        member._add(name, Lease(name, 1, "A", 0.0, time.time() + 60))
+        member._figures.keeps = {**member._figures.keeps, name: keep}
+    try:
+        (tmp_path / "A" / "status.json").write_text(json.dumps(member.status()), encoding="utf-8")
+    finally:
+        member.journal.close()
+    shown = invoke(top, "A", "--state", str(tmp_path / "A"), "--once")
+    assert shown.exit_code == 0, shown.exception
+    for part in ("A  ·  participant", "of 1 CPU", "keep 40.0%", "0 done, 0 failed, 0 under way"):
+        assert part in shown.output
+    refused = invoke(set_, "A", "--mode", "off", "--state", str(tmp_path / "A"))
+    assert "is a participant of a federation and has no mode" in str(refused.exception)
+    assert ShedFiles(tmp_path / "A").read_mode() is None
+
+
+def test_top_tells_in_observe_what_enforcing_would_drop(job: Path) -> None:
+    status = json.loads((job / "status.json").read_text())
+    (job / "status.json").write_text(json.dumps({**status, "mode": "observe", "loss": 0.0}))
+    assert "would drop" in invoke(top, "clicks", "--state", str(job), "--once").output
+    (job / "status.json").write_text(json.dumps({**status, "mode": "off", "loss": 0.0}))
+    assert "would drop" not in invoke(top, "clicks", "--state", str(job), "--once").output
 
 
 def test_top_shows_what_the_status_says(job: Path) -> None:

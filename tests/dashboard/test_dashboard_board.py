@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def test_what_nobody_watched_is_filled_in_when_somebody_looks_again(tmp_path: Pa
     clock = float(job.now)
     history = board.snapshot()["jobs"][0]["history"]
     times = [sample["time"] for sample in history]
-    assert max(later - earlier for earlier, later in zip(times, times[1:], strict=False)) <= 2
+    assert max(later - earlier for earlier, later in pairwise(times)) <= 2
     assert times == sorted(times) and len(times) >= 53
     assert {sample["latency"] for sample in history[-30:]} == {4.0}
 

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from floodway.cli.checks import not_negative
+from floodway.cli.page import ReadToken, serving
 from floodway.errors import InputError
 
 
@@ -21,19 +23,25 @@ def dashboard(
     key_file: Annotated[
         Path | None, typer.Option(help="Key that requests are signed with; needed beyond this machine.")
     ] = None,
+    read_token_file: ReadToken = None,
+    cert: Annotated[Path | None, typer.Option(help="Certificate to show to agents of --url (PEM), for TLS.")] = None,
+    private_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    ca: Annotated[Path | None, typer.Option(help="The authority that signs the agents' certificates (PEM).")] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     seconds: Annotated[float | None, typer.Option(help="End after this time; default: on Ctrl-C.")] = None,
 ) -> None:
     """Serve the live page: the network with its rates and drops, latency, losses, score, ledger, mode switch, metrics.
 
-    Metrics for Prometheus are at /metrics. Beyond this machine (--listen 0.0.0.0:8800) a key is needed.
+    Metrics for Prometheus are at /metrics. Beyond this machine (--listen 0.0.0.0:8800) a key is needed; Prometheus,
+    which cannot sign, then shows the read token. Agents of --url are asked with the token and the key, over TLS with
+    --cert, --private-key and --ca.
 
     Example: floodway dashboard runs/shop --open
     """
-    from floodway.agent.wire.signing import load_security
-    from floodway.cli.page import serving
+    from floodway.agent.wire.signing import Security, load_security
     from floodway.spark.shed_state import state_root
 
+    not_negative("--seconds", seconds or 0.0)
     folders = list(state or [])
     if not folders and not url:
         if not state_root().is_dir():
@@ -42,8 +50,9 @@ def dashboard(
                 hint="Give the folder of a run, such as floodway dashboard runs/shop, or an agent's --url",
             )
         folders = [state_root()]
-    security = load_security(key_file, None, None, None, os.environ)
-    with serving(folders, url, listen=listen, security=security, open_browser=open_browser):
+    asking = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)
+    own = Security(asking.key, token=asking.token)  # browsers have no certificates of this kind
+    with serving(folders, url, listen=listen, security=own, asking=asking, open_browser=open_browser):
         typer.echo("Ctrl-C ends it.", err=True)
         end = time.monotonic() + (seconds if seconds is not None else float("inf"))
         while time.monotonic() < end:

@@ -33,6 +33,9 @@ Otlp = Annotated[
     typer.Option(help="Send metrics to this OpenTelemetry collector (HTTP), such as http://127.0.0.1:4318."),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Serve the live page and open it.")]
+ReadToken = Annotated[
+    Path | None, typer.Option(help="File with a token that may read metrics and status, for Prometheus; not the key.")
+]
 
 
 def report_of(root: Path, name: str | None = None) -> Any:
@@ -46,7 +49,12 @@ def report_html(*reports: Any, title: str | None = None) -> str:
 
 
 def page_of(
-    root: Path, listen: str | None, *, open_browser: bool, key_file: Path | None = None
+    root: Path,
+    listen: str | None,
+    *,
+    open_browser: bool = False,
+    key_file: Path | None = None,
+    read_token_file: Path | None = None,
 ) -> AbstractContextManager[str | None]:
     """The live page of the run in this folder, if asked for: for as long as the context lasts."""
     if listen is None and not open_browser:
@@ -54,7 +62,7 @@ def page_of(
     from floodway.agent.wire.signing import load_security
 
     root.mkdir(parents=True, exist_ok=True)
-    security = load_security(key_file, None, None, None, os.environ)
+    security = load_security(key_file, None, None, None, os.environ, read_token_file)
     return serving([root], listen=listen or LISTEN, security=security, open_browser=open_browser)
 
 
@@ -76,11 +84,13 @@ def serving(
     *,
     listen: str = LISTEN,
     security: Security | None = None,
+    asking: Security | None = None,
     open_browser: bool = False,
 ) -> Iterator[str]:
     """Serve the page and say where; yields its address."""
     host, port = parse_address(listen)
-    server = import_module(SERVE).page_server(folders, urls or [], host=host, port=port, security=security)
+    page_server = import_module(SERVE).page_server
+    server = page_server(folders, urls or [], host=host, port=port, security=security, asking=asking)
     with server:
         typer.echo(f"page: {server.url}", err=True)
         if open_browser and not webbrowser.open(server.url):

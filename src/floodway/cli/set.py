@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from floodway.errors import InputError
+
 
 def set(
     name: Annotated[str, typer.Argument(help="Name of a shed or of a network that runs.")],
@@ -20,8 +22,19 @@ def set(
 
     Example: floodway set clicks --mode off
     """
+    from floodway.agent.run_files import saved_status
+    from floodway.agent.statuses import has_mode
     from floodway.cli.jobs import find_jobs
+    from floodway.spark.shed_state import checked_mode
 
-    for found, files in find_jobs(name, state).items():
+    checked_mode(mode)
+    jobs = find_jobs(name, state)
+    for found, files in jobs.items():
+        if not has_mode(saved_status(files.folder)):
+            raise InputError(
+                f"{found} is a participant of a federation and has no mode",
+                hint="It sheds what no partner takes; stop it to stop that",
+            )
+    for found, files in jobs.items():
         files.write_mode(mode)
         typer.echo(f"{found}: {mode} from the next micro-batch on")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +55,7 @@ def top(
 def _tables(paths: Iterable[Path]) -> Group:
     from rich.console import Group
 
-    return Group(*(_table(_read(path), time.time()) for path in paths))
+    return Group(*(table_of(_read(path), time.time()) for path in paths))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -68,14 +68,20 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(body)
 
 
-def _table(status: dict[str, Any], now: float) -> Table:
+def table_of(told: Mapping[str, Any], now: float) -> Table:
+    """A status as a table; `now` in seconds since 1970."""
     from rich.table import Table
 
-    age = now - status["time_us"] / 1e6
-    stale = f"  [red](last heard {age:.0f} s ago)[/red]" if age > STALE_SECONDS else ""
+    from floodway.agent.statuses import is_participant, normal, would_drop
+
+    status = normal(told)
+    age = now - status["time_us"] / 1e6 if "time_us" in status else float("inf")
+    stale = f"  [red](last heard {_ago(age)})[/red]" if age > STALE_SECONDS else ""
+    if is_participant(status):
+        return _participant(status, Table(title=f"{status.get('name', '')}  ·  participant{stale}", show_header=False))
     # A node that still starts, or waits for its inputs, has a phase and no figures yet.
     state = status.get("mode") or status.get("phase", "")
-    table = Table(title=f"{status['name']}  ·  {state}{stale}", show_header=False)
+    table = Table(title=f"{status.get('name', '')}  ·  {state}{stale}", show_header=False)
     if waits := ", ".join(status.get("waiting_for") or ()):
         table.add_row("waits for", waits)
     if "loss" not in status:
@@ -98,7 +104,35 @@ def _table(status: dict[str, Any], now: float) -> Table:
     for node, load in status.get("load", {}).items():
         table.add_row(f"node {node}", f"planned load {load:.2f} CPU")
     table.add_row("loss", f"{status['loss']:.1%} {_bar(status['loss'])}")
+    would = would_drop(status)
+    if would and status.get("mode") == "observe":
+        table.add_row("would drop", f"{would:.1%} {_bar(would)}")
     return table
+
+
+def _participant(status: Mapping[str, Any], table: Table) -> Table:
+    """What a participant of a federation tells: it has no mode, no target and no loss, but fragments and moves."""
+    from floodway.agent.metrics import move_counts
+
+    cpu = status.get("cpu")
+    for name, load in (status.get("load") or {}).items():
+        shown = f" of {cpu:g} CPU {_bar(load / cpu)}" if cpu else " CPU"
+        table.add_row(f"load of {name}", f"{load:.2f}{shown}")
+    for name, fragment in status["fragments"].items():
+        keep = (status.get("keeps") or {}).get(name, 1.0)
+        late = fragment.get("delay_seconds")
+        delay = "" if late is None else f", {late:.2f} s late"
+        kept = f", keep {keep:.1%} {_bar(keep)}" if keep < 1.0 else ""
+        table.add_row(name, f"{fragment['rate']:,.0f} tuples/s for {fragment['for']}{delay}{kept}")
+    ended, under_way = move_counts(status)
+    table.add_row("moves", f"{ended['done']} done, {ended['failed']} failed, {under_way} under way")
+    if status.get("cut_off"):
+        table.add_row("silent", ", ".join(status["cut_off"]))
+    return table
+
+
+def _ago(seconds: float) -> str:
+    return "never" if seconds == float("inf") else f"{seconds:.0f} s ago"
 
 
 def _bar(share: float, width: int = 24) -> str:

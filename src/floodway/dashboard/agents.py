@@ -35,7 +35,10 @@ class UrlSource:
     def __init__(
         self, urls: Iterable[str], security: Security | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._agents = {url: _Agent(Client(url, security)) for url in dict.fromkeys(urls)}
+        """A read token opens figures to who may not switch: it is tried first, and then the key."""
+        given = security or Security()
+        readers = [given] if given.token is None else [Security(tls=given.tls, token=given.token), given]
+        self._agents = {url: _Agent([Client(url, one) for one in readers]) for url in dict.fromkeys(urls)}
         self._clock = clock
         threads = min(MOST_THREADS, max(1, len(self._agents)))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ask agents")
@@ -77,12 +80,13 @@ class UrlSource:
 class _Agent:
     """One agent as it was heard last."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, readers: list[Client]) -> None:
+        self.client = readers[-1]
         self.status: dict[str, Any] = {}
         self.network: Network | None = None
         self.problem: str | None = None
-        self._path: str | None = None
+        self._ways = [(reader, path) for reader in readers for path in STATUS_PATHS]
+        self._known: tuple[Client, str] | None = None
         self._network_asked = False
         self._failures = 0
         self._next = float("-inf")
@@ -126,25 +130,26 @@ class _Agent:
         self._next = now + min(2.0**self._failures, LONGEST_BREAK_SECONDS)
 
     def _get(self) -> dict[str, Any]:
-        paths = STATUS_PATHS if self._path is None else (self._path, *STATUS_PATHS)
-        for last, path in enumerate(paths, 1 - len(paths)):
+        refused = PeerError("malformed", f"{self.client.url} does not tell its status")
+        for reader, path in self._ways if self._known is None else [self._known, *self._ways]:
             try:
-                status = self.client.get_json(path)
+                status = reader.get_json(path)
             except PeerError as error:
-                if error.unreachable or last == 0:
+                if error.reason == "unreachable":
                     raise
+                refused = error
                 continue
             if isinstance(status, dict):
-                self._path = path
-                self._get_network(status)
+                self._known = reader, path
+                self._get_network(reader, status)
                 return status
-        raise PeerError("malformed", f"{self.client.url} does not tell its status")
+        raise refused
 
-    def _get_network(self, status: dict[str, Any]) -> None:
+    def _get_network(self, reader: Client, status: dict[str, Any]) -> None:
         if self._network_asked or not status.get("node"):
             return
         try:
-            text = self.client.get_json(NETWORK_PATH)["network"]
+            text = reader.get_json(NETWORK_PATH)["network"]
             self.network = parse_network(str(text), source=self.client.url)
             self._network_asked = True
         except PeerError as error:

@@ -21,15 +21,16 @@ def page_server(
     host: str = "127.0.0.1",
     port: int = 0,
     security: Security | None = None,
+    asking: Security | None = None,
 ) -> HttpServer:
     """The page over these folders and agents; an address beyond this machine is refused without a key or certificates.
 
-    The same key signs what is asked of the agents.
+    `asking` is what agents are asked with, by default the same.
     """
     sources: list[Source] = [StateSource(folders)]
     given = list(urls)
     if given:
-        sources.append(UrlSource(given, security))
+        sources.append(UrlSource(given, asking or security))
     return HttpServer(page_routes(Sources(sources)), host=host, port=port, security=security, open_paths=OPEN_PATHS)
 
 

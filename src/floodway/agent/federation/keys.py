@@ -46,7 +46,7 @@ class Credentials:
         if not self.pairs:
             return self.shared
         keys = {partner: directed(key, partner, self.name) for partner, key in self.pairs.items()}
-        return Security(tls=self.shared.tls, senders=keys)
+        return Security(tls=self.shared.tls, senders=keys, token=self.shared.token)
 
     def sending(self, partner: str) -> Security:
         """How messages to a partner are signed."""

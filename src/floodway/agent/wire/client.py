@@ -14,7 +14,9 @@ from floodway.agent.wire.certified import common_name
 from floodway.agent.wire.server import MAX_BYTES
 from floodway.agent.wire.signing import (
     NONCE_HEADER,
+    READ_PATHS,
     SIGNATURE_HEADER,
+    TOKEN_HEADER,
     Security,
     answer_fault,
     signed_headers,
@@ -73,6 +75,7 @@ class Client:
         self._peer = peer
         self._host = parts.hostname
         self._key = security.key
+        self._token = security.token
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
         self._clock = clock
@@ -98,6 +101,8 @@ class Client:
         headers = {} if kind is None else {"content-type": kind}
         if self._key is not None:
             headers |= signed_headers(self._key, method, path, body, self._clock())
+        elif self._token is not None and method == "GET" and path in READ_PATHS:
+            headers[TOKEN_HEADER] = f"Bearer {self._token.decode('latin-1')}"
         status, answer, signature = self.exchange(method, path, body, headers)
         if len(answer) > self._max_bytes:
             raise PeerError("oversized", f"{self.url}{path} answered with more than {self._max_bytes} bytes")

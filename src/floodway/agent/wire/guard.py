@@ -6,6 +6,7 @@ Answers to requests that were signed are signed too, with the same key; refusals
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.refusals import RefusedError
-from floodway.agent.wire.signing import NONCE_HEADER, SIGNATURE_HEADER, Security, Verifier, sign_answer
+from floodway.agent.wire.signing import (
+    NONCE_HEADER,
+    READ_PATHS,
+    SIGNATURE_HEADER,
+    TOKEN_HEADER,
+    Security,
+    Verifier,
+    sign_answer,
+)
 
 BODY_SECONDS = 10.0
 SENDER = "sender"
@@ -77,7 +86,7 @@ class Guard:
         body = await self._body(headers, receive)
         state = scope.setdefault("state", {})
         state[SENDER] = state.get(CERTIFICATE)
-        if self._verifier is not None and not self._is_open(scope):
+        if self._verifier is not None and not self._is_open(scope) and not self._may_read(scope, headers):
             raw = scope.get("raw_path") or scope["path"].encode()
             query = scope.get("query_string") or b""
             target = (raw + b"?" + query if query else raw).decode("latin-1")
@@ -95,6 +104,16 @@ class Guard:
         return scope["method"] == "GET" and any(
             path == known or (known != "/" and known.endswith("/") and path.startswith(known)) for known in self._open
         )
+
+    def _may_read(self, scope: Scope, headers: Headers) -> bool:
+        """Whether this asks for figures with the token that opens them; a wrong one is refused as such."""
+        token = self._security.token
+        kind, _, given = headers.get(TOKEN_HEADER, "").partition(" ")
+        if token is None or kind.lower() != "bearer" or scope["method"] != "GET" or scope["path"] not in READ_PATHS:
+            return False
+        if not hmac.compare_digest(given.strip().encode("utf-8", "replace"), token):
+            raise RefusedError("bad-token", "the read token is not the one of this agent", hint="Give it the same file")
+        return True
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         told = headers.get("content-length", "0")

@@ -7,6 +7,7 @@ from floodway.errors import FloodwayError
 REASONS = {
     "unsigned": 401,
     "bad-signature": 401,
+    "bad-token": 401,
     "stale": 401,
     "replayed": 409,
     "forged": 403,
@@ -22,7 +23,8 @@ REASONS = {
 }
 """Every reason with its HTTP status.
 
-`unsigned`: no signature where one is needed. `stale`: its time is outside the window, or before this process started.
+`unsigned`: no signature where one is needed. `bad-token`: a read token that is not this agent's.
+`stale`: its time is outside the window, or before this process started.
 `replayed`: its nonce was seen before. `forged`: it speaks in the name of another than its key or certificate is of.
 `foreign`: sent by a web page of another site to a loopback address. `slow`: the
 body took too long to arrive. `version`: of a format this side does not speak. `unknown`: a path, method, sender or

@@ -30,6 +30,9 @@ MOST_NONCES = 100_000
 TIME_HEADER = "floodway-time"
 NONCE_HEADER = "floodway-nonce"
 SIGNATURE_HEADER = "floodway-signature"
+TOKEN_HEADER = "authorization"
+READ_PATHS = ("/metrics", "/v1/status", "/v1/node", "/v1/network")
+"""What a read token opens, for GET alone: figures, and nothing that acts."""
 _MOST_HEADER = 100
 MAKE_KEY = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))' > key && chmod 600 key"
 
@@ -60,14 +63,20 @@ class TlsFiles:
 class Security:
     """How messages are authenticated: not at all (loopback only), by a key, by certificates, or by both.
 
-    `senders` has a key for each sender: who receives then knows who signed. With `key` alone all are one.
+    `senders` has a key for each sender: who receives then knows who signed. With `key` alone all are one. Who has the
+    `token` may read what `READ_PATHS` names without signing, as Prometheus must, and do nothing else.
     """
 
     key: bytes | None = field(default=None, repr=False)
     tls: TlsFiles | None = None
     senders: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    token: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self.token is not None and len(self.token) < LEAST_KEY_BYTES:
+            raise InputError(f"the read token is shorter than {LEAST_KEY_BYTES} bytes", hint=MAKE_KEY)
+        if self.token is not None and self.token in (self.key, *self.senders.values()):
+            raise InputError("the read token is the key", hint="Make another: who reads must not be able to sign")
         for key in (*(() if self.key is None else (self.key,)), *self.senders.values()):
             if len(key) < LEAST_KEY_BYTES:
                 raise InputError(f"the key is shorter than {LEAST_KEY_BYTES} bytes", hint=MAKE_KEY)
@@ -89,8 +98,11 @@ def load_security(
     private_key: Path | None,
     ca: Path | None,
     environ: Mapping[str, str],
+    token_file: Path | None = None,
 ) -> Security:
     """Security from files, else from FLOODWAY_KEY, FLOODWAY_KEY_FILE, FLOODWAY_CERT, FLOODWAY_PRIVATE_KEY, FLOODWAY_CA.
+
+    The token from its file, else from FLOODWAY_READ_TOKEN or FLOODWAY_READ_TOKEN_FILE.
 
     >>> load_security(None, None, None, None, {"FLOODWAY_KEY": "0123456789abcdef"})
     Security(tls=None)
@@ -106,13 +118,9 @@ def load_security(
         missing = ", ".join(name for name, path in zip(names, given, strict=True) if path is None)
         raise InputError(f"mutual TLS needs three files; missing: {missing}", hint="Give all three, or none")
     tls = TlsFiles(*(path for path in given if path is not None)) if all(given) else None
-    if key_file is None:
-        text = environ.get("FLOODWAY_KEY", "").strip()
-        return Security(text.encode() or None, tls)
-    try:
-        return Security(key_file.read_bytes().strip(), tls)
-    except OSError as error:
-        raise InputError(f"key file {key_file} cannot be read: {error.strerror}", hint=MAKE_KEY) from error
+    key = _secret("key", key_file, "FLOODWAY_KEY", environ)
+    token_file = token_file or _path(environ, "FLOODWAY_READ_TOKEN_FILE")
+    return Security(key, tls, token=_secret("read token", token_file, "FLOODWAY_READ_TOKEN", environ))
 
 
 def sign(key: bytes, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str:
@@ -227,6 +235,15 @@ class Verifier:
         if len(self._seen) >= self._most:
             raise RefusedError("busy", f"more than {self._most} signed requests in {2 * self._window:g} s")
         self._seen[nonce] = now_seconds
+
+
+def _secret(what: str, file: Path | None, name: str, environ: Mapping[str, str]) -> bytes | None:
+    if file is None:
+        return environ.get(name, "").strip().encode() or None
+    try:
+        return file.read_bytes().strip()
+    except OSError as error:
+        raise InputError(f"{what} file {file} cannot be read: {error.strerror}", hint=MAKE_KEY) from error
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

@@ -6,7 +6,14 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from typer.core import TyperGroup
+from typer.exceptions import Exit, TyperException
+from typer.main import get_group
+
+from floodway.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -55,6 +62,31 @@ def commands(block: Block) -> list[str]:
     """The commands of a shell block, one a line; comments and a console's prompts left out."""
     lines = [line.removeprefix("$ ").split(" #")[0].strip() for line in block.body.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
+
+
+@cache
+def command_line() -> TyperGroup:
+    """All commands of floodway, with their options."""
+    if not main.app.registered_commands:
+        main.register()
+    return get_group(main.app)
+
+
+def understood(words: list[str]) -> str:
+    """What the command line says of a floodway command that it cannot take; empty if it could run it.
+
+    It is parsed as it would be and not run: options that are not there, missing ones, and words too many are refused.
+    """
+    known = command_line().commands
+    if words[0] not in known:
+        return f"no command {words[0]}"
+    try:
+        known[words[0]].make_context(words[0], words[1:])
+    except TyperException as error:
+        return str(error)
+    except Exit:  # --help
+        pass
+    return ""
 
 
 def workplace(folder: Path) -> Path:

@@ -102,7 +102,8 @@ def test_json_filter_and_window_count_add_up_to_the_whole_pipeline(spark: SparkS
         for name in network.order:
             operator = network.operators[name]
             item = Input(frame, frame.count())
-            dedicated = measure_cost(meter, partial(apply_operator, operator), [item], LONG).cost
+            build = partial(apply_operator, operator)
+            dedicated = min(measure_cost(meter, build, [item], LONG).cost for _ in range(2))
             print(f"{name}: {cost[name]:.3g} against {dedicated:.3g} in a long run")
             # Operators of some 50 ns are told to 2% of the pipeline, which is what a plan can see of them.
             assert cost[name] == pytest.approx(dedicated, rel=0.25, abs=0.02 * parts)

@@ -20,7 +20,7 @@ from floodway.agent.buffer.options import BufferOptions
 from floodway.agent.plans import PlanBook
 from floodway.agent.rates import RateMeter
 from floodway.agent.record import Record
-from floodway.agent.refining import Refining
+from floodway.agent.refining import Counted, Refining
 from floodway.agent.steering import FragmentBatch, Steered, Steering
 from floodway.errors import FloodwayError, InputError
 from floodway.network.model import Network
@@ -32,6 +32,7 @@ from floodway.spark.journal import JournaledBatch, committed_batches
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, Reason, counts_by_place
 from floodway.spark.logs import create_sink_logs, stream_arrivals
+from floodway.spark.retaining import Retaining
 from floodway.spark.session import Session
 from floodway.spark.source.options import OnLoss
 from floodway.spark.state_files import read_mode
@@ -51,12 +52,14 @@ class LoopOptions:
 
     `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
     delivery that has just come is not taken for a backlog. `side_output` caps the dropped tuples saved a batch.
-    `on_loss` is for tuples that their log deleted before a batch took them.
+    `on_loss` is for tuples that their log deleted before a batch took them, `retaining` for what the logs keep that are
+    written here.
     """
 
     mode: Mode = "enforce"
     side_output: int = 0
     on_loss: OnLoss = "fail"
+    retaining: Retaining | None = None
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
     buffer: BufferOptions | None = None
@@ -106,6 +109,7 @@ class SteeringLoop:
                 self._cut,
                 side_output=options.side_output,
                 on_loss=options.on_loss,
+                retaining=options.retaining,
             )
             for fragment in parts.values()
         ]
@@ -199,7 +203,7 @@ class SteeringLoop:
                     self._buffer.ended(now, batch, missed)
                 else:
                     self.steering.observe(now, batch, self.waiting())
-                self._refine(kept, arc_keeps)
+                self._refine(report)
             self._seen.add(report.fragment)
             if any(kept.values()):
                 self._warm.add(report.fragment)
@@ -212,9 +216,9 @@ class SteeringLoop:
         if self._buffer is not None:
             self._buffer.cut(query, journal)
 
-    def _refine(self, kept: Mapping[str, int], arc_keeps: Mapping[str, float]) -> None:
+    def _refine(self, report: BatchReport) -> None:
         if self.refining is not None and self._cpu is not None:
-            corrected = self.refining.observe(kept, arc_keeps, self._cpu.cpu_seconds())
+            corrected = self.refining.observe(Counted.of(self.network, report.lines), self._cpu.cpu_seconds())
             if corrected is not None:
                 self._on_costs(corrected)
 

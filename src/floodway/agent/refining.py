@@ -1,5 +1,6 @@
-"""Costs that follow the running job: regression over its micro-batches, handed to the planner as proportions.
+"""Costs and selectivities that follow the running job: learned from its micro-batches, handed to the planner.
 
+Selectivities come from exact counts at sources, branches and sinks, costs from a regression of CPU time over tuples.
 The level of the costs is the controller's business (it measures what a batch takes); what the planner needs is which
 operator is dear and which is cheap. So refined costs are scaled to ask for the same work in all as the declared ones
 did for the batches seen: a correction changes the mix that is shed, and leaves the units of work as they are.
@@ -7,37 +8,66 @@ did for the batches seen: a correction changes the mix that is shed, and leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from floodway.network.flow import flows
-from floodway.network.model import Arc, Network
+from floodway.network.model import Network
 from floodway.planning.costs import CostRefiner
+from floodway.planning.selectivities import SelectivityRefiner, tuples_through
+from floodway.spark.ledger import LedgerLine, Reason, counts_by_place
 
 REMARKABLE = 0.1
-"""Relative change of a cost below which the plan stays as it is."""
+"""Relative change of a cost or a selectivity below which the plan stays as it is."""
 EVERY_BATCHES = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Tuples of a batch where they are counted: kept at sources and on branches, emitted by operators."""
+
+    entered: Mapping[str, float]
+    emitted: Mapping[str, float]
+
+    @classmethod
+    def of(cls, network: Network, lines: Iterable[LedgerLine]) -> Counted:
+        """From a batch's ledger lines. What a split emits is what its branches were offered, each of them all of it."""
+        lines = list(lines)
+        entered: dict[str, float] = {}
+        emitted: dict[str, float] = {}
+        for at, (offered, kept) in counts_by_place(lines).items():
+            entered[at] = kept
+            producer, arrow, _ = at.partition("->")
+            if arrow and producer in network.operators:
+                emitted[producer] = offered
+        for line in lines:
+            producer = network.outputs[line.at].source if line.at in network.outputs else line.at.partition("->")[0]
+            if line.reason == Reason.DELIVERED and producer in network.operators and not network.is_split(producer):
+                emitted[producer] = line.kept
+        return cls(entered, emitted)
+
+
 class Refining:
-    """Refines the costs of a network that runs as one query; CPU time is cumulative, as `CpuMeter` gives it."""
+    """Refines a network that runs as one query; CPU time is cumulative, as `CpuMeter` gives it."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._prior = {name: operator.cost or 0.0 for name, operator in network.operators.items()}
-        self._planned = dict(self._prior)
-        self._refiner = CostRefiner(self._prior)
+        self._planned = network
+        self._costs = CostRefiner(self._prior)
+        self._selectivities = SelectivityRefiner(network)
         self._cpu: float | None = None
         self._seen = dict.fromkeys(network.operators, 0.0)
         self._batches = 0
 
-    def observe(self, kept: Mapping[str, int], arc_keeps: Mapping[str, float], cpu_seconds: float) -> Network | None:
-        """Note a finished batch; the network with corrected costs when they have changed remarkably."""
+    def observe(self, counted: Counted, cpu_seconds: float) -> Network | None:
+        """Note a finished batch; the network as the batches show it when that has changed remarkably."""
         before, self._cpu = self._cpu, cpu_seconds
-        counts = tuples_per_operator(self._network, kept, arc_keeps)
+        operators = self._network.operators
+        counts = tuples_through(self._network, counted.entered, counted.emitted, operators)
         if before is None or not any(counts.values()):
             return None
-        self._refiner.observe({name: round(count) for name, count in counts.items()}, cpu_seconds - before)
+        self._selectivities.observe(counted.entered, counted.emitted, operators)
+        self._costs.observe({name: round(count) for name, count in counts.items()}, cpu_seconds - before)
         for name, count in counts.items():
             self._seen[name] += count
         self._batches += 1
@@ -45,28 +75,34 @@ class Refining:
 
     def costs(self) -> dict[str, float]:
         """CPU-seconds a tuple of every operator, as the batches show it."""
-        return dict(self._refiner.costs())
+        return dict(self._costs.costs())
+
+    def selectivities(self) -> dict[str, float]:
+        """Tuples out per tuple in of every operator, as the batches show it."""
+        return self._selectivities.selectivities()
 
     def _corrected(self) -> Network | None:
-        refined = self._refiner.costs()
+        refined = self._costs.costs()
         asked = sum(self._seen[name] * cost for name, cost in self._prior.items())
         found = sum(self._seen[name] * refined[name] for name in self._prior)
         if asked <= 0 or found <= 0:
             return None
-        costs = {name: refined[name] * asked / found for name in self._prior}
-        changed = [
-            name
-            for name, cost in costs.items()
-            if self._seen[name] and abs(cost - self._planned[name]) > REMARKABLE * max(self._planned[name], 1e-12)
-        ]
-        if not changed:
+        shares = self.selectivities()
+        operators = {
+            name: replace(operator, cost=refined[name] * asked / found, selectivity=shares[name])
+            for name, operator in self._network.operators.items()
+        }
+        before = self._planned.operators
+        if not any(
+            self._seen[name]
+            and (_differ(now.cost, before[name].cost, 0.0) or _differ(now.selectivity, before[name].selectivity, 1.0))
+            for name, now in operators.items()
+        ):
             return None
-        self._planned = costs
-        operators = {name: replace(op, cost=costs[name]) for name, op in self._network.operators.items()}
-        return replace(self._network, operators=operators)
+        self._planned = replace(self._network, operators=operators)
+        return self._planned
 
 
-def tuples_per_operator(network: Network, kept: Mapping[str, int], arc_keeps: Mapping[str, float]) -> dict[str, float]:
-    """How many tuples reached each operator, from what the streams kept and the drops inside."""
-    flow = flows(network, {name: float(kept.get(name, 0)) for name in network.streams}, arc_keeps)
-    return {name: sum(flow.arc[Arc(p, name)] for p in op.inputs) for name, op in network.operators.items()}
+def _differ(now: float | None, before: float | None, default: float) -> bool:
+    old = default if before is None else before
+    return abs((default if now is None else now) - old) > REMARKABLE * max(old, 1e-12)

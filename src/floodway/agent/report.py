@@ -58,8 +58,8 @@ class RunReport:
 
     `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have: what was kept
     asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the capacity the file
-    declares. `load` is what was kept, in CPU-seconds a second; `costs` are CPU-seconds a tuple as the batches showed
-    them.
+    declares. `load` is what was kept, in CPU-seconds a second; `costs` are CPU-seconds a tuple and `selectivities`
+    tuples out per tuple in, as the batches showed them.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -77,6 +77,7 @@ class RunReport:
     unreachable: bool
     floor_seconds: float | None
     costs: Mapping[str, float]
+    selectivities: Mapping[str, float]
     points: tuple[Point, ...]
     deadlines: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,6 +101,7 @@ class RunReport:
             "unreachable": self.unreachable,
             "floor_seconds": self.floor_seconds,
             "costs": dict(self.costs),
+            "selectivities": dict(self.selectivities),
             "deadlines": dict(self.deadlines),
         }
 

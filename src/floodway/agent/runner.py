@@ -26,7 +26,9 @@ from floodway.planning.program import Program
 from floodway.spark.decision import Mode
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
+from floodway.spark.log import Retention
 from floodway.spark.logs import check_streams
+from floodway.spark.retaining import run_retaining
 from floodway.spark.session import LOCAL_MASTER, Session, spark_session
 from floodway.spark.source import register
 from floodway.spark.source.options import OnLoss
@@ -42,7 +44,8 @@ class RunOptions:
     """How to run. `settle_seconds` at the start count for the ledger but not for latency and score.
 
     Costs are refined while it runs and reported; with `replan` they are planned with as well. `master` and `settings`
-    are Spark's, for the session that is started here; the root must then be storage that its executors share.
+    are Spark's, for the session that is started here; the root must then be storage that its executors share. The
+    `retention` is for the logs below the root that the run writes; links keep what their reader has not committed.
     """
 
     seconds: float
@@ -58,6 +61,7 @@ class RunOptions:
     nodes: tuple[str, ...] = ()
     side_output: int = 0
     on_loss: OnLoss = "fail"
+    retention: Retention | None = None
     master: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     replan: bool = False
@@ -92,6 +96,7 @@ class _Run:
         self.target = target_of(network, options.target_seconds)
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
+        kept = None if options.retention is None else run_retaining(network, self.layout, options.retention)
         self.loop = SteeringLoop(
             spark,
             network,
@@ -99,7 +104,11 @@ class _Run:
             self.parts,
             self.layout,
             LoopOptions(
-                mode=options.mode, side_output=options.side_output, on_loss=options.on_loss, buffer=options.buffer
+                mode=options.mode,
+                side_output=options.side_output,
+                on_loss=options.on_loss,
+                retaining=kept,
+                buffer=options.buffer,
             ),
             on_costs=self._replan,
             on_batch=self._note,
@@ -176,6 +185,7 @@ class _Run:
             unreachable=any(decision.unreachable for decision in control),
             floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
             costs=self.loop.refining.costs() if self.loop.refining else {},
+            selectivities=self.loop.refining.selectivities() if self.loop.refining else {},
             points=tuple(self.record.points),
             deadlines=self.loop.deadlines.to_dict(self.loop.ledger.read()),
         )

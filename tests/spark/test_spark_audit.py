@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc, parquet
 
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.audit import audit
+from floodway.spark.journal import read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
-from floodway.spark.log import LogWriter, create_log
+from floodway.spark.log import LogWriter, Retention, create_log
+from floodway.spark.query_notes import NOTES, note_beginnings, read_notes
 from floodway.spark.source.offsets import BatchOffset
 
 NETWORK = Network(
@@ -41,10 +45,13 @@ def lines_of(number: int, offset: BatchOffset) -> list[LedgerLine]:
     return [shed, replace(shed, at="q", reason=Reason.DELIVERED, offered=kept, kept=kept, dropped=0)]
 
 
-def write_run(root: Path, *, rows: dict[int, int] | None = None, offsets: tuple[BatchOffset, ...] = BATCHES) -> Layout:
+def write_run(
+    root: Path, *, rows: dict[int, int] | None = None, offsets: tuple[BatchOffset, ...] = BATCHES, arrived: int = 2600
+) -> Layout:
     """A finished run as Spark and Floodway leave it; `rows` overrides how many tuples a batch left in the sink."""
     layout = Layout(root)
     checkpoint = root / "checkpoints" / "A.main"
+    fill(layout.stream(NETWORK, "s"), arrived)
     for folder in ("offsets", "commits"):
         (checkpoint / folder).mkdir(parents=True)
     log = create_log(root / "outputs" / "q", "id bigint", stream="q")
@@ -56,6 +63,19 @@ def write_run(root: Path, *, rows: dict[int, int] | None = None, offsets: tuple[
             count = (rows or {}).get(number, counts(offset)[1])
             writer.append(pa.table({"id": list(range(count))}), tag=f"A.main:{number}:0")
     return layout
+
+
+def fill(path: str | Path, count: int) -> None:
+    log = create_log(path, "id bigint", stream="s")
+    with LogWriter(log.path, sync=False) as writer:
+        writer.append(pa.table({"id": list(range(count))}))
+
+
+def forget(root: Path, *batches: int) -> None:
+    """Remove what Spark removes of batches older than the last hundred."""
+    for batch in batches:
+        for folder in ("offsets", "commits"):
+            (root / "checkpoints" / "A.main" / folder / str(batch)).unlink()
 
 
 def true_lines() -> list[LedgerLine]:
@@ -122,8 +142,162 @@ def test_a_batch_that_reached_the_sink_but_not_the_ledger_waits_for_its_replay(t
     assert found(layout, [line for line in true_lines() if line.batch != 2]) == ()
 
 
-def test_compacted_batches_are_compared_together(tmp_path: Path) -> None:
+def test_compacted_batches_are_compared_one_by_one(tmp_path: Path) -> None:
+    many = tuple(BatchOffset("s", {0: 10 * n}, {0: 10 * n + 10}, mode="enforce") for n in range(40))
+    lines = [line for number, offset in enumerate(many) for line in lines_of(number, offset)]
+    layouts = [
+        write_run(tmp_path / "true", offsets=many),
+        write_run(tmp_path / "less", offsets=many, rows={3: 9, 4: 11}),
+    ]
+    for layout in layouts:
+        with LogWriter(layout.root / "outputs" / "q", sync=False) as writer:
+            assert writer.compact(0) > 0
+    assert found(layouts[0], lines) == ()
+    assert [text[:10] for text in found(layouts[1], lines)] == ["q, batch 3", "q, batch 4"]
+
+
+@pytest.mark.parametrize(("arrived", "wrong"), [(2600, ()), (2599, ("ends at 2599",))])
+def test_a_query_has_read_no_further_than_its_input_reaches(
+    tmp_path: Path, arrived: int, wrong: tuple[str, ...]
+) -> None:
+    told = found(write_run(tmp_path, arrived=arrived), true_lines())
+    assert len(told) == len(wrong) and all(part in text for part, text in zip(wrong, told, strict=True))
+
+
+def test_an_input_that_is_not_there_is_a_difference(tmp_path: Path) -> None:
+    layout = write_run(tmp_path)
+    shutil.rmtree(layout.stream(NETWORK, "s"))
+    assert any("no log at" in text for text in found(layout, true_lines()))
+
+
+def test_a_line_older_than_the_journal_is_found_by_the_sum(tmp_path: Path) -> None:
+    first, *rest = true_lines()
+    lie = replace(first, offered=first.offered - 500, dropped=first.dropped - 500)
+    layout = write_run(tmp_path / "true")
+    forget(layout.root, 0)
+    assert found(layout, [first, *rest]) == ()
+    assert any("no longer has the decisions of batches 0 to 0" in text for text in audit(NETWORK, layout).unchecked)
+    layout = write_run(tmp_path / "lie")
+    forget(layout.root, 0)
+    assert any("by its positions the query has read 1500" in text for text in found(layout, [lie, *rest]))
+
+
+def test_where_a_query_began_is_remembered_when_spark_has_forgotten_it(tmp_path: Path) -> None:
+    later = tuple(
+        replace(one, start={0: one.start[0] + 400}, end={0: one.end[0] + 400}, mode="enforce", keep_ppm=1_000_000)
+        for one in BATCHES
+    )
+    lines = [line for number, offset in enumerate(later) for line in lines_of(number, offset)]
+    layout = write_run(tmp_path, offsets=later, arrived=3000)
+    checkpoint = tmp_path / "checkpoints" / "A.main"
+    for batch in range(3):
+        note_beginnings(checkpoint, read_batch(checkpoint, batch))
+    assert read_notes(checkpoint).began == {"s": {0: 400}}
+    forget(tmp_path, 0)
+    assert found(layout, lines) == ()
+    (checkpoint / NOTES).unlink()
+    note_beginnings(checkpoint, read_batch(checkpoint, 1))  # an oldest batch that is not the first tells nothing
+    assert not (checkpoint / NOTES).exists()
+    with LogWriter(layout.stream(NETWORK, "s"), sync=False) as writer:
+        writer.append(pa.table({"id": [1]}))
+        writer.retire(0, Retention(max_bytes=1))
+    assert audit(NETWORK, layout).differences == ()
+    assert any("where it began is not on record" in text for text in audit(NETWORK, layout).unchecked)
+
+
+def test_an_oldest_batch_without_news_is_not_taken_for_news(tmp_path: Path) -> None:
+    offsets = (BATCHES[0], BATCHES[1], BATCHES[1], BATCHES[2])  # nothing came for batch 2
+    layout = write_run(tmp_path, offsets=offsets, rows={2: 0})
+    lines = [line for number, offset in enumerate(offsets) for line in lines_of(number, offset)]
+    lines = [replace(line, offered=0, kept=0, dropped=0) if line.batch == 2 else line for line in lines]
+    assert found(layout, lines) == ()
+    forget(tmp_path, 0, 1)
+    assert audit(NETWORK, layout).differences == ()
+
+
+def test_tuples_that_nobody_delivered_are_found(tmp_path: Path) -> None:
     layout = write_run(tmp_path)
     with LogWriter(layout.root / "outputs" / "q", sync=False) as writer:
-        writer.compact(0)
+        writer.append(pa.table({"id": [9] * 777}))
+    assert found(layout, true_lines()) == ("q: 777 tuple(s) in the log were not delivered by A.main",)
+
+
+def test_a_sink_that_retention_has_cut_is_compared_from_there_on_and_in_all(tmp_path: Path) -> None:
+    layout = write_run(tmp_path)
+    with LogWriter(layout.root / "outputs" / "q", sync=False) as writer:
+        writer.retire(0, Retention(max_bytes=1))
     assert found(layout, true_lines()) == ()
+    first, delivered, *rest = true_lines()
+    less = [replace(line, kept=line.kept - 1, dropped=line.dropped + 1) for line in (first, delivered)]
+    layout = write_run(tmp_path / "less")
+    forget(layout.root, 0)
+    with LogWriter(layout.root / "outputs" / "q", sync=False) as writer:
+        writer.retire(0, Retention(max_bytes=1))
+    assert any("were appended to the log" in text for text in found(layout, [*less, *rest]))
+
+
+def test_dead_letters_are_in_their_log_and_in_no_output(tmp_path: Path) -> None:
+    first, *rest = true_lines()
+    dead = replace(first, reason=Reason.DEAD_LETTER, offered=first.kept, kept=first.kept - 50, dropped=50)
+    told = found(write_run(tmp_path / "none"), [first, dead, *rest])
+    assert any("dead letters of s: the ledger says 50" in text for text in told)
+    assert any(f"{first.kept} tuples were delivered to q, {first.kept - 50} came so far" in text for text in told)
+    layout = write_run(tmp_path / "some", rows={0: first.kept - 50})
+    log = create_log(layout.root / "dead-letters" / "s", "raw string")
+    with LogWriter(log.path, sync=False) as writer:
+        writer.append(pa.table({"raw": ["x"] * 50}), tag="A.main:0:0")
+    delivered = replace(rest[0], offered=first.kept - 50, kept=first.kept - 50)
+    assert found(layout, [first, dead, delivered, *rest[1:]]) == ()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
+def test_files_are_counted_by_batch(tmp_path: Path, kind: str) -> None:
+    network = replace(NETWORK, outputs={"q": Output("q", "work", sink=f"{kind}:{tmp_path / 'out'}")})
+    layout = write_run(tmp_path)
+    Ledger(layout.ledger).append(true_lines())
+    missing = audit(network, layout).differences
+    assert [text[:10] for text in missing] == ["q, batch 0", "q, batch 1", "q, batch 2"]
+    for number, offset in enumerate(BATCHES):
+        folder = tmp_path / "out" / f"batch={number}"
+        folder.mkdir(parents=True)
+        (folder / "_SUCCESS").touch()
+        table = pa.table({"id": list(range(counts(offset)[1]))})
+        write_files(table, folder / f"part-0.{kind}")
+    assert audit(network, layout).differences == ()
+    write_files(pa.table({"id": [1]}), tmp_path / "out" / "batch=1" / f"part-1.{kind}")
+    (difference,) = audit(network, layout).differences
+    assert difference.startswith("q, batch 1")
+
+
+def write_files(table: pa.Table, path: Path) -> None:
+    if path.suffix == ".json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        {".parquet": parquet.write_table, ".orc": orc.write_table}[path.suffix](table, path)
+
+
+def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
+    network = replace(NETWORK, outputs={"q": Output("q", "work", sink=f"csv:{tmp_path / 'out'}")})
+    layout = write_run(tmp_path)
+    Ledger(layout.ledger).append(true_lines())
+    for number in (0, 2):
+        (tmp_path / "out" / f"batch={number}").mkdir(parents=True)
+    result = audit(network, layout)
+    assert [text[:10] for text in result.differences] == ["q, batch 1"]
+    assert any("rows of csv files were not counted" in text for text in result.unchecked)
+
+
+@pytest.mark.parametrize("sink", ["console", "parquet:s3a://bucket/out"])
+def test_what_cannot_be_counted_is_said(tmp_path: Path, sink: str) -> None:
+    network = replace(NETWORK, outputs={"q": Output("q", "work", sink=sink)})
+    layout = write_run(tmp_path)
+    Ledger(layout.ledger).append(true_lines())
+    result = audit(network, layout)
+    assert result.differences == () and any(text.startswith("q: ") for text in result.unchecked)
+
+
+def test_a_torn_segment_is_a_difference(tmp_path: Path) -> None:
+    layout = write_run(tmp_path)
+    segment = sorted((layout.root / "outputs" / "q").glob("*/*.arrow"))[0]
+    segment.write_bytes(segment.read_bytes()[:700])
+    assert any(text.startswith(("q:", "q,")) for text in found(layout, true_lines()))

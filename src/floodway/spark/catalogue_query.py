@@ -28,6 +28,7 @@ from floodway.spark.journal import JournaledBatch, committed_batches, read_batch
 from floodway.spark.ledger import Ledger
 from floodway.spark.log import create_log
 from floodway.spark.log.schema import parse_schema
+from floodway.spark.query_notes import note_beginnings
 from floodway.spark.sinks import public_columns, write_logs
 from floodway.spark.source import explain
 
@@ -197,6 +198,7 @@ class CatalogueQuery:
         try:
             self._fence()
             tag, journal = f"{self.name}:{number}", read_batch(self.files.checkpoint, number)
+            note_beginnings(self.files.checkpoint, journal)
             written = write_logs({self.name: (batch, self.files.output)}, tag, tasks=1)[self.name].rows
             letters = {at: one for at, one in self._letters.items() if at in journal.offsets}
             dead = {at: one.write(self._spark, journal.offsets[at], tag, 1).rows for at, one in letters.items()}

@@ -17,20 +17,28 @@ from floodway.spark.source.offsets import BatchOffset, parse_offset
 
 @dataclass(frozen=True, slots=True)
 class JournaledBatch:
-    """Batch number, the time it was cut (milliseconds since 1970), and the offsets of the sources that had news."""
+    """Batch number, the time it was cut (milliseconds since 1970), and the offsets of the sources that had news.
+
+    `first` are the sources that no batch before had an offset of. `certain` is False for the oldest batch that Spark
+    still has, unless it is batch 0: whether its offsets are news cannot be told without the batch before.
+    """
 
     batch: int
     timestamp_ms: int
     offsets: Mapping[str, BatchOffset]
+    first: frozenset[str] = frozenset()
+    certain: bool = True
 
 
 def read_batch(checkpoint: Path, batch: int) -> JournaledBatch:
     """Batch N as journaled. A source whose offset is that of the batch before brought nothing and is left out."""
     journal = _read(checkpoint / "offsets" / str(batch), batch)
     before = checkpoint / "offsets" / str(batch - 1)
+    certain = batch == 0 or before.exists()
     old = _read(before, batch - 1).offsets if before.exists() else {}
     news = {name: offset for name, offset in journal.offsets.items() if old.get(name) != offset}
-    return JournaledBatch(batch, journal.timestamp_ms, news)
+    first = frozenset(news.keys() - old.keys()) if certain else frozenset()
+    return JournaledBatch(batch, journal.timestamp_ms, news, first, certain)
 
 
 def _read(path: Path, batch: int) -> JournaledBatch:
@@ -48,14 +56,33 @@ def _read(path: Path, batch: int) -> JournaledBatch:
 
 def last_offsets(checkpoint: Path) -> dict[str, BatchOffset]:
     """The offset of every source in the newest journaled batch, whether it is committed or will be repeated."""
-    folder = checkpoint / "offsets"
-    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-    return dict(_read(folder / str(max(numbers)), max(numbers)).offsets) if numbers else {}
+    numbers = journaled_batches(checkpoint)
+    return dict(_read(checkpoint / "offsets" / str(numbers[-1]), numbers[-1]).offsets) if numbers else {}
+
+
+def first_offsets(checkpoint: Path) -> dict[str, BatchOffset]:
+    """The offset of every source in the oldest batch that Spark still has; of that batch or of one before."""
+    numbers = journaled_batches(checkpoint)
+    return dict(_read(checkpoint / "offsets" / str(numbers[0]), numbers[0]).offsets) if numbers else {}
+
+
+def journaled_batches(checkpoint: Path) -> list[int]:
+    """Numbers of the batches whose offsets Spark still has, in order: the last hundred, and one under way."""
+    return _numbers(checkpoint / "offsets")
+
+
+def committed_offsets(checkpoint: Path) -> dict[str, BatchOffset]:
+    """The offset of every source in the last batch that Spark committed: what lies before it is never read again."""
+    committed = committed_batches(checkpoint)
+    return dict(_read(checkpoint / "offsets" / str(committed[-1]), committed[-1]).offsets) if committed else {}
 
 
 def committed_batches(checkpoint: Path) -> list[int]:
     """Numbers of the batches that Spark has committed, in order."""
-    folder = checkpoint / "commits"
+    return _numbers(checkpoint / "commits")
+
+
+def _numbers(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())

@@ -20,11 +20,11 @@ from pathlib import Path
 from floodway.errors import FloodwayError
 from floodway.network.model import Network
 from floodway.network.part import incoming
-from floodway.spark.audit import Audit, audit, tuples_by_batch
+from floodway.spark.audit import Audit, audit
+from floodway.spark.audit_sinks import count_log
 from floodway.spark.fragments import fragments
 from floodway.spark.kafka_links import LinkCounts, is_topic, link_counts
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
-from floodway.spark.log import LogReader
 from floodway.spark.log.meta import META
 from floodway.spark.node_layout import NodeLayout
 
@@ -148,9 +148,8 @@ def link_accounts(
 
 
 def _through_log(account: LinkAccount, log: Path, query: str, written: Sequence[LedgerLine]) -> LinkAccount:
-    batches, _ = tuples_by_batch(log, query)
-    length = sum(LogReader(log).end_positions().values())
-    return replace(account, in_log=length, unfinished=_unfinished(batches, written))
+    counts = count_log(log, query)
+    return replace(account, in_log=counts.length, unfinished=_unfinished(counts.batches, written))
 
 
 def kafka_account(account: LinkAccount, counts: LinkCounts, written: Sequence[LedgerLine]) -> LinkAccount:

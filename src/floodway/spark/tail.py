@@ -59,11 +59,13 @@ class _Tail:
         self._counting: set[str] = set()
 
     def add(self, name: str, frame: DataFrame) -> None:
-        """Take what a producer emits; hold on to it if several consumers here read it."""
+        """Take what a producer emits; hold on to it if several consumers here read it, count what branches drop."""
         branches = [Arc(name, c) for c in self._network.consumers.get(name, ()) if c in self._here]
         if len(branches) > 1:
             self._held.append(frame.persist())
-            dropping = [arc for arc in branches if f"_keep:{arc}" in frame.columns]
+        # One branch alone drops too: those beside it may be another query's.
+        dropping = [arc for arc in branches if f"_keep:{arc}" in frame.columns]
+        if dropping and self._network.is_split(name):
             self._counters[name] = (Observation(), dropping)
         self._frames[name] = frame
 

@@ -7,7 +7,7 @@ journaled decision had admitted; so does an audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from floodway.spark.log import PositionError
@@ -72,6 +72,14 @@ def count_gone(folder: Path, offset: BatchOffset | None) -> int:
                     total += rule.count(part.partition, start, end)
                     reach = end
     return total
+
+
+def forget_gone(folder: Path, oldest: Mapping[str, BatchOffset]) -> None:
+    """Remove the notes that no audit asks for any more: of tuples before the oldest batches that Spark still has."""
+    for stream, offset in oldest.items():
+        for note in left(folder, stream):
+            if note.end <= offset.start.get(note.partition, 0):
+                note.path.unlink(missing_ok=True)
 
 
 def _holes(folder: Path, stream: str) -> dict[int, list[tuple[int, int]]]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.contracts.contract import Contract, Service
-from floodway.contracts.cost import CostFunction, InFlight, Measured
+from floodway.contracts.cost import CostFunction, InFlight, Learnt, Measured
 from floodway.contracts.ledger import Entry, Ledger, payment, penalty
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move
@@ -22,6 +22,7 @@ COSTS: tuple[CostFunction, ...] = (
     InFlight(),
     InFlight(cpu=0.5),
     Measured.fit([(0.3, 0.2), (0.6, 0.9), (1.0, 5.0)]),
+    Learnt(Measured.fit([(0.3, 0.5), (0.6, 1.2)]), InFlight(cpu=0.8, link=0.5)),
 )
 SLACK = 1e-7
 

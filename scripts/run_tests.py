@@ -1,8 +1,8 @@
 """All tests, on both cores: `make test`.
 
-Three processes: tests that use neither Spark nor Kafka, those of `tests/spark` and `tests/kafka` with one Spark
-session, and all others with another. Tests marked `timing` measure latencies and need the machine to themselves: they
-are in the third, come last, and wait until the other two have ended.
+Three processes: tests that use neither Spark nor Kafka, those of `tests/spark` with one Spark session, and all others
+with another. Tests marked `timing` measure latencies and need the machine to themselves: they are in the third, come
+last, and wait until the other two have ended.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAVY = "spark or kafka"
 BESIDE = {
     "without Spark": ["-m", f"not ({HEAVY})"],
-    "of Spark and Kafka themselves": ["-m", f"({HEAVY}) and not timing", "tests/spark", "tests/kafka"],
+    "of Spark itself": ["-m", HEAVY, "tests/spark"],
 }
-OTHERS = ["-m", HEAVY, "--ignore=tests/spark", "--ignore=tests/kafka"]
+OTHERS = ["-m", HEAVY, "--ignore=tests/spark"]
 WAIT_FOR = "FLOODWAY_TESTS_BESIDE"
 """Names a folder with a file for each process that runs beside: tests marked `timing` wait until it is empty."""
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.federation.books import Books, due_periods
+from floodway.agent.federation.books import MOMENT, Books, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
 from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow, Role, read_journal
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
+from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.load import Load, Task
@@ -44,7 +45,11 @@ class Sides:
         self.store.claim("f", "A", after=lease.epoch, now=now, lost=lease)
 
     def exchange(self, delay: float, now: float) -> list[str]:
-        entries = self.taker.bill({"f": delay}).get("A", [])
+        watch = ServiceWatch()
+        watch.note("f", now, Served(delay))
+        for start in range(100, int(now), 10):
+            watch.note("f", float(start), Served(delay))
+        entries = self.taker.bill(watch).get("A", [])
         for entry in entries:
             self.giver.check(entry, "B", now)
         self.journals["B"].agree(one.entry.id for one in entries)
@@ -111,7 +116,7 @@ def test_what_does_not_follow_from_the_move_is_not_booked(
     sides: Sides, change: Callable[[BookedEntry], BookedEntry]
 ) -> None:
     sides.alive(111.0)
-    (entry,) = sides.taker.bill({})["A"]
+    (entry,) = sides.taker.bill()["A"]
     with pytest.raises(MoveError):
         sides.giver.check(change(entry), "B", 111.0)
     with pytest.raises(MoveError):
@@ -125,13 +130,12 @@ def test_what_does_not_follow_from_the_move_is_not_booked(
 @given(st.lists(st.floats(0, 200), min_size=1, max_size=8), st.floats(1, 30))
 def test_periods_cover_the_time_served_once(times: list[float], period: float) -> None:
     booked: list[tuple[float, float]] = []
-    for served in sorted(times):
-        booked += due_periods(served, [start for start, _ in booked], period=period, over=False)
-    last = max(times)
-    booked += due_periods(last, [start for start, _ in booked], period=period, over=True)
-    ends = [0.0, *(end for _, end in sorted(booked))]
-    assert all(abs(start - end) < 1e-6 for (start, _), end in zip(sorted(booked), ends, strict=False))
-    assert abs(ends[-1] - last) < 1e-6
+    for served, over in [*((one, False) for one in sorted(times)), (max(times), True), (max(times), True)]:
+        billed = booked[-1][1] if booked else 0.0
+        booked += due_periods(billed, served, period=period, over=over)
+    ends = [0.0, *(end for _, end in booked)]
+    assert all(abs(start - end) < 1e-6 for (start, _), end in zip(booked, ends, strict=False))
+    assert abs(ends[-1] - max(times)) <= MOMENT
 
 
 def book_all(journal: Journal, entries: list[BookedEntry]) -> None:

@@ -70,7 +70,7 @@ class Books3:
         """Those who are there do what they do every second."""
         for name in names:
             self.books[name].close_moves(now)
-            for giver, entries in self.books[name].bill({}).items():
+            for giver, entries in self.books[name].bill().items():
                 if giver in names:
                     for entry in entries:
                         self.books[giver].check(entry, name, now)
@@ -133,7 +133,7 @@ def test_an_outage_that_was_none_is_not_booked(three: Books3) -> None:
     three.move("A/0", "A", "B", 100.0, 4.0)
     three.alive(110.0)
     three.take_back(122.0)
-    (outage,) = (one for one in three.books["B"].bill({})["A"] if one.entry.id.endswith("outage"))
+    (outage,) = (one for one in three.books["B"].bill()["A"] if one.entry.id.endswith("outage"))
     other = Books3(three.root / "other")
     other.move("A/0", "A", "B", 100.0, 4.0)
     other.alive(110.0)
@@ -229,7 +229,9 @@ def test_a_partner_that_is_killed_pays_when_it_is_back(world: World, capsys: pyt
         assert not alone.agreed and nothing == [] and alone.entry.payer == "B" and alone.entry.amount > 0
         world.start("B")
         world.wait("both to have it", lambda: bool(outages(world)[1]) and outages(world)[1][0].agreed, alive=("A", "B"))
+        world.wait("one fragment at each again", world.settled, alive=("A", "B"))
     world.wait("all results", world.caught_up, alive=("A", "B"))
+    world.wait("books without an open entry", world.balanced, alive=("A", "B"))
     world.end()
     world.check_results()
     world.check_books()

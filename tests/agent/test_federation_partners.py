@@ -203,7 +203,9 @@ def test_a_partner_that_falls_silent_loses_its_fragments(world: World) -> None:
         # B finds that it has lost the lease and stops; later A may well pay it again.
         assert lease is not None and lease.epoch == 3
         world.wait("B to stop", lambda: world.owners()[moved] == "B" or world.running()["B"] == [], alive=("A", "B"))
+        world.wait("one fragment at each again", world.settled, alive=("A", "B"))
     world.wait("all results", world.caught_up, alive=("A", "B"))
+    world.wait("books without an open entry", world.balanced, alive=("A", "B"))
     world.end()
     world.check_results()
     world.check_books()

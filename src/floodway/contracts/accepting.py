@@ -17,6 +17,7 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Action, Arrived, Cancel, Counter, Move, Offer, Reject, Room, Send
 from floodway.contracts.participant import Holding, Participant, Refusal, Reservation, without
 from floodway.contracts.selection import accept_set, asking_price
+from floodway.contracts.taking_back import worth_at_home
 
 Step = tuple[Participant, tuple[Action, ...]]
 
@@ -72,7 +73,9 @@ def _answer(state: Participant, offer: Offer, now: float) -> tuple[Participant, 
     def bearable(candidate: Load) -> bool:
         return state.bearable(candidate, also=contract)
 
-    chosen = accept_set(state.costs, load, offer.tasks, offer.price, bearable=bearable)
+    chosen = accept_set(
+        state.costs, load, offer.tasks, offer.price, bearable=bearable, also_worth=worth_at_home(state, offer.giver)
+    )
     if chosen:
         move = Move(offer.id, offer.giver, offer.taker, offer.price, chosen)
         state = replace(
@@ -119,8 +122,12 @@ def on_arrived(state: Participant, event: Arrived) -> Step:
         task.name: Holding(task) if task.origin == state.name else Holding(task, contract, move.price)
         for task in (promised[task.name] for task in move.tasks)
     }
-    reserved = without(state.reserved, move.id)
-    return replace(state, reserved=reserved, holdings={**state.holdings, **new}).wake(), ()
+    return replace(
+        state,
+        reserved=without(state.reserved, move.id),
+        holdings={**state.holdings, **new},
+        away={name: found for name, found in state.away.items() if name not in new},
+    ).wake(), ()
 
 
 def on_cancel(state: Participant, cancel: Cancel) -> Step:

@@ -19,7 +19,10 @@ from floodway.contracts.load import Task
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Minimum service: mean delay of a tuple at the taker, and what a unit of load earns per second above it."""
+    """Minimum service: mean delay of a tuple at the taker, and what a unit of load earns per second where it is missed.
+
+    It is missed where tuples take longer, and where some of them are dropped.
+    """
 
     max_delay_seconds: float
     penalty: float
@@ -32,13 +35,20 @@ class Service:
         if not (isfinite(self.penalty) and self.penalty >= 0):
             raise ContractError(f"penalty is {self.penalty}", hint="Give 0 or more for each unit and second")
 
-    def penalty_for(self, delay_seconds: float, units: float, seconds: float) -> float:
+    def missed(self, delay_seconds: float, keep: float = 1.0) -> bool:
+        """Whether tuples took too long, or only a share `keep` of them was kept."""
+        return delay_seconds > self.max_delay_seconds or keep < 1.0
+
+    def penalty_for(self, delay_seconds: float, units: float, seconds: float, *, keep: float = 1.0) -> float:
         """What the taker owes for `units` of load whose tuples took `delay_seconds` during `seconds`.
 
-        >>> Service(max_delay_seconds=0.5, penalty=2.0).penalty_for(0.8, units=3.0, seconds=10.0)
+        >>> service = Service(max_delay_seconds=0.5, penalty=2.0)
+        >>> service.penalty_for(0.8, units=3.0, seconds=10.0)
+        60.0
+        >>> service.penalty_for(0.1, units=3.0, seconds=10.0, keep=0.9)
         60.0
         """
-        return self.penalty * units * seconds if delay_seconds > self.max_delay_seconds else 0.0
+        return self.penalty * units * seconds if self.missed(delay_seconds, keep) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,8 @@ class Member:
     """One participant: its offer API, its CPU-seconds per second, and the price it asks where a contract has none.
 
     `link` is bytes/s that it can send, infinite where that is no limit. `cost` says whether its cost is what queues say
-    or learnt from what it measures; `migration_cost` what a move must save beyond its price.
+    or learnt from what it measures; `migration_cost` what a move must save beyond its price; `take_back` whether it
+    asks for its own fragments when its load has fallen.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Member:
     cost: CostKind = "in-flight"
     link: float = inf
     migration_cost: float = 0.0
+    take_back: bool = False
 
     def costs(self) -> InFlight:
         """What carrying a load costs it, as queues at its CPU and its link say."""
@@ -215,6 +217,7 @@ def _member(name: str, located: Located, report: Report) -> Member:
         kind,
         link,
         fields.number("migration_cost") or 0.0,
+        _flag(fields, "take_back", default=False),
     )
     fields.finish()
     return member
@@ -230,6 +233,15 @@ def _cost(fields: Fields, report: Report) -> tuple[CostKind, float]:
     link = inner.number("link", above=True)
     inner.finish()
     return "measured" if kind == "measured" else "in-flight", link or inf
+
+
+def _flag(fields: Fields, key: str, *, default: bool) -> bool:
+    found = fields.get(key)
+    if found is None:
+        return default
+    if not isinstance(found.value, bool):
+        fields.fault(key, f"must be true or false, not {describe(found.value)}", found)
+    return found.value is True
 
 
 def _prices(fields: Fields) -> tuple[float, float] | None:
@@ -262,13 +274,10 @@ class _HalfContract:
 def _half_contract(name: str, located: Located, report: Report) -> _HalfContract:
     fields = Fields(located, join("contracts", name), report, what="a contract")
     kinds = fields.names("kinds")
-    passing = fields.get("may_pass_on")
-    if passing is not None and not isinstance(passing.value, bool):
-        fields.fault("may_pass_on", f"must be true or false, not {describe(passing.value)}", passing)
     half = _HalfContract(
         _prices(fields),
         None if kinds is None else frozenset(kinds),
-        passing is None or passing.value is True,
+        _flag(fields, "may_pass_on", default=True),
         _service(fields, report),
     )
     fields.finish()

@@ -1,8 +1,8 @@
 """Who owes whom: payments for load carried and penalties for service missed, as a pure book.
 
 The giver pays price × units for every second a moved task runs at the taker; the taker pays the contract's penalty for
-every second its delay breaks the promised service, or in which it does not run the task at all. Each entry has an id,
-and an id counts once: a book read back after a crash and written again stays the same. Balances always add up to 0.
+every second its delay breaks the promised service, it drops tuples, or it does not run the task at all. Each entry has
+an id, and an id counts once: a book read back after a crash and written again stays the same. Balances add up to 0.
 """
 
 from __future__ import annotations
@@ -79,12 +79,17 @@ def payment(move: Move, *, start: float, end: float) -> Entry:
     return Entry(f"{move.id}/load/{start:.3f}", move.giver, move.taker, amount, Reason.LOAD, end)
 
 
-def penalty(contract: Contract, move: Move, *, delay_seconds: float, start: float, end: float) -> Entry | None:
-    """What the taker of a move owes because its tuples took `delay_seconds`; None where service was kept."""
+def penalty(
+    contract: Contract, move: Move, *, delay_seconds: float, start: float, end: float, keep: float = 1.0
+) -> Entry | None:
+    """What the taker of a move owes because its tuples took `delay_seconds`, or only a share `keep` was kept.
+
+    None where service was kept.
+    """
     if end < start:
         raise ContractError(f"penalty for {move.id} ends before it starts", hint="Give start <= end")
     service = contract.service
-    owed = 0.0 if service is None else service.penalty_for(delay_seconds, move.units, end - start)
+    owed = 0.0 if service is None else service.penalty_for(delay_seconds, move.units, end - start, keep=keep)
     if owed == 0.0:
         return None
     return Entry(f"{move.id}/penalty/{start:.3f}", move.taker, move.giver, owed, Reason.PENALTY, end)

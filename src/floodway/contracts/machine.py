@@ -43,9 +43,12 @@ from floodway.contracts.messages import (
     Counter,
     Ended,
     Event,
+    Gave,
+    Held,
     Moved,
     MoveFailed,
     Offer,
+    Recall,
     Reject,
     Remeasured,
     Room,
@@ -53,7 +56,8 @@ from floodway.contracts.messages import (
     Tick,
 )
 from floodway.contracts.offering import Step, on_answer, on_move_failed, on_moved, try_to_shed
-from floodway.contracts.participant import Holding, Participant, without
+from floodway.contracts.participant import Away, Holding, Participant, without
+from floodway.contracts.taking_back import ask_back, offer_home, on_recall
 
 
 def step(state: Participant, event: Event, now: float) -> Step:
@@ -65,8 +69,10 @@ def step(state: Participant, event: Event, now: float) -> Step:
         case Tick():
             state, notes = forget_promises(state, now)
             state, answers = answer_offers(state, now)
+            state, recalls = ask_back(state, now)
+            state, home = offer_home(state, now)
             state, offers = try_to_shed(state, now)
-            return state, (*notes, *answers, *offers)
+            return state, (*notes, *answers, *recalls, *home, *offers)
         case Offer():
             return on_offer(state, event, now)
         case Accept() | Counter() | Reject():
@@ -76,14 +82,21 @@ def step(state: Participant, event: Event, now: float) -> Step:
         case Room():
             with_partner(state.gives_to, event.taker, me=state.name)
             return state.wake(), ()
+        case Recall():
+            return on_recall(state, event)
         case Moved():
             return _and_tell(on_moved(state, event))
         case MoveFailed():
-            return on_move_failed(state, event)
+            return on_move_failed(state, event, now)
         case Arrived():
             return on_arrived(state, event)
         case Started():
             return _started(state, event)
+        case Held():
+            return _held(state, event)
+        case Gave():
+            found = Away(event.task, event.taker, event.price)
+            return replace(state, away={**state.away, event.task.name: found}), ()
         case Ended():
             return _and_tell(_ended(state, event))
         case Remeasured():
@@ -107,12 +120,22 @@ def _started(state: Participant, event: Started) -> Step:
     return replace(state, holdings={**state.holdings, task.name: own}).wake(), ()
 
 
+def _held(state: Participant, event: Held) -> Step:
+    """A giver without a contract counts as nobody: the file may have changed since the task came."""
+    task = event.task
+    contract = None if event.giver is None else state.takes_from.get(event.giver)
+    held = Holding(task, contract, event.price)
+    away = without(state.away, task.name)
+    return replace(state, holdings={**state.holdings, task.name: held}, away=away).wake(), ()
+
+
 def _ended(state: Participant, event: Ended) -> Step:
     if event.task not in state.holdings:
         raise ContractError(
             f"{state.name} runs no task {event.task!r}", hint="Say so where the task runs now, after its moves"
         )
-    return replace(state, holdings=without(state.holdings, event.task)), ()
+    recalled = state.recalled - {event.task}
+    return replace(state, holdings=without(state.holdings, event.task), recalled=recalled), ()
 
 
 def _remeasured(state: Participant, event: Remeasured) -> Step:

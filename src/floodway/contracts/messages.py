@@ -71,18 +71,27 @@ class Room:
     taker: str
 
 
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Giver to taker: these tasks, which came from here, would be welcome at home again. The taker may offer them."""
+
+    giver: str
+    taker: str
+    tasks: tuple[str, ...]
+
+
 Answer = Accept | Counter | Reject
-Message = Offer | Accept | Counter | Reject | Cancel | Room
+Message = Offer | Accept | Counter | Reject | Cancel | Room | Recall
 
 
 def recipient(message: Message) -> str:
-    """Whom a message is for: the taker for offers and cancellations, the giver for all others."""
-    return message.taker if isinstance(message, Offer | Cancel) else message.giver
+    """Whom a message is for: the taker for offers, cancellations and recalls, the giver for all others."""
+    return message.taker if isinstance(message, Offer | Cancel | Recall) else message.giver
 
 
 def sender(message: Message) -> str:
     """Who says it: the other of the two."""
-    return message.giver if isinstance(message, Offer | Cancel) else message.taker
+    return message.giver if isinstance(message, Offer | Cancel | Recall) else message.taker
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +152,18 @@ class Remeasured:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Event at the giver: the move is complete."""
+    """Event at the giver: the move is complete, but for the tasks that `stayed` here."""
 
     id: str
+    stayed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class MoveFailed:
-    """Event at the giver: the move did not happen; the tasks still run here."""
+    """Event at the giver: the move did not happen, the tasks still run here; nothing is offered for `wait_seconds`."""
 
     id: str
+    wait_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +173,22 @@ class Arrived:
     move: Move
 
 
-Event = Tick | Started | Ended | Remeasured | Moved | MoveFailed | Arrived | Message
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Event: a task was found to run here, given by `giver` at this price, or by nobody: after a restart, say."""
+
+    task: Task
+    giver: str | None = None
+    price: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gave:
+    """Event at the origin: a task of its own was found to be with a partner, which is paid this price for it."""
+
+    task: Task
+    taker: str
+    price: float
+
+
+Event = Tick | Started | Ended | Remeasured | Moved | MoveFailed | Arrived | Held | Gave | Message

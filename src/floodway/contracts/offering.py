@@ -17,7 +17,7 @@ from floodway.contracts.contract import with_partner
 from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Task
 from floodway.contracts.messages import Accept, Action, Answer, Cancel, Counter, Move, Moved, MoveFailed, Offer, Send
-from floodway.contracts.participant import Participant, Search, without
+from floodway.contracts.participant import Away, Participant, Search, without
 from floodway.contracts.selection import offer_set, still_open
 
 Step = tuple[Participant, tuple[Action, ...]]
@@ -68,22 +68,29 @@ def on_answer(state: Participant, answer: Answer, now: float) -> Step:
 
 
 def on_moved(state: Participant, event: Moved) -> Step:
-    """The move is complete: its tasks run elsewhere."""
+    """The move is complete: its tasks run elsewhere, but for those that stayed."""
     move = state.moving.get(event.id)
     if move is None:
         return state, ()
-    gone = {task.name for task in move.tasks}
-    holdings = {name: holding for name, holding in state.holdings.items() if name not in gone}
-    return replace(state, moving=without(state.moving, event.id), holdings=holdings), ()
+    gone = {task.name: task for task in move.tasks if task.name not in event.stayed}
+    away = {name: Away(task, move.taker, move.price) for name, task in gone.items() if task.origin == state.name}
+    return replace(
+        state,
+        moving=without(state.moving, event.id),
+        holdings={name: holding for name, holding in state.holdings.items() if name not in gone},
+        away={**state.away, **away},
+        recalled=state.recalled - gone.keys(),
+    ), ()
 
 
-def on_move_failed(state: Participant, event: MoveFailed) -> Step:
+def on_move_failed(state: Participant, event: MoveFailed, now: float) -> Step:
     """The move did not happen: the tasks stay, and the partner may forget its promise."""
     move = state.moving.get(event.id)
     if move is None:
         return state, ()
     cancel = Send(Cancel(move.id, move.giver, move.taker))
-    return replace(state, moving=without(state.moving, event.id)), (cancel,)
+    next_try = max(state.next_try, now + event.wait_seconds)
+    return replace(state, moving=without(state.moving, event.id), next_try=next_try), (cancel,)
 
 
 def _accepted(state: Participant, offer: Offer, answer: Accept) -> Step:

@@ -27,7 +27,7 @@ class Settings:
     Offers gather for `gather_seconds` before they are answered together. An offer without an answer is given up after
     `answer_seconds`; room reserved for tasks that never come is free again after `arrival_seconds`. With
     `notifications`, one whom nobody could help waits to be told of room instead of trying again, but no longer than
-    `wake_seconds`, because a note can get lost.
+    `wake_seconds`, because a note can get lost. With `take_back`, own tasks are asked back when load has fallen.
     """
 
     period_seconds: float = 2.0
@@ -37,6 +37,7 @@ class Settings:
     wake_seconds: float = 300.0
     migration_cost: float = 0.0
     notifications: bool = True
+    take_back: bool = False
 
     def __post_init__(self) -> None:
         for name in ("period_seconds", "answer_seconds", "arrival_seconds"):
@@ -89,11 +90,26 @@ class Refusal:
     tasks: tuple[Task, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A task of one's own that a partner is paid for; `cheap_since` is since when it would cost less at home.
+
+    `asked` is when it was last asked back.
+    """
+
+    task: Task
+    taker: str
+    price: float
+    cheap_since: float | None = None
+    asked: float = -inf
+
+
 @dataclass(frozen=True)
 class Participant:
     """One member of a federation; make one with `participant(...)`.
 
-    `stirred` says that something changed since the last pass began, so that its end is no reason to sleep.
+    `stirred` says that something changed since the last pass began, so that its end is no reason to sleep. `away` are
+    tasks of its own that partners run, `recalled` tasks of partners that are asked back.
     """
 
     name: str
@@ -108,6 +124,8 @@ class Participant:
     gather_until: float = -inf
     reserved: Mapping[str, Reservation] = field(default_factory=dict)
     refused: Mapping[str, Refusal] = field(default_factory=dict)
+    away: Mapping[str, Away] = field(default_factory=dict)
+    recalled: frozenset[str] = frozenset()
     next_try: float = -inf
     asleep_until: float = -inf
     stirred: bool = False
@@ -173,8 +191,11 @@ def participant(
     settings: Settings | None = None,
     *,
     first_try: float = -inf,
+    serial: int = 0,
 ) -> Participant:
     """A participant with its contracts (others' are ignored) and its clients' tasks, which originate here.
+
+    `serial` is the number of its next offer.
 
     >>> from floodway.contracts.contract import fixed_price
     >>> from floodway.contracts.cost import InFlight
@@ -196,4 +217,5 @@ def participant(
         settings=settings or Settings(),
         holdings=holdings,
         next_try=first_try,
+        serial=serial,
     )

@@ -9,7 +9,7 @@ offer then holds whole queries before parts of the next, and so does what is acc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from floodway.contracts.cost import TOLERANCE, CostFunction, added_cost, saved_cost, worth_accepting, worth_offering
 from floodway.contracts.load import Load, Task
@@ -73,12 +73,19 @@ def _no_lighter(task: Task, known: Task) -> bool:
 
 
 def accept_set(
-    costs: CostFunction, load: Load, tasks: Sequence[Task], price: float, *, bearable: Bearable = anything
+    costs: CostFunction,
+    load: Load,
+    tasks: Sequence[Task],
+    price: float,
+    *,
+    bearable: Bearable = anything,
+    also_worth: Mapping[str, float] | None = None,
 ) -> tuple[Task, ...]:
-    """The offered tasks that cost no more than they pay, in the order offered."""
+    """The offered tasks that cost no more than they pay, or save as `also_worth` says, in the order offered."""
     chosen: list[Task] = []
     for task in tasks:
-        pays = worth_accepting(added_cost(costs, load, task), task.units * price)
+        worth = max(task.units * price, (also_worth or {}).get(task.name, 0.0))
+        pays = worth_accepting(added_cost(costs, load, task), worth)
         if pays and bearable(load + task.load):
             chosen.append(task)
             load += task.load

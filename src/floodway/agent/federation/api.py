@@ -29,7 +29,7 @@ from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
-from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Reject, Room, sender
+from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
 from floodway.spark.catalogue import CatalogueError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ KINDS: dict[str, type[Any]] = {
     "reject": Reject,
     "cancel": Cancel,
     "room": Room,
+    "recall": Recall,
 }
 _FORMS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(form) for kind, form in KINDS.items()}
 
@@ -89,8 +90,8 @@ class Member(Protocol):
         """Take over what was accepted; seconds by phase."""
         ...
 
-    def billed(self, sender: str, entries: list[BookedEntry]) -> list[str]:
-        """Book a partner's entries; the ids of those that are booked now."""
+    def billed(self, sender: str, entries: list[BookedEntry]) -> dict[str, Any]:
+        """Book a partner's entries: the ids of those `booked` now, and by id why others are `refused`."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def routes(member: Member) -> list[BaseRoute]:
     async def bill(request: Request) -> JSONResponse:
         form = _parsed(BillForm, await heard(request))
         _check_sender(request, form.sender)
-        return JSONResponse({"ok": True, "booked": await _called(lambda: member.billed(form.sender, form.entries))})
+        return JSONResponse({"ok": True, **await _called(lambda: member.billed(form.sender, form.entries))})
 
     async def status(request: Request) -> JSONResponse:
         return JSONResponse(await _called(member.status))

@@ -1,33 +1,39 @@
 """Payments and penalties: the taker bills whole periods, the giver books what it can verify, both then hold the same.
 
 A move's clock starts when it was decided. Period k of a fragment, [k·P, (k+1)·P), becomes the entry
-`MOVE/FRAGMENT/load/kP`; the last one ends where the span of the move does (`spans.py`). Everything in an entry but the
-delay follows from the move and the leases on the shared storage, so the giver can check it to the last digit, a bill
-sent twice is booked once, and after a crash the taker simply sends again what was never agreed.
+`MOVE/FRAGMENT/load/kP`; the last one ends where the span of the move does (`spans.py`). Everything in an entry but how
+it was served follows from the move and the leases on the shared storage, so the giver can check it to the last digit, a
+bill sent twice is booked once, and after a crash the taker simply sends again what was never agreed.
 
-    amount = price × units × seconds;  penalty = contract's penalty × units × seconds, where the delay broke the service
+    amount = price × units × seconds;  penalty = contract's penalty × units × seconds, where the service was missed
 
+Service is missed where tuples took too long and where the taker dropped some of them; a bill tells both, with or
+without a penalty. Entries are booked one by one: what the giver refuses is disputed, and holds up nothing else.
 A taker that fell silent and lost a fragment owes the penalty for the time of its silence, `MOVE/FRAGMENT/outage`. It
 may never come back to say so: the giver books that entry by itself, and the taker, if it does come back, the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import floor, isclose
 
 from floodway.agent.federation.errors import MoveError
-from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow
+from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow, fragment_of
 from floodway.agent.federation.leases import Lease, LeaseStore
+from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.federation.spans import Span, spans
 from floodway.contracts.contract import Contract
 from floodway.contracts.ledger import outage_penalty, payment, penalty
 from floodway.contracts.load import NO_LOAD, Task
 from floodway.contracts.messages import Move
+from floodway.errors import FloodwayError
 
 CLOCK_SECONDS = 5.0
 """How far ahead of this side's clock a partner's may be."""
+MOMENT = 1e-3
+"""Seconds that are too short to be billed, and longer than what rounding does to a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +49,21 @@ class Terms:
     at: float
     contract: Contract | None = None
 
-    def entries(self, start: float, end: float, delay_seconds: float | None) -> list[BookedEntry]:
+    def entries(self, start: float, end: float, served: Served) -> list[BookedEntry]:
         """What is owed for [start, end), in seconds since the move: the payment, and a penalty where one is due."""
         task = Task(self.fragment, NO_LOAD, units=self.units)
         move = Move(f"{self.move}/{self.fragment}", self.giver, self.taker, self.price, (task,))
         found = [payment(move, start=start, end=end)]
-        if self.contract is not None and delay_seconds is not None:
-            fine = penalty(self.contract, move, delay_seconds=delay_seconds, start=start, end=end)
+        if self.contract is not None:
+            delay = served.delay_seconds or 0.0
+            fine = penalty(self.contract, move, delay_seconds=delay, start=start, end=end, keep=served.keep)
             found += [] if fine is None else [fine]
-        return [BookedEntry(replace(one, at=self.at + end), self.move, self.at + start, delay_seconds) for one in found]
+        return [
+            BookedEntry(
+                replace(one, at=self.at + end), self.move, self.at + start, served.delay_seconds, keep=served.keep
+            )
+            for one in found
+        ]
 
     def outage(self, span: Span) -> list[BookedEntry]:
         """What the taker owes for a silence that ended the move: one entry, or none."""
@@ -64,20 +76,24 @@ class Terms:
         return [] if owed is None else [BookedEntry(owed, self.move, start)]
 
 
-def due_periods(served: float, booked: Iterable[float], *, period: float, over: bool) -> list[tuple[float, float]]:
-    """The periods that can be billed now, in seconds since the move; those in `booked` (their starts) are left out.
+def due_periods(billed: float, served: float, *, period: float, over: bool) -> list[tuple[float, float]]:
+    """The periods that can be billed now, in seconds since the move, of which all until `billed` is billed already.
 
-    >>> due_periods(25.0, [0.0], period=10.0, over=False)
+    >>> due_periods(10.0, 25.0, period=10.0, over=False)
     [(10.0, 20.0)]
-    >>> due_periods(25.0, [0.0, 10.0], period=10.0, over=True)
+    >>> due_periods(20.0, 25.0, period=10.0, over=True)
     [(20.0, 25.0)]
+    >>> due_periods(25.0, 25.0, period=10.0, over=True)
+    []
     """
-    known = {round(start, 3) for start in booked}
+    first = round(billed / period)
+    if abs(billed - first * period) > MOMENT:  # the last stretch, shorter than a period, is billed
+        return []
     whole = floor(served / period)
-    periods = [(k * period, (k + 1) * period) for k in range(whole)]
-    if over and served > whole * period:
+    periods = [(k * period, (k + 1) * period) for k in range(first, whole)]
+    if over and served - max(first, whole) * period > MOMENT:
         periods.append((whole * period, served))
-    return [one for one in periods if round(one[0], 3) not in known]
+    return periods
 
 
 class Books:
@@ -98,12 +114,11 @@ class Books:
         self._store = store
         self._contracts = {(one.giver, one.taker): one for one in contracts}
         self._past: dict[str, list[Lease]] = {}
+        self._billed: dict[tuple[str, str], float] = {}
 
     def close_moves(self, now: float) -> None:
         """Note the end of moves that are over for all their fragments; as giver, book what silence costs the taker."""
-        for row in self._journal.moves(state="done"):
-            if row.ended is not None:
-                continue
+        for row in self._journal.running_moves():
             found = {fragment: span for fragment in row.units if (span := self._span(row, fragment)) is not None}
             ends = [span.end for span in found.values() if span.end is not None]
             if not found or len(ends) < len(found):
@@ -115,44 +130,60 @@ class Books:
                         self._journal.book(one)
                 self._journal.ended(row.id, min(now, max(ends)), note)
 
-    def bill(self, delays: Mapping[str, float]) -> dict[str, list[BookedEntry]]:
-        """As taker: book what has become due, and return by giver what it has not agreed to yet."""
-        for row in self._journal.moves(state="done"):
-            if row.role == "taker" and (row.ended is None or row.served is None or row.served < row.ended):
-                for fragment in row.units:
-                    self._bill_fragment(row, fragment, delays.get(fragment))
-                if row.ended is not None:
-                    self._journal.served(row.id, row.ended)
-        open_entries: dict[str, list[BookedEntry]] = {}
-        for booked in self._journal.entries(agreed=False):
-            row_found = self._journal.move(booked.move)
-            if row_found is not None and row_found.role == "taker":
-                open_entries.setdefault(row_found.giver, []).append(booked)
-        return open_entries
+    def bill(self, watch: ServiceWatch | None = None, *, disputed: bool = False) -> dict[str, list[BookedEntry]]:
+        """As taker: book what has become due, and return by giver what it has not agreed to yet.
 
-    def _bill_fragment(self, row: MoveRow, fragment: str, delay: float | None) -> None:
+        With `disputed` also what it has refused: a clock that was behind, say, may have caught up.
+        """
+        for row in self._journal.billable_moves():
+            for fragment in row.units:
+                self._bill_fragment(row, fragment, watch or ServiceWatch())
+            if row.ended is not None:
+                self._journal.served(row.id, row.ended)
+        return self._journal.owed_to_me(disputed=disputed)
+
+    def _bill_fragment(self, row: MoveRow, fragment: str, watch: ServiceWatch) -> None:
         terms, span = self._terms(row, fragment), self._span(row, fragment)
         if span is None:
             return
-        for one in terms.outage(span):
-            self._journal.book(one)
-        prefix = f"{row.id}/{fragment}/load/"
-        mine = [one for one in self._journal.entries(move=row.id) if one.entry.id.startswith(prefix)]
+        key = (row.id, fragment)
+        if key not in self._billed:
+            until = self._journal.billed_until(*key)
+            self._billed[key] = 0.0 if until is None else until - row.at
         over = span.end is not None
-        if over and any(one.entry.at >= span.served - 1e-6 for one in mine):
-            return  # the last stretch is booked
-        booked = [one.start - row.at for one in mine]
-        for start, stop in due_periods(span.served - row.at, booked, period=self.period_seconds, over=over):
-            for one in terms.entries(start, stop, delay):
+        due = due_periods(self._billed[key], span.served - row.at, period=self.period_seconds, over=over)
+        owed = terms.outage(span)
+        for start, stop in due:
+            owed += terms.entries(start, stop, watch.over(fragment, row.at + start, row.at + stop))
+        if not owed:
+            return
+        with self._journal.transaction():  # a payment is never there without its penalty
+            for one in owed:
                 self._journal.book(one)
+        if due:
+            self._billed[key] = due[-1][1]
+
+    def book(self, entries: Iterable[BookedEntry], sender: str, now: float) -> tuple[list[BookedEntry], dict[str, str]]:
+        """As giver: book of a partner's entries what follows from its moves; the rest by id, with the reason."""
+        booked: list[BookedEntry] = []
+        refused: dict[str, str] = {}
+        for one in entries:
+            try:
+                self.check(one, sender, now)
+            except FloodwayError as error:
+                refused[one.entry.id] = error.message
+            else:
+                booked.append(one)
+        return booked, refused
 
     def check(self, booked: BookedEntry, sender: str, now: float) -> None:
         """As giver: book a partner's entry if it follows from the move; raises `MoveError` if it does not."""
+        if not 0.0 <= booked.keep <= 1.0:
+            raise MoveError(f"entry {booked.entry.id} is for keeping {booked.keep:g} of what arrived")
         row = self._journal.move(booked.move)
         if row is None or row.role != "giver" or row.taker != sender or row.state != "done":
             raise MoveError(f"{sender} bills move {booked.move}, which {self.name} did not give it")
-        parts = booked.entry.id.removeprefix(f"{row.id}/").split("/")
-        fragment = parts[0]
+        fragment = fragment_of(booked)
         span = self._span(row, fragment) if fragment in row.units else None
         if span is None:
             raise MoveError(f"{sender} bills {fragment!r}, which is not part of move {row.id}")
@@ -162,7 +193,7 @@ class Books:
         if expected is None or not _same(expected, booked):
             raise MoveError(f"entry {booked.entry.id} is not what the contract says", hint="Compare prices and units")
         # An outage may be booked already, by this side alone.
-        self._journal.book(replace(outage or booked, agreed=True))
+        self._journal.book(replace(outage or booked, agreed=True, disputed=""))
 
     def _for_period(
         self, row: MoveRow, terms: Terms, span: Span, booked: BookedEntry, now: float
@@ -175,7 +206,8 @@ class Books:
             raise MoveError(f"entry {booked.entry.id} is for a time that {row.taker} did not serve")
         if not isclose(start, whole, abs_tol=1e-3):
             raise MoveError(f"entry {booked.entry.id} does not begin a period of {self.period_seconds:g} s")
-        owed = {one.entry.id: one for one in terms.entries(whole, end, booked.delay_seconds)}
+        served = Served(booked.delay_seconds, booked.keep)
+        owed = {one.entry.id: one for one in terms.entries(whole, end, served)}
         return owed.get(booked.entry.id)
 
     def _span(self, row: MoveRow, fragment: str) -> Span | None:

@@ -5,21 +5,48 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from floodway.agent.federation.engine import Measure
-from floodway.agent.federation.journal import MoveRow
+from floodway.agent.federation.journal import BookedEntry, MoveRow, fragment_of
+from floodway.contracts.ledger import Reason
 from floodway.contracts.participant import Participant
 
 
 @dataclass
 class Figures:
-    """The latest measures and keeps, and what went wrong so far."""
+    """The latest measures and keeps, and what went wrong so far; what goes wrong more than once is counted.
+
+    `missed` tells of fragments that others run for this participant how they were served where that was not in full.
+    """
 
     measures: Mapping[str, Measure] = field(default_factory=dict)
     keeps: Mapping[str, float] = field(default_factory=dict)
     unreachable: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
+    missed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def fail(self, where: str, error: Exception | str) -> None:
+        """Something failed, and the participant goes on."""
+        self._counts[where] += 1
+        text = error if isinstance(error, str) else str(error) or type(error).__name__
+        times = f" ({self._counts[where]} times)" if self._counts[where] > 1 else ""
+        self.failures[where] = f"{text[:300]}{times}"
+
+    def served(self, taker: str, entries: Iterable[BookedEntry], late_seconds: Mapping[str, float]) -> None:
+        """What a taker's bill tells of how it serves; `late_seconds` is the delay allowed, by fragment, if any."""
+        for one in entries:
+            if one.entry.reason is not Reason.LOAD:
+                continue
+            fragment = fragment_of(one)
+            delay = one.delay_seconds or 0.0
+            if one.keep < 1.0 or delay > late_seconds.get(fragment, inf):
+                found = {"by": taker, "keep": one.keep, "delay_seconds": one.delay_seconds}
+                self.missed[fragment] = found | {"until": one.entry.at}
+            else:
+                self.missed.pop(fragment, None)
 
     def status(self, machine: Participant, moves: Iterable[MoveRow]) -> dict[str, Any]:
         """Load, fragments and moves, as JSON can hold them; loads in CPU-seconds/s, rates in tuples/s."""
@@ -50,4 +77,5 @@ class Figures:
             ],
             "unreachable": dict(self.unreachable),
             "failures": dict(self.failures),
+            "missed": dict(self.missed),
         }

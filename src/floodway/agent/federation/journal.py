@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from floodway.agent.federation.errors import StorageError
-from floodway.contracts.ledger import Entry, Ledger, Reason
+from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.messages import Offer
 
 FILE = "federation.sqlite"
@@ -42,11 +42,20 @@ CREATE TABLE IF NOT EXISTS moves (
     seconds TEXT NOT NULL DEFAULT '{}', note TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS entries (
     id TEXT PRIMARY KEY, move TEXT NOT NULL, payer TEXT NOT NULL, payee TEXT NOT NULL, amount REAL NOT NULL,
-    reason TEXT NOT NULL, at REAL NOT NULL, start REAL NOT NULL, delay REAL, agreed INTEGER NOT NULL DEFAULT 0);
+    reason TEXT NOT NULL, at REAL NOT NULL, start REAL NOT NULL, delay REAL, agreed INTEGER NOT NULL DEFAULT 0,
+    keep REAL NOT NULL DEFAULT 1, disputed TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS leases (
     fragment TEXT NOT NULL, epoch INTEGER NOT NULL, owner TEXT NOT NULL, at REAL NOT NULL, ended REAL,
     how TEXT NOT NULL, PRIMARY KEY (fragment, epoch));
 """
+_INDEXES = """
+CREATE INDEX IF NOT EXISTS entries_of_move ON entries (move, at);
+CREATE INDEX IF NOT EXISTS entries_open ON entries (agreed) WHERE agreed = 0;
+CREATE INDEX IF NOT EXISTS moves_by_time ON moves (at);
+CREATE INDEX IF NOT EXISTS moves_unfinished ON moves (state, ended);
+"""
+_LATER_COLUMNS = {"keep": "REAL NOT NULL DEFAULT 1", "disputed": "TEXT NOT NULL DEFAULT ''"}
+"""Columns of `entries` that journals written before have not: they are added when one is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +87,23 @@ class MoveRow:
 
 @dataclass(frozen=True, slots=True)
 class BookedEntry:
-    """A payment with the time it is for (`start` to `entry.at`), the delay reported, and whether both sides have it."""
+    """A payment with the time it is for (`start` to `entry.at`), and the delay and the share kept that were reported.
+
+    `agreed` says that both sides have it, `disputed` why the giver refused it last.
+    """
 
     entry: Entry
     move: str
     start: float
     delay_seconds: float | None = None
     agreed: bool = False
+    keep: float = 1.0
+    disputed: str = ""
+
+
+def fragment_of(booked: BookedEntry) -> str:
+    """The fragment that an entry is for: `MOVE/FRAGMENT/...`."""
+    return booked.entry.id.removeprefix(f"{booked.move}/").partition("/")[0]
 
 
 class Journal:
@@ -100,6 +119,11 @@ class Journal:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_TABLES)
+            columns = {row[1] for row in self._db.execute("PRAGMA table_info(entries)")}
+            for column, kind in _LATER_COLUMNS.items():
+                if column not in columns:
+                    self._db.execute(f"ALTER TABLE entries ADD COLUMN {column} {kind}")
+            self._db.executescript(_INDEXES)
             known = self._db.execute("SELECT version, participant FROM about").fetchone()
         except sqlite3.DatabaseError as error:
             raise StorageError(f"{path} is no journal: {error}", hint="Restore it, or use another --state") from None
@@ -191,9 +215,25 @@ class Journal:
         where, values = ("", ()) if state is None else ("WHERE state = ?", (state,))
         return self._moves(where, values)
 
+    def latest_moves(self, count: int) -> list[MoveRow]:
+        """The last so many moves, oldest first: what a status shows, however long the participant has run."""
+        return self._moves("WHERE id IN (SELECT id FROM moves ORDER BY at DESC, id DESC LIMIT ?)", (count,))
+
+    def count_moves(self) -> int:
+        """How many moves there were."""
+        return int(self._read("SELECT count(*) FROM moves")[0][0])
+
+    def running_moves(self) -> list[MoveRow]:
+        """Moves that were done and are not over."""
+        return self._moves("WHERE state = 'done' AND ended IS NULL", ())
+
+    def billable_moves(self) -> list[MoveRow]:
+        """Moves that this side took and has not billed to their end."""
+        return self._moves("WHERE state = 'done' AND role = 'taker' AND (ended IS NULL OR served IS NULL)", ())
+
     def open_moves(self) -> list[MoveRow]:
         """Moves begun and not finished: what a restart has to resolve."""
-        return [row for row in self._moves("", ()) if row.state in OPEN]
+        return self._moves(f"WHERE state IN ({', '.join('?' * len(OPEN))})", OPEN)
 
     def book(self, booked: BookedEntry) -> None:
         """Enter a payment; the same again tells at most that both sides have it, another of that id is refused."""
@@ -203,9 +243,10 @@ class Journal:
             if known is None:
                 values = (
                     *(entry.id, booked.move, entry.payer, entry.payee, entry.amount, str(entry.reason), entry.at),
-                    *(booked.start, booked.delay_seconds, int(booked.agreed)),
+                    *(booked.start, booked.delay_seconds, int(booked.agreed), booked.keep),
                 )
-                self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                columns = "id, move, payer, payee, amount, reason, at, start, delay, agreed, keep"
+                self._db.execute(f"INSERT INTO entries ({columns}) VALUES ({', '.join('?' * 11)})", values)
             elif known.entry == entry:
                 self.agree([entry.id] if booked.agreed else [])
             else:
@@ -214,7 +255,35 @@ class Journal:
     def agree(self, ids: Iterable[str]) -> None:
         """The partner has these entries too."""
         with self.transaction():
-            self._db.executemany("UPDATE entries SET agreed = 1 WHERE id = ?", [(one,) for one in ids])
+            self._db.executemany("UPDATE entries SET agreed = 1, disputed = '' WHERE id = ?", [(one,) for one in ids])
+
+    def dispute(self, refused: Mapping[str, str]) -> None:
+        """The partner refuses these entries, each for its reason; those that it has already stay agreed."""
+        with self.transaction():
+            rows = [(why[:300] or "refused", one) for one, why in refused.items()]
+            self._db.executemany("UPDATE entries SET disputed = ? WHERE id = ? AND agreed = 0", rows)
+
+    def billed_until(self, move: str, fragment: str) -> float | None:
+        """The end of the last period that a move's taker has booked for a fragment; None before the first."""
+        first, beyond = f"{move}/{fragment}/load/", f"{move}/{fragment}/load0"
+        found = self._read("SELECT max(at) FROM entries WHERE move = ? AND id > ? AND id < ?", (move, first, beyond))
+        return None if found[0][0] is None else float(found[0][0])
+
+    def owed_to_me(self, *, disputed: bool) -> dict[str, list[BookedEntry]]:
+        """Entries of moves taken that their givers have not agreed to, by giver; with `disputed` also those refused.
+
+        What was never refused comes first.
+        """
+        which = "" if disputed else "AND disputed = ''"
+        taken = "SELECT id FROM moves WHERE role = 'taker'"
+        entries = self._entries(f"WHERE agreed = 0 {which} AND move IN ({taken})", ())
+        givers: dict[str, str] = {}
+        found: dict[str, list[BookedEntry]] = {}
+        for one in sorted(entries, key=lambda one: one.disputed != ""):
+            if one.move not in givers and (row := self.move(one.move)) is not None:
+                givers[one.move] = row.giver
+            found.setdefault(givers[one.move], []).append(one)
+        return found
 
     def entry(self, identity: str) -> BookedEntry | None:
         """One entry."""
@@ -227,11 +296,15 @@ class Journal:
         return self._entries("", ()) if agreed is None else self._entries("WHERE agreed = ?", (int(agreed),))
 
     def balances(self) -> dict[str, float]:
-        """What each participant has earned less what it has paid, as far as this journal knows; they add up to 0."""
-        book = Ledger()
-        for booked in self.entries():
-            book = book.record(booked.entry)
-        return book.balances()
+        """What each participant has earned less what it has paid, as far as this journal knows; they add up to 0.
+
+        What the giver refuses to book is in nobody's balance.
+        """
+        sides = " UNION ALL ".join(
+            f"SELECT {who} AS who, {sign}amount AS amount FROM entries WHERE disputed = ''"
+            for who, sign in (("payer", "-"), ("payee", ""))
+        )
+        return dict(self._read(f"SELECT who, sum(amount) FROM ({sides}) GROUP BY who ORDER BY who"))
 
     def leased(self, fragment: str, epoch: int, owner: str, at: float, how: str) -> None:
         """A lease that this participant took, or saw taken: `how` is own, moved, reclaimed or lost."""
@@ -258,7 +331,7 @@ class Journal:
         rows = self._read(f"SELECT {', '.join(names)} FROM offers ORDER BY at")
         return [dict(zip(names, row, strict=True)) | {"tasks": json.loads(row[4])} for row in rows]
 
-    def _moves(self, where: str, values: tuple[str, ...]) -> list[MoveRow]:
+    def _moves(self, where: str, values: tuple[Any, ...]) -> list[MoveRow]:
         names = list(MoveRow.__dataclass_fields__)
         rows = self._read(f"SELECT {', '.join(names)} FROM moves {where} ORDER BY at, id", values)
         found = [dict(zip(names, row, strict=True)) for row in rows]
@@ -267,11 +340,13 @@ class Journal:
         ]
 
     def _entries(self, where: str, values: tuple[Any, ...]) -> list[BookedEntry]:
-        columns = "id, payer, payee, amount, reason, at, move, start, delay, agreed"
+        columns = "id, payer, payee, amount, reason, at, move, start, delay, agreed, keep, disputed"
         rows = self._read(f"SELECT {columns} FROM entries {where} ORDER BY at, id", values)
         return [
-            BookedEntry(Entry(identity, payer, payee, amount, Reason(reason), at), move, start, delay, bool(agreed))
-            for identity, payer, payee, amount, reason, at, move, start, delay, agreed in rows
+            BookedEntry(
+                Entry(identity, payer, payee, amount, Reason(reason), at), move, start, delay, bool(agreed), *more
+            )
+            for identity, payer, payee, amount, reason, at, move, start, delay, agreed, *more in rows
         ]
 
     def _write(self, text: str, values: tuple[Any, ...] | dict[str, Any]) -> None:

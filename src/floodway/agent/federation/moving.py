@@ -5,22 +5,24 @@
 
 The giver withdraws a move by creating the same file: whichever of the two creates it decides the move for both, so an
 answer that got lost, a time-out or a crash at any point leaves one owner. What could not be started at the taker is
-given back by a lease that names the giver. Until the taker has confirmed, the giver keeps all it needs to resume.
+given back by a lease that names the giver. Until the taker has confirmed, the giver keeps all it needs to resume; where
+it cannot find out how the move was decided, the fragments wait, and `settle_open` asks again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.errors import LeaseLostError, MoveError
-from floodway.agent.federation.journal import Journal, MoveRow
+from floodway.agent.federation.holding import Holdings
+from floodway.agent.federation.journal import Journal, MoveRow, Role
 from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
+from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Move
 from floodway.errors import FloodwayError
@@ -36,15 +38,25 @@ STEPS = (
     "taker:started",
     "taker:done",
 )
-"""Every point of the protocol at which a test kills one side; `Moving.at` is called there."""
+"""Every point of a move that goes well at which a test kills one side; `Moving.at` is called there."""
+OTHER_STEPS = (
+    "giver:settled",
+    "taker:giving-back",
+    "taker:gave-back",
+    "origin:reclaiming",
+    "origin:reclaimed",
+    "holder:releasing",
+    "holder:released",
+    "taker:billing",
+    "giver:booked",
+    "taker:billed",
+)
+"""The points of all else that changes owners or books."""
 
 
 @dataclass
 class Moving:
-    """The fragments that one participant holds, and the moves that bring and take them.
-
-    `ask` sends a move to its taker and returns what that tells of its own times; `at` is told each step.
-    """
+    """The moves that bring one participant its fragments and take them away; `at` is told each step."""
 
     name: str
     specs: Mapping[str, FragmentSpec]
@@ -53,40 +65,116 @@ class Moving:
     engine: Engine
     clock: Callable[[], float] = time.time
     at: Callable[[str], None] = lambda step: None
-    held: dict[str, Lease] = field(default_factory=dict)
-    stalled: dict[str, str] = field(default_factory=dict)
-    """Fragments that are held but do not run, with the reason; `retry` tries again."""
-    _leaving: set[str] = field(default_factory=set)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    failed: Callable[[str, Exception], None] = lambda where, error: None
+    """Told of what failed and is tried again."""
+    _busy: set[str] = field(default_factory=set)
+    """Moves that a thread is carrying out."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.holdings = Holdings(self.name, self.specs, self.store, self.journal, self.engine, self.clock, self.failed)
+
+    @property
+    def held(self) -> dict[str, Lease]:
+        """A copy of the leases held, by fragment."""
+        return self.holdings.held()
+
+    @property
+    def stalled(self) -> dict[str, str]:
+        """Fragments that are held but do not run, with the reason; a copy."""
+        return self.holdings.stalled()
 
     def give(self, move: Move, ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]) -> dict[str, Lease]:
-        """Carry a move out as its giver; the leases that came back or stayed, none if all went over."""
+        """Carry a move out as its giver; the leases that came back or stayed, none if all went over.
+
+        `ask` sends it to its taker and returns what that tells of its own times. Raises what kept this side from
+        finding out how it was decided: the fragments then wait for `settle_open`.
+        """
         fragments = [task.name for task in move.tasks]
-        epochs = {name: self.held[name].epoch for name in fragments}
-        units = {task.name: task.units for task in move.tasks}
-        row = MoveRow(move.id, "giver", move.giver, move.taker, move.price, units, epochs, "intended", self.clock())
-        self.journal.begin(row)
-        self.at("giver:intended")
-        started = self.clock()
-        self._leaving.update(fragments)
+        with self._under_way(move.id):
+            leases = self.held
+            if missing := sorted(set(fragments) - leases.keys()):
+                raise MoveError(f"{self.name} does not hold {', '.join(missing)} any more", hint="Offer what is held")
+            epochs = {name: leases[name].epoch for name in fragments}
+            units = {task.name: task.units for task in move.tasks}
+            row = MoveRow(move.id, "giver", move.giver, move.taker, move.price, units, epochs, "intended", self.clock())
+            self.journal.begin(row)
+            self.at("giver:intended")
+            self.holdings.leave(fragments)
+            try:
+                self._hand_over(move, epochs, ask)
+            except Exception as error:  # of any kind: what matters is how the move was decided
+                with suppress(Exception):
+                    self.journal.reach(move.id, "asked", note=_words(error))
+            return self._settled(row)
+
+    @contextmanager
+    def _under_way(self, move: str) -> Iterator[None]:
+        with self._lock:
+            self._busy.add(move)
         try:
-            for name in fragments:
-                self.engine.stop(name)
-            self.journal.reach(move.id, "stopped", seconds={"stop": self.clock() - started})
-            self.at("giver:stopped")
-            self.journal.reach(move.id, "asked")
-            self.at("giver:asked")
-            asked = self.clock()
-            told = ask(move, epochs)
-            self.at("giver:answered")
-            seconds = {"hand_over": self.clock() - asked - told.get("start", 0.0), **told}
-            self.journal.reach(move.id, "asked", seconds=seconds)
-        except FloodwayError as error:
-            self.journal.reach(move.id, "asked", note=error.message)
+            yield
+        finally:
+            with self._lock:
+                self._busy.discard(move)
+
+    def _left_open(self, role: Role) -> list[MoveRow]:
+        """Moves that were begun and that no thread is carrying out any more."""
+        with self._lock:
+            busy = set(self._busy)
+        return [row for row in self.journal.open_moves() if row.role == role and row.id not in busy]
+
+    def _hand_over(
+        self, move: Move, epochs: Mapping[str, int], ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]
+    ) -> None:
+        started = self.clock()
+        for task in move.tasks:
+            self.holdings.stop(task.name)
+        self.journal.reach(move.id, "stopped", seconds={"stop": self.clock() - started})
+        self.at("giver:stopped")
+        self.journal.reach(move.id, "asked")
+        self.at("giver:asked")
+        asked = self.clock()
+        told = ask(move, epochs)
+        self.at("giver:answered")
+        seconds = {"hand_over": self.clock() - asked - told.get("start", 0.0), **told}
+        self.journal.reach(move.id, "asked", seconds=seconds)
+
+    def settle_open(self) -> dict[str, dict[str, Lease]]:
+        """Find out about moves given that could not be settled when they ended; what stayed, by move."""
+        found: dict[str, dict[str, Lease]] = {}
+        for row in self._left_open("giver"):
+            try:
+                found[row.id] = self._settled(row)
+            except Exception as error:
+                self.failed(f"move {row.id}", error)
+        return found
+
+    def take_open(self) -> list[str]:
+        """Finish moves taken that were cut short, as the shared storage says they were decided; what they brought."""
+        found: list[str] = []
+        for row in self._left_open("taker"):
+            decision = self.store.decision(row.id)
+            leases = {} if decision is None else self.store.follow(decision)
+            for fragment, lease in leases.items():
+                with suppress(LeaseLostError):  # lost in this very moment
+                    self.holdings.own(fragment, lease, "moved")
+                    found.append(fragment)
+            if decision is not None and came_to_pass(self.store, decision):
+                self.journal.reach(row.id, "done", at=decision.at)
+            else:
+                note = "cut short before it was decided" if decision is None else "cut short: it stayed or went back"
+                self.journal.reach(row.id, "failed", note=note)
+        self.holdings.start_all(found)
+        return found
+
+    def _settled(self, row: MoveRow) -> dict[str, Lease]:
+        """Settle a move; if that fails, its fragments wait, and the status says so."""
         try:
             return self.settle(row)
-        finally:
-            self._leaving.difference_update(fragments)
+        except Exception as error:
+            self.holdings.leave(row.epochs, why=f"move {row.id} is not settled: {_words(error)}")
+            raise
 
     def settle(self, row: MoveRow) -> dict[str, Lease]:
         """Find out how a move that this side gave was decided, withdrawing it if it was not; resume what is left."""
@@ -98,12 +186,14 @@ class Moving:
             if lease is not None and lease.owner == self.name:
                 stayed[fragment] = lease
             else:
-                self._forget(fragment)
+                self.holdings.drop(fragment)
                 self.journal.lease_ended(fragment, epoch, decision.at)
-        gone = len(stayed) < len(row.epochs)
-        self.journal.reach(row.id, "done" if gone else "failed", at=decision.at if gone else None)
+        done = came_to_pass(self.store, decision)
         for fragment, lease in stayed.items():
-            self.hold(fragment, lease, "own" if lease.epoch == row.epochs[fragment] else "returned")
+            self.holdings.own(fragment, lease, "own" if lease.epoch == row.epochs[fragment] else "returned")
+        self.journal.reach(row.id, "done" if done else "failed", at=decision.at if done else None)
+        self.at("giver:settled")
+        self.holdings.resume(stayed)
         return stayed
 
     def take(self, move: Move, epochs: Mapping[str, int]) -> dict[str, float]:
@@ -117,9 +207,10 @@ class Moving:
         units = {task.name: task.units for task in move.tasks}
         now = self.clock()
         row = MoveRow(move.id, "taker", move.giver, move.taker, move.price, units, dict(epochs), "taking", now)
-        self.journal.begin(row)
-        self.at("taker:noted")
-        return self._decide(row)
+        with self._under_way(move.id):
+            self.journal.begin(row)
+            self.at("taker:noted")
+            return self._decide(row)
 
     def _decide(self, row: MoveRow) -> dict[str, float]:
         decision = self.store.decide(_decision(row, taken=True, at=self.clock()))
@@ -128,13 +219,19 @@ class Moving:
             self.journal.reach(row.id, "failed", note="withdrawn by its giver")
             raise MoveError(f"{row.giver} withdrew move {row.id}", hint="It was asked for too late")
         leases = self.store.follow(decision)
+        if not leases:
+            self.journal.reach(row.id, "failed", note="claimed by somebody else before it was taken")
+            raise MoveError(f"the fragments of move {row.id} are somebody else's by now", hint="Offer what is held")
         self.at("taker:leased")
         began = self.clock()
         try:
+            # All leases before the first start: a start takes long, and meanwhile every lease must be renewed.
             for fragment, lease in leases.items():
-                self.hold(fragment, lease, "moved")
+                self.holdings.own(fragment, lease, "moved")
+            for fragment in leases:
+                self.holdings.start(fragment)
         except Exception as error:  # of any kind: a fragment is never left taken and not running
-            self._give_back(row, leases, str(error)[:300])
+            self._give_back(row, leases, _words(error))
             raise MoveError(f"move {row.id} could not be started: {error}"[:300], hint="The giver resumes") from None
         seconds = {"start": self.clock() - began}
         self.at("taker:started")
@@ -142,101 +239,72 @@ class Moving:
         self.at("taker:done")
         return seconds
 
-    def hold(self, fragment: str, lease: Lease, how: str) -> None:
-        """Run a fragment under a lease that names this participant."""
-        fresh = self.store.hold(lease, now=self.clock())
-        self.journal.leased(fragment, lease.epoch, self.name, lease.since, how)
-        with self._lock:
-            self.held[fragment] = fresh
-        self._start(fragment)
-
-    def retry(self) -> None:
-        """Start what could not be started, or ended by itself, if it is still held."""
-        for fragment in list(self.stalled):
-            if fragment not in self.held:
-                del self.stalled[fragment]
-                continue
-            with suppress(FloodwayError):
-                self._start(fragment)
-
-    def _start(self, fragment: str) -> None:
-        try:
-            self.engine.start(self.specs[fragment], partial(self._fence, self.held[fragment]))
-        except FloodwayError as error:
-            self.stalled[fragment] = error.message
-            raise
-        self.stalled.pop(fragment, None)
+    def _give_back(self, row: MoveRow, leases: Mapping[str, Lease], why: str) -> None:
+        """Leases before the journal: cut short in between, `recover` finds by the leases what became of the move."""
+        for fragment, lease in leases.items():
+            try:
+                self.holdings.drop(fragment)
+            except Exception as error:
+                self.failed(f"stop of {fragment}", error)
+            self.at("taker:giving-back")
+            with suppress(LeaseLostError):
+                self.store.claim(fragment, row.giver, after=lease.epoch, now=self.clock())
+            self.at("taker:gave-back")
+            self.journal.lease_ended(fragment, lease.epoch, self.clock())
+        self.journal.reach(row.id, "failed", note=why)
 
     def renew(self) -> list[str]:
         """Push all leases ahead; the fragments that turned out to be lost, which are stopped."""
-        lost: list[str] = []
-        for fragment, lease in list(self.held.items()):
-            try:
-                fresh = self.store.renew(lease, now=self.clock())
-            except LeaseLostError:
-                # One that is on its way out was claimed by its taker: the move itself finds out.
-                if fragment not in self._leaving:
-                    lost.append(fragment)
-                continue
-            with self._lock:
-                if self.held.get(fragment) == lease:
-                    self.held[fragment] = fresh
-        for fragment in lost:
-            self.drop(fragment)
-        return lost
+        return self.holdings.renew()
 
-    def drop(self, fragment: str) -> None:
-        """Stop a fragment that belongs to somebody else by now."""
-        lease = self._forget(fragment)
-        self.engine.stop(fragment)
-        if lease is None:
-            return
-        after = self.store.after(fragment, lease.epoch)
-        self.journal.lease_ended(fragment, lease.epoch, after.since if after else self.clock())
+    def retry(self) -> None:
+        """Start what could not be started, or ended by itself, if it is still held."""
+        self.holdings.retry()
 
     def close(self) -> None:
         """Stop everything; what belongs to others may go home at once."""
         self.engine.close()
         for fragment, lease in self.held.items():
             if self.specs[fragment].owner != self.name:
-                self.store.release(lease, now=self.clock())
+                self.at("holder:releasing")
+                try:
+                    self.store.release(lease, now=self.clock())
+                except Exception as error:  # its lease runs out by itself
+                    self.failed(f"lease of {fragment}", error)
+                self.at("holder:released")
 
     def recover(self) -> None:
         """After a start: finish what was begun, then run every fragment whose lease names this participant.
 
         A fragment of one's own that nobody ever claimed is claimed.
         """
-        for row in self.journal.open_moves():
-            if row.role == "giver":
-                with suppress(FloodwayError):  # what cannot be resumed now is tried again below
-                    self.settle(row)
-                continue
-            decision = self.store.decision(row.id)
-            if decision is None or not decision.taken:
-                self.journal.reach(row.id, "failed", note="cut short before it was decided")
-            else:
-                self.store.follow(decision)
-                self.journal.reach(row.id, "done", at=decision.at)
+        self.take_open()
+        self.settle_open()
         for spec in self.specs.values():
             if spec.owner == self.name and self.store.current(spec.name) is None:
                 self.store.claim(spec.name, self.name, after=0, now=self.clock())
-        for fragment, lease in self.store.held_by(self.name).items():
-            if fragment in self.specs and fragment not in self.held:
-                with suppress(FloodwayError):  # its log is not there yet, say: `retry` goes on
-                    self.hold(fragment, lease, "own" if lease.move is None else "moved")
+        found = self.store.held_by(self.name)
+        mine = {name: lease for name, lease in found.items() if name in self.specs and name not in self.held}
+        for fragment, lease in mine.items():
+            with suppress(LeaseLostError):  # lost in this very moment
+                self.holdings.own(fragment, lease, "own" if lease.move is None else "moved")
+        self.holdings.start_all(mine)
 
     def reclaim(self, *, margin_seconds: float) -> list[str]:
         """Take back own fragments whose lease has run out elsewhere, and run them from their checkpoints."""
         found: list[str] = []
+        held = self.held
         for spec in self.specs.values():
-            lease = self.store.current(spec.name) if spec.owner == self.name and spec.name not in self.held else None
+            lease = self.store.current(spec.name) if spec.owner == self.name and spec.name not in held else None
             if lease is None or self.clock() <= lease.until + margin_seconds:
                 continue
+            self.at("origin:reclaiming")
             with suppress(LeaseLostError):  # it came back, or another claimed it, in this very moment
                 fresh = self.store.claim(spec.name, self.name, after=lease.epoch, now=self.clock(), lost=lease)
+                self.at("origin:reclaimed")
+                self.holdings.own(spec.name, fresh, "reclaimed")
                 found.append(spec.name)
-                with suppress(FloodwayError):
-                    self.hold(spec.name, fresh, "reclaimed")
+        self.holdings.start_all(found)
         return found
 
     def _check(self, move: Move, epochs: Mapping[str, int]) -> None:
@@ -252,23 +320,11 @@ class Moving:
                     f"{move.giver} offers {task.name}, which {holder} holds", hint="Only its holder can move a fragment"
                 )
 
-    def _give_back(self, row: MoveRow, leases: Mapping[str, Lease], why: str) -> None:
-        for fragment, lease in leases.items():
-            self._forget(fragment)
-            with suppress(FloodwayError):
-                self.engine.stop(fragment)
-            with suppress(LeaseLostError):
-                self.store.claim(fragment, row.giver, after=lease.epoch, now=self.clock())
-            self.journal.lease_ended(fragment, lease.epoch, self.clock())
-        self.journal.reach(row.id, "failed", note=why)
-
-    def _forget(self, fragment: str) -> Lease | None:
-        with self._lock:
-            return self.held.pop(fragment, None)
-
-    def _fence(self, lease: Lease) -> None:
-        self.store.check(lease, now=self.clock())
-
 
 def _decision(row: MoveRow, *, taken: bool, at: float) -> MoveDecision:
     return MoveDecision(row.id, row.giver, row.taker, taken, at, row.price, row.epochs, row.units)
+
+
+def _words(error: Exception) -> str:
+    text = error.message if isinstance(error, FloodwayError) else str(error)
+    return (text or type(error).__name__)[:300]

@@ -12,54 +12,54 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from floodway.agent.claim import locked
 from floodway.agent.federation import api
+from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import Engine, Measure
 from floodway.agent.federation.entrance import check_move, checked
 from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal import FILE, BookedEntry, Journal
+from floodway.agent.federation.journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving
+from floodway.agent.federation.negotiating import LEAST_UNITS, Negotiating
+from floodway.agent.federation.partners import Partners
+from floodway.agent.federation.reach import Reach
+from floodway.agent.federation.service import Served
 from floodway.agent.federation.shedding import Shedding
-from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
 from floodway.contracts.cost import CostFunction, Learning, unit_cost
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
-from floodway.contracts.load import Load, Task
-from floodway.contracts.machine import step
+from floodway.contracts.load import Load
 from floodway.contracts.messages import (
     Accept,
-    Action,
     Arrived,
     Cancel,
-    Ended,
-    Event,
     Message,
     Move,
-    Moved,
-    MoveFailed,
     Offer,
+    Recall,
     Remeasured,
     Room,
-    Send,
     Tick,
     recipient,
     sender,
 )
-from floodway.contracts.participant import Holding, Participant, Settings, participant
+from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
 from floodway.spark.shed_state import write_atomically
 
-LEAST_UNITS = 1e-9
+SHOWN_MOVES = 50
+"""How many of the last moves a status shows."""
 NOT_SERVED = 1e9
 """The delay, in seconds, of a fragment that is held and does not run: longer than any that a contract allows."""
 
@@ -113,25 +113,33 @@ class ParticipantAgent:
         self.journal = Journal(state / FILE, name)
         self.store = store
         self.engine = engine
-        self.moving = Moving(name, federation.fragments, store, self.journal, engine, clock, at)
+        self._figures = Figures()
+        self.moving = Moving(name, federation.fragments, store, self.journal, engine, clock, at, self._figures.fail)
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
         member = federation.members[name]
         self._learning = Learning(member.costs()) if member.cost == "measured" else None
-        settings = replace(settings or Settings(), migration_cost=member.migration_cost)
-        self.machine: Participant = participant(name, member.costs(), federation.contracts, settings=settings)
+        settings = replace(settings or Settings(), migration_cost=member.migration_cost, take_back=member.take_back)
+        serial = self.journal.next_serial()
+        machine = participant(name, member.costs(), federation.contracts, settings=settings, serial=serial)
+        self._negotiating = Negotiating(machine, federation, self.journal, self._figures, clock)
+        reach = Reach(first_seconds=self.pace.measure, longest_seconds=30 * self.pace.measure)
+        self.partners = Partners(name, federation, self._credentials, reach, self._figures, clock)
+        self._billing = Billing(name, self.books, self.journal, self.partners, federation.contracts, self._figures, at)
         self._credentials.check_address(listen[0])
         receiving = self._credentials.receiving()
         self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=receiving)
-        self._lock = threading.RLock()
-        self._actions: queue.SimpleQueue[Action] = queue.SimpleQueue()
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._shedding = Shedding()
-        self._figures = Figures()
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._claim = ExitStack()
         self._stop, self._ready = threading.Event(), threading.Event()
         self._renewer: threading.Thread | None = None
         self._mover: threading.Thread | None = None
+
+    @property
+    def machine(self) -> Participant:
+        """The contract machine as it is now."""
+        return self._negotiating.machine
 
     @property
     def ready(self) -> bool:
@@ -145,24 +153,15 @@ class ParticipantAgent:
         """
         self._claim.enter_context(locked(self._folder))
         self.server.start()
-        self.machine = replace(self.machine, serial=self.journal.next_serial())
+        # Before the fragments: to start many takes longer than a lease.
+        self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
+        self._renewer.start()
         self.moving.recover()
         for fragment, lease in self.moving.held.items():
             self._add(fragment, lease)
-        self._take_back_offers()
+        self._negotiating.note_given(self.moving.held)
+        self._negotiating.take_back_offers()
         self._ready.set()
-        self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
-        self._renewer.start()
-
-    def _take_back_offers(self) -> None:
-        """Cancel what was offered before a crash and did not become a move: partners may hold room for it still."""
-        recent = self._clock() - self.machine.settings.arrival_seconds
-        done = {row.id for row in self.journal.moves(state="done")}
-        for offer in self.journal.offers():
-            unanswered = offer["answer"] in (None, "accept") and offer["id"] not in done
-            if offer["role"] == "giver" and unanswered and offer["at"] > recent:
-                self._actions.put(Send(Cancel(offer["id"], self.name, offer["partner"])))
-                self.journal.answered(offer["id"], "cancel", offer["partner"])
 
     def run(self, seconds: float | None = None) -> None:
         """Tick until `stop` is called, or for so long."""
@@ -189,27 +188,56 @@ class ParticipantAgent:
         self._claim.close()
 
     def tick(self) -> None:
-        """One round: losses, measurements, offers and answers, moves, bills, status."""
+        """One round: losses, moves left open, measurements, offers and answers, moves, bills, status.
+
+        What fails in one part is told in the status and tried again; it does not keep the others from their work.
+        """
         now = self._clock()
+        for part in (self._lose, self._restart, self._reclaim, self._measure, self._negotiate, self._bill, self._tell):
+            try:
+                part(now)
+            except Exception as error:
+                self._figures.fail(part.__name__.strip("_"), error)
+
+    def _lose(self, now: float) -> None:
         while not self._lost.empty():
-            self._remove(self._lost.get())
+            self._negotiating.remove(self._lost.get())
+
+    def _restart(self, now: float) -> None:
         for fragment, reason in self.engine.failures().items():
-            self._figures.failures[fragment] = reason
-            self.moving.stalled[fragment] = reason
-        if self.moving.stalled and now >= self._retry_at:
-            self._retry_at = now + self.pace.measure
-            self.moving.retry()
-        for fragment in self.moving.reclaim(margin_seconds=self.pace.margin):
-            if fragment in self.moving.held:
-                self._add(fragment, self.moving.held[fragment])
-        if now - self._measured_at >= self.pace.measure:
-            self._measured_at = now
-            self._measure(now)
-        self._step(Tick())
+            self._figures.fail(fragment, reason)
+            self.moving.holdings.stall(fragment, reason)
+        if now < self._retry_at:
+            return
+        self._retry_at = now + self.pace.measure
+        for move, stayed in self.moving.settle_open().items():
+            row = self.journal.move(move)
+            fragments = set() if row is None else set(row.units)
+            self._negotiating.finish(move, fragments, stayed, wait_seconds=self.pace.failed_move)
+            for fragment in fragments - stayed.keys():
+                self._negotiating.remove(fragment)
+        self._hold(self.moving.take_open())
+        self.moving.retry()
+
+    def _reclaim(self, now: float) -> None:
+        self._hold(self.moving.reclaim(margin_seconds=self.pace.margin))
+
+    def _hold(self, fragments: Iterable[str]) -> None:
+        held = self.moving.held
+        for fragment in fragments:
+            if fragment in held:
+                self._add(fragment, held[fragment])
+
+    def _negotiate(self, now: float) -> None:
+        self._negotiating.step(Tick())
         self._carry_out()
+
+    def _bill(self, now: float) -> None:
         if now - self._billed_at >= min(1.0, self.pace.bill):
             self._billed_at = now
-            self._settle(now)
+            self._billing.send(now, timeout_seconds=self.pace.message)
+
+    def _tell(self, now: float) -> None:
         write_atomically(self._folder / "status.json", json.dumps(self.status()))
 
     def receive(self, message: Message) -> None:
@@ -217,16 +245,17 @@ class ParticipantAgent:
         if recipient(message) != self.name:
             raise ContractError(f"the message is for {recipient(message)}, not {self.name}", hint="Check the address")
         message = checked(message, self.federation)
-        self._step(message)
+        self.partners.reach.heard(sender(message))
+        self._negotiating.step(message)
         if isinstance(message, Offer):
             self.journal.offer(message, "taker", self._clock())
-        elif not isinstance(message, Room):
+        elif not isinstance(message, Room | Recall):
             self.journal.answered(message.id, type(message).__name__.lower(), sender(message))
 
     def take(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, float]:
         """Take over what was accepted: only that, at that price, as this participant's own file defines it."""
         known = self.journal.move(move.id)
-        with self._lock:
+        with self._negotiating.lock:
             promise = self.machine.reserved.get(move.id)
         if promise is None and (known is None or known.state != "done"):
             raise ContractError(f"{self.name} accepted no offer {move.id}", hint="Offer it first")
@@ -234,43 +263,46 @@ class ParticipantAgent:
         agreed = check_move(move, agreed, epochs, definitions, self.federation.fragments)
         names = {task.name for task in agreed.tasks}
         seconds = self.moving.take(agreed, epochs)
-        with self._lock:
+        with self._negotiating.lock:
+            held = self.moving.held
             if agreed.id in self.machine.reserved:
-                self._step(Arrived(agreed))
-            for name in names & set(self.moving.held) - set(self.machine.holdings):
-                self._add(name, self.moving.held[name])  # the promise lapsed while it was starting
+                here = tuple(task for task in agreed.tasks if task.name in held)
+                self._negotiating.step(Arrived(replace(agreed, tasks=here)))
+            self._hold(names - self.machine.holdings.keys())  # the promise lapsed while it was starting
         return seconds
 
-    def billed(self, sender: str, entries: list[BookedEntry]) -> list[str]:
-        """Book a taker's entries; one that does not follow from the move refuses them all."""
-        with self.journal.transaction():
-            for booked in entries:
-                self.books.check(booked, sender, self._clock())
-        return [booked.entry.id for booked in entries]
+    def billed(self, sender: str, entries: list[BookedEntry]) -> dict[str, Any]:
+        """Book a taker's entries, each that follows from its move; those that do not are refused one by one."""
+        self.partners.reach.heard(sender)
+        return self._billing.receive(sender, entries, self._clock())
 
     def status(self) -> dict[str, Any]:
         """Load, fragments, moves and refusals, as JSON can hold them."""
-        with self._lock:
-            told = self._figures.status(self.machine, self.journal.moves())
+        with self._negotiating.lock:
+            told = self._figures.status(self.machine, self.journal.latest_moves(SHOWN_MOVES))
         return told | {
             "time": self._clock(),
             "url": self.server.url,
             "cpu": self.federation.members[self.name].cpu,
             "unit_cost": unit_cost(self.machine.costs, self.machine.load),
             "refused": dict(self.server.refused),
-            "stalled": dict(self.moving.stalled),
+            "stalled": self.moving.stalled,
+            "moves_in_all": self.journal.count_moves(),
         }
 
     def _measure(self, now: float) -> None:
+        if now - self._measured_at < self.pace.measure:
+            return
+        self._measured_at = now
         measures = self.engine.measure(now)
         self._figures.measures = measures
-        with self._lock:
+        with self._negotiating.lock:
             tasks = tuple(
                 replace(held.task, load=self._load(name, found), units=max(found.cpu, LEAST_UNITS))
                 for name, held in self.machine.holdings.items()
                 if (found := measures.get(name)) is not None
             )
-            self._step(Remeasured(tasks, self._learnt(measures)))
+            self._negotiating.step(Remeasured(tasks, self._learnt(measures)))
             asking = self.machine.search is not None or bool(self.machine.moving)
         cpu = self.federation.members[self.name].cpu
         loads = {name: one.cpu for name, one in measures.items()}
@@ -278,6 +310,10 @@ class ParticipantAgent:
             loads, cpu=cpu, asking=asking, now=now, patience_seconds=self.pace.patience
         )
         self._figures.keeps = keeps
+        for name, one in measures.items():
+            self._billing.watch.note(name, now, Served(one.delay_seconds, keeps.get(name, 1.0)))
+        for name in self.moving.stalled:
+            self._billing.watch.note(name, now, Served(NOT_SERVED))
         self.engine.shed(keeps)
 
     def _load(self, fragment: str, found: Measure) -> Load:
@@ -293,21 +329,10 @@ class ParticipantAgent:
             self._learning = self._learning.seen(sum(one.cpu for one in measures.values()), in_flight)
         return self._learning.costs()
 
-    def _step(self, event: Event) -> None:
-        """Step the machine; what it wants done is journaled and waits for the loop."""
-        with self._lock:
-            self.machine, actions = step(self.machine, event, self._clock())
-            for action in actions:
-                if isinstance(action, Send) and isinstance(action.message, Offer):
-                    self.journal.offer(action.message, "giver", self._clock())
-                elif isinstance(action, Send) and not isinstance(action.message, Room):
-                    answer = type(action.message).__name__.lower()
-                    self.journal.answered(action.message.id, answer, recipient(action.message))
-                self._actions.put(action)
-
     def _carry_out(self) -> None:
-        while not self._actions.empty():
-            action = self._actions.get()
+        actions = self._negotiating.actions
+        while not actions.empty():
+            action = actions.get()
             if isinstance(action, Move):
                 # One at a time: the machine makes no offer while a move is under way.
                 self._mover = threading.Thread(target=self._give, args=(action,), name=f"move {action.id}", daemon=True)
@@ -317,78 +342,44 @@ class ParticipantAgent:
 
     def _say(self, message: Message) -> None:
         """Deliver, once: the machine has its own time-outs for answers that do not come."""
-        partner = recipient(message)
         try:
-            self._client(partner, self.pace.message).post_json("/v1/message", api.envelope(message))
+            body = api.envelope(message)
+            self.partners.post(recipient(message), "/v1/message", body, timeout_seconds=self.pace.message)
         except PeerError as error:
-            self._figures.unreachable[f"{partner}: {error.reason}"] += 1
             if isinstance(message, Accept) and not error.unreachable:
-                self._step_cancelled(message)
-
-    def _step_cancelled(self, accept: Accept) -> None:
-        """The giver refused to hear that its offer is accepted: it has forgotten it, so the room is free."""
-        with self._lock:
-            kept = {key: one for key, one in self.machine.reserved.items() if key != accept.id}
-            self.machine = replace(self.machine, reserved=kept)
+                # The giver has forgotten its offer: as if it had taken it back.
+                self._negotiating.step(Cancel(message.id, message.giver, message.taker))
 
     def _give(self, move: Move) -> None:
-        client = self._client(move.taker, self.pace.move)
-        definitions = {task.name: self.federation.fragments[task.name] for task in move.tasks}
+        names = {task.name for task in move.tasks}
 
         def ask(asked: Move, epochs: Mapping[str, int]) -> dict[str, float]:
-            answer = client.post_json("/v1/move", api.move_body(asked, epochs, definitions))
+            definitions = {name: self.federation.fragments[name] for name in names}
+            body = api.move_body(asked, epochs, definitions)
+            answer = self.partners.post(move.taker, "/v1/move", body, timeout_seconds=self.pace.move, always=True)
             return {str(phase): float(taken) for phase, taken in answer["seconds"].items()}
 
-        before = dict(self.machine.holdings)
         try:
-            stayed = self.moving.give(move, ask)
-        except Exception as error:  # it could not be resumed; `retry` does it at a later tick
-            self._figures.failures[move.id] = str(error)[:300]
-            stayed = {task.name: lease for task in move.tasks if (lease := self.moving.held.get(task.name))}
-        with self._lock:
-            if len(stayed) == len(move.tasks):
-                self._step(MoveFailed(move.id))
-                self.machine = replace(self.machine, next_try=self._clock() + self.pace.failed_move)
-                return
-            self._step(Moved(move.id))
-            back = {name: before[name] for name in stayed}
-            self.machine = replace(self.machine, holdings={**self.machine.holdings, **back})
-
-    def _settle(self, now: float) -> None:
-        self.books.close_moves(now)
-        delays = {name: one.delay_seconds for name, one in self._figures.measures.items()}
-        delays |= dict.fromkeys(self.moving.stalled, NOT_SERVED)
-        for giver, entries in self.books.bill(delays).items():
-            try:
-                body = api.bill_body(self.name, entries[:1000])
-                answer = self._client(giver, self.pace.message).post_json("/v1/bill", body)
-                self.journal.agree([str(one) for one in answer["booked"]])
-            except PeerError as error:
-                self._figures.unreachable[f"{giver}: {error.reason}"] += 1
+            stayed = set(self.moving.give(move, ask))
+        except Exception as error:
+            self._figures.fail(f"move {move.id}", error)
+            with suppress(Exception):
+                row = self.journal.move(move.id)
+                if row is not None and row.state in OPEN:
+                    return  # it may have been taken: a later tick finds out
+            stayed = names
+        self._negotiating.finish(move.id, names, stayed, wait_seconds=self.pace.failed_move)
 
     def _renew(self) -> None:
         while not self._stop.wait(self.pace.lease / 3):
-            for fragment in self.moving.renew():
-                self._lost.put(fragment)
+            try:
+                for fragment in self.moving.renew():
+                    self._lost.put(fragment)
+            except Exception as error:  # whatever it is: without this thread all leases run out
+                self._figures.fail("leases", error)
 
     def _add(self, fragment: str, lease: Lease) -> None:
         """Count a fragment that runs here, under the contract that brought it, as the shared storage tells."""
-        spec = self.federation.fragments[fragment]
-        task = Task(fragment, Load(), units=LEAST_UNITS, kind=spec.run, query=spec.query, origin=spec.owner)
-        decision = None if lease.move is None or spec.owner == self.name else self.store.decision(lease.move)
-        contract = None if decision is None else self.machine.takes_from.get(decision.giver)
-        held = Holding(task, contract, 0.0 if decision is None else decision.price)
-        with self._lock:
-            self.machine = replace(self.machine, holdings={**self.machine.holdings, fragment: held}).wake()
-
-    def _remove(self, fragment: str) -> None:
-        with self._lock:
-            if fragment in self.machine.holdings:
-                self._step(Ended(fragment))
-
-    def _client(self, partner: str, timeout_seconds: float) -> Client:
-        """To a partner; `PeerError` for one that has left the file, to whom something may still be owed."""
-        member = self.federation.members.get(partner)
-        if member is None or partner not in self.federation.partners(self.name):
-            raise PeerError("gone", f"{self.name} has no contract with {partner}", hint="Settle it with them by hand")
-        return Client(member.url, self._credentials.sending(partner), timeout_seconds, peer=partner)
+        at_home = self.federation.fragments[fragment].owner == self.name
+        decision = None if lease.move is None or at_home else self.store.decision(lease.move)
+        self._negotiating.add(fragment, decision)

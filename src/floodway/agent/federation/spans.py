@@ -2,7 +2,8 @@
 
 Moves stack up. A fragment that A gave to B and B to C is owed by A to B and by B to C; when it comes back to somebody
 on the way, whatever was stacked above is over, and the move that brought it back owes nothing: nobody is paid for what
-is at home. An owner that falls silent ends its move, and all those below, at its last sign of life.
+is at home. An owner that falls silent ends its move, and all those below, at its last sign of life. One that could not
+start what it took, and gave it back, is owed nothing.
 
     A --A/0--> B --B/0--> C          owed: A/0 to B, B/0 to C
     C --C/0--> A, or A takes it back  owed: nothing any more
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from floodway.agent.federation.leases import Lease
+from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,30 @@ def spans(leases: Iterable[Lease]) -> dict[str, Span]:
     return found
 
 
+def given_back(lease: Lease) -> bool:
+    """Whether a lease was made by the owner before, for the giver: neither by a move nor because one had run out."""
+    return lease.epoch > 1 and lease.move is None and lease.idle_since is None
+
+
+def came_to_pass(store: LeaseStore, decision: MoveDecision) -> bool:
+    """Whether a move brought its taker a fragment that it did not give back: what both sides find out alone.
+
+    A decision to take may come too late, when the origin has claimed the fragment already.
+    """
+    if not decision.taken:
+        return False
+    for fragment, epoch in decision.epochs.items():
+        mine = store.after(fragment, epoch)
+        if mine is not None and mine.move == decision.id:
+            following = store.after(fragment, mine.epoch)
+            if following is None or not given_back(following):
+                return True
+    return False
+
+
 def _over(span: Span, lease: Lease) -> Span:
+    if given_back(lease):
+        return replace(span, served=span.start, end=lease.since, to=lease.owner)
     if lease.idle_since is None:
         return replace(span, served=lease.since, end=lease.since, to=lease.owner)
     served = max(span.start, lease.idle_since)

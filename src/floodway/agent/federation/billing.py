@@ -1,0 +1,74 @@
+"""Bills on their way: the taker sends what is due, the giver books it entry by entry and says what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from floodway.agent.federation import api
+from floodway.agent.federation.books import Books
+from floodway.agent.federation.figures import Figures
+from floodway.agent.federation.journal import BookedEntry, Journal, fragment_of
+from floodway.agent.federation.partners import Partners
+from floodway.agent.federation.service import Served, ServiceWatch
+from floodway.agent.wire.client import PeerError
+from floodway.contracts.contract import Contract
+from floodway.contracts.ledger import Reason
+
+MOST_ENTRIES = 1000
+"""In one bill; the rest goes with the next."""
+DISPUTE_PERIODS = 6
+"""How many periods pass before what was refused is sent again."""
+
+
+class Billing:
+    """One participant's bills, to its givers and from its takers; `watch` is how fragments were served."""
+
+    def __init__(
+        self,
+        name: str,
+        books: Books,
+        journal: Journal,
+        partners: Partners,
+        contracts: Iterable[Contract],
+        figures: Figures,
+        at: Callable[[str], None],
+    ) -> None:
+        self.watch = ServiceWatch()
+        self._name = name
+        self._books = books
+        self._journal = journal
+        self._partners = partners
+        self._late = {
+            one.taker: one.service.max_delay_seconds for one in contracts if one.giver == name and one.service
+        }
+        self._figures = figures
+        self._at = at
+        self._again_at = -float("inf")
+
+    def send(self, now: float, *, timeout_seconds: float) -> None:
+        """Close what is over, book what is due, and send to every giver what it has not agreed to."""
+        self._books.close_moves(now)
+        again = now >= self._again_at
+        if again:
+            self._again_at = now + DISPUTE_PERIODS * self._books.period_seconds
+        for giver, entries in self._books.bill(self.watch, disputed=again).items():
+            self._at("taker:billing")
+            with suppress(PeerError):  # counted; it is sent again
+                body = api.bill_body(self._name, entries[:MOST_ENTRIES])
+                answer = self._partners.post(giver, "/v1/bill", body, timeout_seconds=timeout_seconds)
+                self._at("taker:billed")
+                self._journal.agree([str(one) for one in answer["booked"]])
+                self._journal.dispute({str(one): str(why) for one, why in answer.get("refused", {}).items()})
+
+    def receive(self, sender: str, entries: list[BookedEntry], now: float) -> dict[str, Any]:
+        """Book a taker's entries one by one: the ids of those booked, and the reasons by id for those refused."""
+        booked, refused = self._books.book(entries, sender, now)
+        self._at("giver:booked")
+        late = self._late.get(sender)
+        self._figures.served(sender, booked, {} if late is None else {fragment_of(one): late for one in booked})
+        for one in booked:
+            if one.entry.reason is Reason.LOAD:  # for whoever pays this participant to have it run
+                self.watch.note(fragment_of(one), (one.start + one.entry.at) / 2, Served(one.delay_seconds, one.keep))
+        return {"booked": [one.entry.id for one in booked], "refused": refused}

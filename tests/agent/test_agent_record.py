@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from floodway.agent.record import Record
+from floodway.agent.steering import Steering
 from floodway.network.model import Network, Node, Operator, Output, Stream
+from floodway.planning.factory import make_planner
+from floodway.planning.plan import Objective
 from floodway.spark.fragment_query import BatchReport
+from floodway.spark.fragments import fragments
 from floodway.spark.journal import JournaledBatch
+from floodway.spark.ledger import LedgerLine
 from floodway.spark.sinks import Written
 
 NETWORK = Network(
@@ -44,3 +52,42 @@ def test_no_batch_is_no_throughput() -> None:
     found = record()
     assert found.measured_seconds == 0.0
     assert found.throughput() == {"q": 0.0}
+
+
+def test_the_status_names_the_plan_and_who_made_it() -> None:
+    parts = {f"A.{one.name}": one for one in fragments(NETWORK, "A")}
+    for objective in Objective:
+        planner = make_planner(NETWORK, "exact", objective=objective)
+        steered = Steering(planner, parts, target_seconds=2.0).decide({"s": 9.0}, {"s": 9.0}, "enforce", 0)
+        status = record().status(130.0, 2.0, steered, {"s": 9})
+        assert (status["plan"], status["planner"], status["objective"]) == (steered.decision.plan, "exact", objective)
+        assert status["plan"]
+
+
+def test_batches_are_added_up_and_not_kept() -> None:
+    found = Record(NETWORK)
+    found.begin(100.0, {"s": 0})
+    found.settle(100.0, {"s": 0})
+    arrivals = np.array([99_000, 99_500], dtype=np.int64)
+    line = LedgerLine("A.main", 0, "s", "shedder", 20, 5, 15)
+    sizes = []
+    for number in range(300):
+        end = 101.0 + number
+        written = {"q": Written(arrivals + 1000 * number, np.array([1, 3]))}
+        journal = JournaledBatch(number, int((end - 1.0) * 1e3), {})
+        found.batch(BatchReport("A.main", journal, end, (replace(line, batch=number),), written), 1.0)
+        sizes.append(len(pickle.dumps((found._first, found._later))))
+    assert sizes[-1] < sizes[2] + 100, "grows with the number of batches"
+    assert found.batches == 300
+    seconds, tuples = found.latencies()
+    assert (seconds.tolist(), tuples.tolist()) == ([1.5, 2.0], [3 * 299, 299])
+    assert found.kept_shares() == {"s": 0.25}
+    assert found.throughput() == {"q": pytest.approx(4.0)}
+    assert found.measured_seconds == pytest.approx(299.0)
+
+
+def test_points_are_bounded_and_batches_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("floodway.agent.record.MOST_POINTS", 3)
+    found = record(112.0, 114.0, 117.0, 119.0, 120.0)
+    assert [point.seconds for point in found.points] == [17.0, 19.0, 20.0]
+    assert found.batches == 5

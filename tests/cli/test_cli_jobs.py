@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from floodway.agent.federation.leases import Lease
 from floodway.agent.wire.ports import free_ports

@@ -17,7 +17,7 @@ def test_files_are_served_under_a_strict_policy(served: Served) -> None:
     assert answer.status_code == 200
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "http" not in answer.text.replace("http-equiv", ""), "the page names no other site"
-    for name in ("page.js", "charts.js", "sign.js", "page.css", "icon.svg"):
+    for name in ("page.js", "charts.js", "sign.js", "key.js", "words.js", "page.css", "icon.svg"):
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False).status_code == 200
     for name in ("nothing.js", "..%2Froutes.py", "%2e%2e/%2e%2e/routes.py"):
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False).status_code == 404

@@ -60,13 +60,18 @@ class FragmentBatch:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """The plan in force (for the demand), arrival rates, the capacity planned for, and what the controllers said."""
+    """The plan in force (for the demand), arrival rates, the capacity planned for, and what the controllers said.
+
+    `planner` and `objective` name who made the plan, and for what.
+    """
 
     plan: Plan
     rates: Mapping[str, float]
     scale: float
     decision: Decision
     control: Mapping[str, ControlDecision]
+    planner: str = ""
+    objective: str = ""
 
 
 class Steering:
@@ -206,7 +211,8 @@ class Steering:
             arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
             issued_us=issued_us,
         )
-        return Steered(plan, dict(rates), scale, named(decision), dict(self.control))
+        made = self._planner
+        return Steered(plan, dict(rates), scale, named(decision), dict(self.control), made.name, made.objective.value)
 
     def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
         keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)

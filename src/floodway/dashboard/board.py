@@ -19,7 +19,7 @@ from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import SAMPLES, History, Sample
 from floodway.dashboard.network_svg import network_svg
 from floodway.dashboard.sources import Reading, Source
-from floodway.dashboard.told import flow, keeps, ledger, nodes, plan, reasons, told_counts
+from floodway.dashboard.told import flow, fragments, keeps, ledger, nodes, plan, reasons, told_counts
 from floodway.errors import InputError
 from floodway.network.model import Network
 
@@ -157,6 +157,7 @@ class Board:
             "optimum": figures.optimum if figures else None,
             "nodes": nodes(reading.network, figures, status),
             "has_picture": reading.place in self._pictures,
+            "fragments": fragments(status),
             "contracts": list(status.get("contracts") or ()),
             "moves": list(status.get("moves") or ()),
         }

@@ -66,6 +66,15 @@ def reasons(status: Mapping[str, Any]) -> dict[str, str]:
     return {str(status.get("name", "")): str(status["reason"])} if status.get("reason") else {}
 
 
+def fragments(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a participant runs, for whom, and the share it keeps of each."""
+    kept = status.get("keeps") or {}
+    return [
+        {"fragment": name, **figures, "keep": kept.get(name, 1.0)}
+        for name, figures in (status.get("fragments") or {}).items()
+    ]
+
+
 def flow(figures: Figures | None) -> dict[str, Any] | None:
     """What flows now, for the picture."""
     if figures is None:

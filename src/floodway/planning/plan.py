@@ -51,6 +51,7 @@ class Planner(ABC):
     """One way to choose drops. Subclasses prepare in their constructor and answer `lookup`."""
 
     name: str
+    objective: Objective = Objective.THROUGHPUT
 
     def __init__(self, program: Program) -> None:
         self.program = program

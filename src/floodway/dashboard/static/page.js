@@ -1,38 +1,29 @@
 // The page: one snapshot with the past, then one a second by server-sent events; every figure is the API's own.
 
 import { draw, short } from "/static/charts.js";
+import { askKey, currentKey } from "/static/key.js";
 import { signedHeaders } from "/static/sign.js";
+import { headline, silence } from "/static/words.js";
 
 const $ = (id) => document.getElementById(id);
 const PAST = 900;
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5"];
-let key = null, chosen = null, picked = false, latest = null, drawn = null;
+let chosen = null, picked = false, latest = null, drawn = null;
 const past = new Map();
 
 // --- talking to the server ------------------------------------------------------------------------------------
 
 async function ask(method, path, body = "") {
-  const headers = key ? signedHeaders(key, method, path, body) : {};
+  const key = currentKey(), headers = key ? signedHeaders(key, method, path, body) : {};
   if (body) headers["content-type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body || undefined, cache: "no-store" });
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => ({ message: answer.statusText }));
   if (answer.status === 401) {
-    await askKey();
+    await askKey(key, told);
     return ask(method, path, body);
   }
-  if (!answer.ok) {
-    const told = await answer.json().catch(() => ({ message: answer.statusText }));
-    throw new Error(told.message);
-  }
-  return answer;
-}
-
-function askKey() {
-  const dialog = $("ask-key");
-  $("key").value = "";
-  if (!dialog.open) dialog.showModal();
-  return new Promise((done) => {
-    dialog.addEventListener("close", () => { key = $("key").value.trim(); $("key").value = ""; done(); }, { once: true });
-  });
+  throw new Error(told.message);
 }
 
 // Not EventSource: it can send no headers, so it could not be signed. The format read is the same.
@@ -93,8 +84,9 @@ function show() {
   if (!job) { connection("no job has written anything yet", true); return; }
   $("job-name").textContent = job.name;
   document.title = `${job.name} – Floodway`;
-  const ended = job.stale ? `last heard ${job.age_seconds == null ? "never" : `${Math.round(job.age_seconds)} s ago`}` : "live";
-  connection(job.problem || ended, Boolean(job.problem) || job.stale);
+  connection(job.problem || silence(job), Boolean(job.problem) || job.stale);
+  $("notes").hidden = !job.notes.length;
+  $("notes").replaceChildren(...job.notes.map(item));
   tiles(job);
   modes(job);
   network(job);
@@ -150,6 +142,8 @@ function tiles(job) {
   fill("target", target == null ? "" : job.unreachable ? `target ${target} s is below the floor of ${seconds(job.floor_seconds)}` : `target ${target} s`, target);
   judge("tile-latency", latency == null || target == null ? null : latency <= 1.1 * target);
   fill("loss", percent(job.loss), job.loss);
+  const observed = job.would_drop != null && job.mode !== "enforce";
+  fill("would", observed ? `${percent(job.would_drop)} if enforced` : "of what arrives", observed ? job.would_drop : null);
   const share = job.score != null && job.optimum ? job.score / job.optimum : null;
   fill("share", percent(share), share);
   fill("score", job.score == null ? "no network file known" : `${number(job.score)} of ${job.optimum == null ? "–" : number(job.optimum)} weighted tuples/s`, job.score);
@@ -157,17 +151,20 @@ function tiles(job) {
   fill("ledger", states[job.ledger.state], job.ledger.state);
   fill("lines", `${whole(job.ledger.lines)} lines`, job.ledger.lines);
   judge("tile-ledger", job.ledger.state === "none" ? null : job.ledger.state === "reconciled");
-  const loss = job.loss || 0, late = latency != null && target != null && latency > 1.1 * target;
-  const sheds = job.mode === "enforce" ? (loss > 0.0005 ? `Floodway drops ${percent(loss)} of what arrives${late ? "" : ", so that the rest is in time"}` : "Everything that arrives is processed") : `Nothing is dropped: the mode is ${job.mode ?? "unknown"}`;
-  const age = latency == null || target == null ? "" : `; results are ${seconds(latency)} old, ${late ? "later than the target of" : "the target is"} ${target} s`;
-  const sentence = `${sheds}${age}.`;
+  const sentence = headline(job, percent, seconds);
   if ($("sentence").textContent !== sentence) $("sentence").textContent = sentence;
 }
 
 function modes(job) {
+  $("mode-section").hidden = !job.switchable;
+  const current = (job.mode ?? "").split(", ");
   for (const button of document.querySelectorAll("[data-mode]")) {
-    button.setAttribute("aria-pressed", String(button.dataset.mode === job.mode));
+    const is = current.includes(button.dataset.mode);
+    button.setAttribute("aria-pressed", is && current.length > 1 ? "mixed" : String(is));
   }
+  const { id, planner, objective } = job.plan;
+  const parts = [id && `plan ${id}`, planner && `by ${planner}`, objective && `for ${objective}`].filter(Boolean);
+  fill("plan", parts.length ? `In force: ${parts.join(" ")}.` : "", id);
 }
 
 function network(job) {
@@ -277,8 +274,8 @@ function nodes(job) {
 }
 
 function federation(job) {
-  $("federation-section").hidden = !job.contracts.length && !job.moves.length;
-  for (const name of ["contracts", "moves"]) {
+  $("federation-section").hidden = !["fragments", "contracts", "moves"].some((name) => job[name].length);
+  for (const name of ["fragments", "contracts", "moves"]) {
     const values = job[name], keys = [...new Set(values.flatMap((one) => Object.keys(one)))];
     const row = document.createElement("tr");
     row.append(...keys.map((text) => { const cell = document.createElement("th"); cell.scope = "col"; cell.textContent = text.replaceAll("_", " "); return cell; }));

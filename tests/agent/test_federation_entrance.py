@@ -151,13 +151,12 @@ def test_what_a_fragment_is_says_the_file_and_not_the_offer(table: Table) -> Non
     assert held.price == 4.0 and held.contract is not None and held.contract.giver == "B"
 
 
-@pytest.mark.parametrize("identity", ["A/0", "C/0", "B", "B/", "B/x", "B/-1", "B/" + "9" * 300, "B/0/0", "B/٣", "/0"])
-def test_an_offers_number_is_its_givers_own_and_short(tmp_path: Path, opened: ExitStack, identity: str) -> None:
-    table = Table(tmp_path).start()
-    opened.callback(table.agent.close)
-    assert refused(lambda: table.offer(replace(OFFER, id=identity))) == "contract"
-    body = api.move_body(replace(MOVE, id=identity), {"fb": 1}, {"fb": table.federation.fragments["fb"]})
-    assert refused(lambda: table.say("/v1/move", body)) == "contract"
+def test_an_offers_number_is_its_givers_own_and_short(table: Table) -> None:
+    specs = {"fb": table.federation.fragments["fb"]}
+    for identity in ("A/0", "C/0", "B", "B/", "B/x", "B/-1", "B/" + "9" * 300, "B/0/0", "B/٣", "/0"):
+        assert refused(partial(table.offer, replace(OFFER, id=identity))) == "contract", identity
+        body = api.move_body(replace(MOVE, id=identity), {"fb": 1}, specs)
+        assert refused(partial(table.say, "/v1/move", body)) == "contract", identity
     assert table.agent.journal.moves() == [] and table.agent.journal.offers() == []
     assert table.agent.journal.next_serial() == 0
 

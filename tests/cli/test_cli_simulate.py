@@ -60,3 +60,8 @@ def test_refusals_of_names_and_ranges(args: list[str], message: str) -> None:
 def test_rates_that_are_no_numbers() -> None:
     with pytest.raises(InputError, match="is not name=number"):
         run("--rates", "s1=fast,s2=1")
+
+
+def test_spaces_where_commas_belong_are_told() -> None:
+    with pytest.raises(InputError, match=r"Put commas between them: --rates s1=1,s2=1"):
+        run("--rates", "s1=1 s2=1")

@@ -57,7 +57,7 @@ def demo(
             spark = spark_session("floodway-demo")
             try:
                 warm = Path(folder) / "warm-up"
-                _run(spark, network, "off", warm, seconds=8.0, target=target, share=0.25, title=None)
+                _run(spark, network, "off", warm, seconds=min(8.0, seconds), target=target, share=0.25, title=None)
                 say(f"1/2  {WITHOUT}: every tuple is processed, however late.")
                 shown = None if as_json else WITHOUT
                 without = _run(spark, network, "off", base / "without", seconds=seconds, target=target, title=shown)

@@ -52,10 +52,13 @@ def parse_pairs(text: str, *, option: str) -> dict[str, float]:
             value = float(number)
         except ValueError:
             value = math.nan
-        if not equals or not name or not math.isfinite(value) or value < 0:
+        if not equals or not name or not math.isfinite(value) or value < 0 or " " in name:
+            spaced = len(part.split()) > 1 and all("=" in word for word in part.split())
             raise InputError(
                 f"{option}: {part!r} is not name=number with a finite number of at least 0",
-                hint=f"Write {option} s1=1,s2=0.5",
+                hint=f"Put commas between them: {option} {','.join(part.split())}"
+                if spaced
+                else f"Write {option} s1=1,s2=0.5",
             )
         if name in pairs:
             raise InputError(f"{option}: {name!r} is given twice", hint="Give each name once")

@@ -89,7 +89,7 @@ def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_p
     letters = LogReader(Layout(tmp_path).root / "dead-letters" / "clicks")
     rows = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
     assert len(rows) == dropped["dead-letter"] > 0
-    assert {row["raw"] for row in rows} == {"{broken"}
+    assert {row["raw"] for row in rows} == {b"{broken"}
     assert all(row["reason"] for row in rows)
 
 

@@ -1,9 +1,10 @@
 """Malformed records of a batch: out of the stream before the first operator, into a log of their own, counted.
 
-The source marks a record it cannot decode with the reason in `_error` and its bytes in `_raw`, and leaves a note of the
-range (`source/notes.py`). Operators never see such a record. A batch with notes reads the malformed records once more,
-from its journaled range, so that they are found after a restart as well, also where the operators run inside Spark's
-streaming plan; a batch without notes, which is nearly every one, reads nothing twice.
+The source marks a record it cannot decode with the reason in `_error` and its bytes in `_raw`, which the log keeps as
+they came, because they need not be text. It leaves a note of the range (`source/notes.py`). Operators never see such a
+record. A batch with notes reads the malformed records once more, from its journaled range, so that they are found after
+a restart as well, also where the operators run inside Spark's streaming plan; a batch without notes, which is nearly
+every one, reads nothing twice.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from floodway.spark.log import create_log
+from floodway.spark.log import Retention, create_log
 from floodway.spark.log.schema import parse_schema
 from floodway.spark.sinks import NOTHING, Written, write_logs
 from floodway.spark.source.decode import ERROR, RAW
 from floodway.spark.source.notes import MALFORMED, Note, left
 from floodway.spark.source.offsets import BatchOffset
 
-SCHEMA = "raw string, reason string, origin_id bigint, weight double"
+SCHEMA = "raw binary, reason string, origin_id bigint, weight double"
 PREFIX = "dead-letter:"
 
 
@@ -44,6 +45,7 @@ class DeadLetters:
     options: Mapping[str, str]
     notes: Path
     log: Path
+    retention: Retention | None = None
 
     def create(self, tasks: int) -> None:
         """Make the log."""
@@ -53,7 +55,8 @@ class DeadLetters:
         """Append those of a batch to the log, once a tag."""
         if not self._told(offset):
             return NOTHING
-        return write_logs({PREFIX: (self._frame(spark, offset), self.log)}, tag, tasks)[PREFIX]
+        retained = {} if self.retention is None else {PREFIX: self.retention}
+        return write_logs({PREFIX: (self._frame(spark, offset), self.log)}, tag, tasks, retained)[PREFIX]
 
     def forget(self, offset: BatchOffset) -> None:
         """Remove the notes of a batch that is accounted for; if it is repeated, it leaves them again."""
@@ -72,5 +75,5 @@ class DeadLetters:
         ending = json.dumps(offset.to_json())
         admitted = spark.read.format("floodway").options(**self.options, endingOffsets=ending).load()
         malformed = admitted.filter(fn.col(ERROR).isNotNull())
-        raw, reason = fn.col(RAW).cast("string").alias("raw"), fn.col(ERROR).alias("reason")
+        raw, reason = fn.col(RAW).alias("raw"), fn.col(ERROR).alias("reason")
         return malformed.select(raw, reason, "_id", "_arrival", "_weight")

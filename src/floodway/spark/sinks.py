@@ -23,7 +23,7 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.spark.kafka_links import append_link, is_topic, parse_kafka
-from floodway.spark.log import LogWriter
+from floodway.spark.log import LogWriter, Retention
 
 ARRIVAL = "_arrival"
 QUEUE = "_queue"
@@ -75,10 +75,16 @@ def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
     return df.select(*columns)
 
 
-def write_logs(frames: Mapping[str, tuple[DataFrame, Path | str]], tag: str, tasks: int) -> dict[str, Written]:
+def write_logs(
+    frames: Mapping[str, tuple[DataFrame, Path | str]],
+    tag: str,
+    tasks: int,
+    retained: Mapping[str, Retention] | None = None,
+) -> dict[str, Written]:
     """Append to embedded logs and to links over Kafka (an address), all sinks in one Spark job of `tasks` tasks.
 
-    Each task writes the partition of its own number; one that ran before finds its tag there and writes nothing.
+    Each task writes the partition of its own number; one that ran before finds its tag there and writes nothing. Logs
+    keep what `retained` says of their sink, else everything.
     """
     if not frames:
         return {}
@@ -89,7 +95,7 @@ def write_logs(frames: Mapping[str, tuple[DataFrame, Path | str]], tag: str, tas
     ]
     merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
     paths = {sink: str(path) for sink, (_, path) in frames.items()}
-    stats = merged.mapInArrow(_appender(paths, tag), _STATS).toArrow()
+    stats = merged.mapInArrow(_appender(paths, tag, dict(retained or {})), _STATS).toArrow()
     return {sink: _written(stats.filter(pc.equal(stats.column(_SINK), sink))) for sink in frames}
 
 
@@ -127,7 +133,9 @@ def _format_and_path(sink: str) -> tuple[str, str]:
     return kind, path
 
 
-def _appender(paths: Mapping[str, str], tag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _appender(
+    paths: Mapping[str, str], tag: str, retained: Mapping[str, Retention]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         full = [batch for batch in batches if batch.num_rows]
         if not full:
@@ -139,19 +147,19 @@ def _appender(paths: Mapping[str, str], tag: str) -> Callable[[Iterator[pa.Recor
             mine = table.filter(pc.equal(table.column(_SINK), sink))
             if mine.num_rows:
                 rows = pa.Table.from_struct_array(mine.column(sink))
-                _append(rows, path, partition, f"{tag}:{partition}")
+                _append(rows, path, partition, f"{tag}:{partition}", retained.get(sink))
                 yield _histogram(rows, sink)
 
     return append
 
 
-def _append(rows: pa.Table, path: str, partition: int, tag: str) -> None:
+def _append(rows: pa.Table, path: str, partition: int, tag: str, retention: Retention | None = None) -> None:
     arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
     body = rows.drop_columns([name for name in (ARRIVAL, QUEUE) if name in rows.column_names])
     if is_topic(path):
         append_link(body, path, partition, tag, arrival)
         return
-    with LogWriter(path) as writer:
+    with LogWriter(path, retention=retention) as writer:
         writer.append(body, partition, arrival=arrival, tag=tag)
 
 

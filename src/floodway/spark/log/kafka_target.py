@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -108,21 +109,31 @@ class KafkaTarget:
 
 
 def json_rows(batch: pa.RecordBatch) -> list[bytes]:
-    """Each tuple as a JSON object, timestamps as ISO text in UTC.
+    """Each tuple as a JSON object, timestamps as ISO text in UTC, numbers that JSON does not have as null.
 
     >>> json_rows(pa.record_batch({"id": [1], "at": pa.array([0], pa.timestamp("us", tz="UTC"))}))
     [b'{"id":1,"at":"1970-01-01T00:00:00.000000Z"}']
+    >>> json_rows(pa.record_batch({"x": [0.5, float("nan"), None]}))
+    [b'{"x":0.5}', b'{"x":null}', b'{"x":null}']
     """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_timestamp(column.type):
             suffix = "Z" if column.type.tz else ""
             text = column.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
-            values = [f'"{value.replace(" ", "T")}{suffix}"' for value in text]
+            values = ["null" if value is None else f'"{value.replace(" ", "T")}{suffix}"' for value in text]
         elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            values = [repr(value) for value in column.to_pylist()]
+            values = ["null" if value is None else _number(value) for value in column.to_pylist()]
         else:
-            values = [json.dumps(value, default=str) for value in column.to_pylist()]
+            values = [json.dumps(value, default=_text) for value in column.to_pylist()]
         columns.append((json.dumps(name), values))
     template = "{" + ",".join(name.replace("%", "%%") + ":%s" for name, _ in columns) + "}"
     return [(template % row).encode() for row in zip(*(values for _, values in columns), strict=True)]
+
+
+def _number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else "null"
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)

@@ -13,6 +13,9 @@ from floodway.spark.log.listing import Listing, Skipped, Span
 from floodway.spark.log.meta import LogMeta, open_log
 from floodway.spark.log.segments import Segment, SegmentName, open_segment
 
+_LOOKS = 3
+"""How often a folder is looked at again before a tuple counts as missing."""
+
 
 class LogReader:
     """Any number of readers may read a log while it is written.
@@ -56,24 +59,31 @@ class LogReader:
         spans = {}
         for partition, listing in self._refreshed():
             start = starts.get(partition, 0)
+            span = listing.span(start)
+            if start > listing.end or span.first > start:
+                # Before a tuple counts as lost: a scan is no snapshot, and may have missed what was just merged.
+                self._refresh(listing)
+                span = listing.span(start)
             if start > listing.end:
                 raise self._beyond(partition, start, listing.end)
-            spans[partition] = listing.span(start)
+            spans[partition] = span
         return spans
 
     def skipped(self) -> Skipped:
         """Files that the last look at the folders did not take as data, over all partitions."""
-        return sum((listing.skipped for listing in self._listings.values()), start=Skipped())
+        return sum((listing.skipped() for listing in self._listings.values()), start=Skipped())
 
     def gaps(self) -> dict[int, list[tuple[int, int]]]:
-        """The holes between segments: per partition the ranges [from, to) that are missing."""
+        """The holes between segments: per partition the ranges [from, to) that are missing. Looks at every segment."""
+        for _, listing in self._refreshed():
+            listing.check_all()
         return {
             partition: [
                 (before.end, after.base)
                 for before, after in zip(listing.chain, listing.chain[1:], strict=False)
                 if after.base > before.end
             ]
-            for partition, listing in self._refreshed()
+            for partition, listing in self._listings.items()
         }
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -85,25 +95,31 @@ class LogReader:
         folder = self.meta.partition_path(partition)
         listing = self._listings[partition]
         schema = self.meta.stored_schema
-        at, looked_again = start, False
-        if end > listing.end:
-            self._refresh(listing)
+        at, looks = start, 0
         while at < end:
-            self._check(partition, at, end)
+            try:
+                self._check(partition, at, end)
+            except PositionError:
+                # A scan of the folder is no snapshot: before a tuple counts as missing, look again.
+                if looks == _LOOKS:
+                    raise
+                looks += 1
+                self._refresh(listing)
+                continue
             for name in listing.between(at, end):
                 try:
                     segment = self._segment(partition, folder, name, schema)
                 except FileNotFoundError:
-                    # Retired (or merged) since the listing: look again, once for the same place.
-                    if looked_again:
+                    # Retired (or merged) since the listing: look again, a few times for the same place.
+                    if looks == _LOOKS:
                         raise self._missing(partition, at, name.end) from None
-                    looked_again = True
+                    looks += 1
                     self._refresh(listing)
                     break
                 for batch in segment.slices(at, end):
                     yield batch
                     at += batch.num_rows
-                looked_again = False
+                looks = 0
 
     def _segment(self, partition: int, folder: Path, name: SegmentName, schema: pa.Schema) -> Segment:
         if self._open is None or self._open[0] != (partition, name):
@@ -114,7 +130,7 @@ class LogReader:
         listing = self._listings[partition]
         if end > listing.end:
             raise self._beyond(partition, end, listing.end)
-        span = listing.span(start)
+        span = listing.span(start, end)
         if span.first > start:
             raise self._missing(partition, start, span.first)
         if span.end < end:

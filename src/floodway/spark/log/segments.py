@@ -1,9 +1,10 @@
 """One segment: an Arrow IPC file whose name says which tuples it holds.
 
-`00000000000000001000-500.arrow` holds tuples 1000 to 1499; a tagged append adds 16 hex digits of the tag's hash. A
-segment is written under a temporary name, synced and renamed, so that a name that exists is a whole segment. Its
-metadata repeats base, count and tag: a file under a wrong name is refused. All record batches but the last hold
-`CHUNK` tuples, so the batch of a tuple is found by division and the others are never touched.
+`00000000000000001000-500.arrow` holds tuples 1000 to 1499; a tagged append adds 16 hex digits of the tag's hash, a
+merge of several `ffffffff` and how many tags it holds. A segment is written under a temporary name, synced and renamed,
+so that a name that exists is a whole segment. Its metadata repeats base and count and lists the tags: a file under a
+wrong name is refused. All record batches but the last hold `CHUNK` tuples, so the batch of a tuple is found by division
+and the others are never touched.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,15 +26,19 @@ from floodway.spark.log.errors import LogError, SegmentError
 
 CHUNK = 65_536
 TEMPORARY = ".tmp-"
-MANY_TAGS = "f" * 16
-"""Stands in a name for the tags of a merged segment, which only its metadata tells."""
+_MANY = "f" * 8
+"""Begins what stands in a name for several tags, which only the metadata tells; no tag's hash begins so."""
 _NAME = re.compile(r"(\d{20})-(\d{1,12})(?:-([0-9a-f]{16}))?\.arrow")
 _MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """What a file name says: the first tuple's number, the count, and the hash of the append's tag ("" without)."""
+    """What a file name says: the first tuple's number, the count, and the hash of the append's tag ("" without).
+
+    >>> SegmentName(0, 5).tags, SegmentName(0, 5, hash_tag("q:7:0")).tags, SegmentName(0, 5, "ffffffff00000040").tags
+    (0, 1, 64)
+    """
 
     base: int
     count: int
@@ -42,6 +48,13 @@ class SegmentName:
     def end(self) -> int:
         """The number after the last tuple."""
         return self.base + self.count
+
+    @property
+    def tags(self) -> int:
+        """How many tags the segment holds."""
+        if self.tag_hash.startswith(_MANY):
+            return int(self.tag_hash[len(_MANY) :], 16)
+        return 1 if self.tag_hash else 0
 
     def __str__(self) -> str:
         return f"{self.base:020d}-{self.count}{'-' if self.tag_hash else ''}{self.tag_hash}.arrow"
@@ -61,28 +74,38 @@ def parse_name(name: str) -> SegmentName | None:
 
 def hash_tag(tag: str) -> str:
     """16 hex digits that stand for an append's tag in the file name."""
-    return hashlib.blake2b(tag.encode(), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(tag.encode(), digest_size=8).hexdigest()
+    return f"0{digest[1:]}" if digest.startswith(_MANY) else digest
 
 
 def is_whole(path: Path | str) -> bool:
-    """Whether the file starts and ends as an Arrow file: quick, and enough to see truncation and garbage."""
+    """Whether the file starts and ends as an Arrow file: quick, and enough to see truncation and garbage.
+
+    Raises FileNotFoundError when it is gone, and LogError when it cannot be looked at: that says nothing about it.
+    """
     try:
         with Path(path).open("rb", buffering=0) as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
+            if os.fstat(file.fileno()).st_size <= 2 * len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
                 return False
             file.seek(-len(_MAGIC), os.SEEK_END)
-            return file.tell() > 2 * len(_MAGIC) and file.read() == _MAGIC
-    except OSError:
-        return False
+            return file.read() == _MAGIC
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
-def write_segment(folder: Path, table: pa.Table, base: int, *, tags: Sequence[str] = (), sync: bool) -> SegmentName:
-    """Write `table` (payload and `_arrival`) as the segment at `base`; on any failure nothing is left behind."""
-    name = SegmentName(base, table.num_rows, "" if not tags else hash_tag(tags[0]) if len(tags) == 1 else MANY_TAGS)
+def write_segment(folder: Path, table: pa.Table, base: int, *, tags: Mapping[str, int], sync: bool) -> SegmentName:
+    """Write `table` (payload and `_arrival`) as the segment at `base`; on any failure nothing is left behind.
+
+    `tags` says how many of the tuples each tag stands for.
+    """
+    name = SegmentName(base, table.num_rows, _tag_digits(tags))
     marks = {
         "floodway.base": str(base),
         "floodway.count": str(table.num_rows),
         "floodway.tags": json.dumps(list(tags)),
+        "floodway.tagged": json.dumps(list(tags.values())),
     }
     schema = table.schema.with_metadata(marks)
     temporary = folder / f"{TEMPORARY}{os.getpid()}-{base}"
@@ -97,14 +120,25 @@ def write_segment(folder: Path, table: pa.Table, base: int, *, tags: Sequence[st
         temporary.rename(folder / str(name))
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        raise LogError(
-            f"cannot append to {folder}: {'the disk is full' if full else error}",
-            hint="Nothing of this append was written; free space (or set a retention) and append again",
-        ) from error
+        raise cannot_append(folder, error) from error
     if sync:
         sync_path(folder)
     return name
+
+
+def _tag_digits(tags: Mapping[str, int]) -> str:
+    if len(tags) > 1:
+        return f"{_MANY}{len(tags):08x}"
+    return "".join(map(hash_tag, tags))
+
+
+def cannot_append(folder: Path, error: OSError) -> LogError:
+    """The error of an append that the file system refused."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return LogError(
+        f"cannot append to {folder}: {'the disk is full' if full else error}",
+        hint="Nothing of this append was written; free space (or set a retention) and append again",
+    )
 
 
 def sync_path(path: Path) -> None:
@@ -122,9 +156,24 @@ class Segment:
 
     path: Path
     name: SegmentName
-    tags: tuple[str, ...]
     file: pa.ipc.RecordBatchFileReader
     _last: tuple[int, pa.RecordBatch] | None = None
+
+    @cached_property
+    def tagged(self) -> dict[str, int]:
+        """The tags of the appends that are in here, each with its tuples; read when asked for: there may be many.
+
+        Segments merged before tuples were counted by tag have all of them under the first.
+        """
+        marks = self.file.schema.metadata
+        tags: list[str] = json.loads(marks.get(b"floodway.tags", b"[]"))
+        counts: list[int] = json.loads(marks.get(b"floodway.tagged", b"[]")) or [self.name.count] * bool(tags)
+        return dict.fromkeys(tags, 0) | dict(zip(tags, counts, strict=False))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags, in order of the appends."""
+        return tuple(self.tagged)
 
     def slices(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The tuples from `start` up to `end`, as zero-copy slices of only the record batches that hold them."""
@@ -158,6 +207,8 @@ def open_segment(path: Path, name: SegmentName, schema: pa.Schema) -> Segment:
     except FileNotFoundError:
         raise
     except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise _unreadable(path, error) from None
         raise _refused(path, f"it is torn or no Arrow file ({error})") from None
     marks = file.schema.metadata or {}
     base, count = marks.get(b"floodway.base"), marks.get(b"floodway.count")
@@ -167,7 +218,14 @@ def open_segment(path: Path, name: SegmentName, schema: pa.Schema) -> Segment:
         raise _refused(path, f"it has {file.num_record_batches} record batches for {name.count} tuples")
     if not file.schema.equals(schema):
         raise _refused(path, "its columns are not the log's")
-    return Segment(path, name, tuple(json.loads(marks.get(b"floodway.tags", b"[]"))), file)
+    return Segment(path, name, file)
+
+
+def _unreadable(path: Path | str, error: OSError) -> LogError:
+    return LogError(
+        f"segment {path} cannot be read: {error.strerror or error}",
+        hint="Check its permissions, the disk and the limit of open files; it is not taken for lost",
+    )
 
 
 def _refused(path: Path, why: str) -> SegmentError:

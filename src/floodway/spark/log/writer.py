@@ -5,29 +5,26 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
-from floodway.spark.log.compact import compact
+from floodway.spark.log.compact import compact, is_due
 from floodway.spark.log.errors import LockedError, LogError, SchemaError
 from floodway.spark.log.listing import LOCK, Listing
 from floodway.spark.log.meta import LogMeta, open_log
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, schema_text
-from floodway.spark.log.segments import (
-    MANY_TAGS,
-    TEMPORARY,
-    SegmentName,
-    hash_tag,
-    open_segment,
-    sync_path,
-    write_segment,
-)
+from floodway.spark.log.segments import TEMPORARY, SegmentName, hash_tag, open_segment, sync_path, write_segment
+from floodway.spark.log.tag_index import complete, positions, prune
 
+COMPACT_EVERY = 64
+_MERGED_SHARE = 8
+"""No merged segment is larger than this part of what may be kept, or retention would let too much go at once."""
 _RETIRE_EVERY_MICROS = 1_000_000
 
 
@@ -38,10 +35,19 @@ def now_micros() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a partition keeps: whole oldest segments go when it holds more bytes or older segments than this."""
+    """How much a partition keeps: whole oldest segments go when it holds more bytes or older segments than this.
+
+    `unread_from` are positions by partition: no tuple from there on goes, however large or old; nothing goes from a
+    partition that it leaves out. None: readers are not waited for.
+    """
 
     max_bytes: int | None = None
     max_age_seconds: float | None = None
+    unread_from: Mapping[int, int] | None = None
+
+    def may_go(self, name: SegmentName, partition: int) -> bool:
+        """Whether nobody waits for a segment any more."""
+        return self.unread_from is None or name.end <= self.unread_from.get(partition, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +64,23 @@ class _Partition:
     listing: Listing
     lock: int
     end: int
-    tags: dict[str, set[str]]
-    retired_at: int
+    retired_at: int = 0
     appends: int = 0
+    tags: set[str] = field(default_factory=set)
+
+    def path(self, name: SegmentName) -> Path:
+        return self.listing.folder / str(name)
+
+    def size(self, name: SegmentName) -> int:
+        return self.path(name).stat().st_size
 
 
 class LogWriter:
     """Appends to the partitions it touches first; a second writer of a partition is refused.
 
     `sync` flushes each segment to the disk before it becomes visible (about 4 ms); without it a crash of the machine,
-    not of the process, may lose the newest segments. Small segments are merged every `compact_every` appends (0:
-    never). `clock` gives the append time in microseconds.
+    not of the process, may lose the newest segments. Small segments are merged when about `compact_every` of them have
+    come together, by whichever writers (0: never). `clock` gives the append time in microseconds.
     """
 
     def __init__(
@@ -77,7 +89,7 @@ class LogWriter:
         *,
         retention: Retention | None = None,
         sync: bool = True,
-        compact_every: int = 256,
+        compact_every: int = COMPACT_EVERY,
         clock: Callable[[], int] = now_micros,
     ) -> None:
         self.meta: LogMeta = open_log(path)
@@ -117,23 +129,38 @@ class LogWriter:
         if table.num_rows == 0:
             return Appended(state.end, 0)
         table = table.append_column(self.meta.stored_schema.field(ARRIVAL), self._arrivals(arrival, table.num_rows))
-        tags = () if tag is None else (tag,)
+        tags = {} if tag is None else {tag: table.num_rows}
         name = write_segment(state.listing.folder, table, state.end, tags=tags, sync=self._sync)
         state.end = name.end
         if tag is not None:
-            state.tags.setdefault(name.tag_hash, set()).add(tag)
+            state.tags.add(tag)
+        self._tidy(state, partition)
+        return Appended(name.base, name.count)
+
+    def _tidy(self, state: _Partition, partition: int) -> None:
+        """Merge and retire, if it is time; the first append of a writer looks, since many live for one append only."""
+        every = self._compact_every
+        if every and state.appends % every == 0:
+            # The tuples are in the log: what cannot be merged now stays as it is, and is told when it is read.
+            with suppress(LogError):
+                if state.appends:
+                    state.listing.refresh()
+                if is_due(state.listing, every, self._most_merged()):
+                    self.compact(partition)
         state.appends += 1
-        if self._compact_every and state.appends % self._compact_every == 0:
-            self.compact(partition)
         now = self._clock()
         if self._retention is not None and now - state.retired_at >= _RETIRE_EVERY_MICROS:
             state.retired_at = now
             self.retire(partition, self._retention)
-        return Appended(name.base, name.count)
 
     def compact(self, partition: int = 0) -> int:
         """Merge small segments, see `compact`; the number of segments merged."""
-        return compact(self._state(partition).listing, self.meta.stored_schema, sync=self._sync)
+        listing = self._state(partition).listing
+        return compact(listing, self.meta.stored_schema, sync=self._sync, most_bytes=self._most_merged())
+
+    def _most_merged(self) -> int | None:
+        limit = None if self._retention is None else self._retention.max_bytes
+        return None if limit is None else limit // _MERGED_SHARE
 
     def end(self, partition: int = 0) -> int:
         """The number that the next tuple of the partition will get."""
@@ -142,28 +169,33 @@ class LogWriter:
     def retire(self, partition: int, retention: Retention) -> int:
         """Delete whole oldest segments beyond the retention, never the newest; the number of tuples let go.
 
-        A segment's age is the time since it was written.
+        A segment's age is the time since it was written, a merged one's that of its newest part.
         """
         state = self._state(partition)
-        state.listing.refresh()
-        sizes = [(name, (state.listing.folder / str(name)).stat()) for name in state.listing.chain]
-        total = sum(status.st_size for _, status in sizes)
+        listing = state.listing
+        listing.refresh()
+        excess = 0
+        if retention.max_bytes is not None:
+            excess = sum(map(state.size, (*listing.chain, *listing.merged))) - retention.max_bytes
         oldest = None if retention.max_age_seconds is None else self._clock() / 1e6 - retention.max_age_seconds
+        # Parts that a merged segment stands for go first: nobody needs them, and they would come back as the oldest.
+        parts = list(listing.merged) if excess > 0 else []
+        excess -= sum(map(state.size, parts))
         leaving: list[SegmentName] = []
-        for name, status in sizes[:-1]:
-            too_big = retention.max_bytes is not None and total > retention.max_bytes
-            too_old = oldest is not None and status.st_mtime < oldest
-            if not (too_big or too_old):
+        for name in listing.chain[:-1]:
+            too_old = oldest is not None and state.path(name).stat().st_mtime < oldest
+            if not (excess > 0 or too_old) or not retention.may_go(name, partition):
                 break
             leaving.append(name)
-            total -= status.st_size
+            excess -= state.size(name)
+        if leaving and not parts:
+            parts = [name for name in listing.merged if name.end <= leaving[-1].end]
+        for name in [*parts, *leaving]:
+            state.path(name).unlink()
+        if (parts or leaving) and self._sync:
+            sync_path(listing.folder)
         if leaving:
-            # Parts that a merged segment stands for go first, or they would come back as the oldest.
-            parts = [name for name in state.listing.merged if name.end <= leaving[-1].end]
-            for name in [*parts, *leaving]:
-                (state.listing.folder / str(name)).unlink()
-        if leaving and self._sync:
-            sync_path(state.listing.folder)
+            prune(listing.folder, leaving[-1].end, sync=self._sync)
         return sum(name.count for name in leaving)
 
     def close(self) -> None:
@@ -179,7 +211,7 @@ class LogWriter:
         return state
 
     def _take(self, partition: int) -> _Partition:
-        """Lock a partition, clear what a killed writer left, find the end and the tags."""
+        """Lock a partition, clear what a killed writer left, find the end."""
         folder = self.meta.partition_path(partition)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -194,40 +226,27 @@ class LogWriter:
                 leftover.unlink()
             listing = Listing(folder)
             listing.refresh()
-            if listing.skipped.torn:
+            if listing.torn:
                 # Its numbers may have been read before it was torn: giving them out again would mix two
                 # tuples up.
                 raise LogError(
-                    f"log {self.meta.path} partition {partition} has {listing.skipped.torn} torn segment(s)",
+                    f"log {self.meta.path} partition {partition} has {listing.torn} torn segment(s)",
                     hint="Restore them from a copy, or move them away and accept the loss",
                 )
-            return _Partition(listing, lock, listing.end, self._read_tags(listing), self._clock())
+            complete(folder, listing.chain, self.meta.stored_schema, sync=self._sync)
+            return _Partition(listing, lock, listing.end)
         except BaseException:
             os.close(lock)
             raise
 
-    def _read_tags(self, listing: Listing) -> dict[str, set[str]]:
-        """The tags there by their hashes; those that a name gives are read only when a hash meets its like."""
-        tags: dict[str, set[str]] = {}
-        for name in listing.chain:
-            if name.tag_hash == MANY_TAGS:
-                path = listing.folder / str(name)
-                for tag in open_segment(path, name, self.meta.stored_schema).tags:
-                    tags.setdefault(hash_tag(tag), set()).add(tag)
-            elif name.tag_hash:
-                tags.setdefault(name.tag_hash, set())
-        return tags
-
     def _has(self, state: _Partition, tag: str) -> bool:
-        tags = state.tags.get(hash_tag(tag))
-        if tags is None or tag in tags:
-            return tags is not None
-        state.listing.refresh()
-        for name in state.listing.chain:
-            if name.tag_hash == hash_tag(tag):
-                path = state.listing.folder / str(name)
-                tags.update(open_segment(path, name, self.meta.stored_schema).tags)
-        return tag in tags
+        """Whether a tag was appended here, or lies in the segments whose names or index say that it might."""
+        if tag in state.tags:
+            return True
+        digest, listing = hash_tag(tag), state.listing
+        named = [name.base for name in reversed(listing.chain) if name.tag_hash == digest]
+        maybe = [found for at in (*named, *positions(listing.folder, tag)) for found in listing.between(at, at + 1)]
+        return any(tag in open_segment(state.path(name), name, self.meta.stored_schema).tagged for name in maybe)
 
     def _fitted(self, data: pa.RecordBatch | pa.Table) -> pa.Table:
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data

@@ -115,7 +115,10 @@ def _bulk(values: Sequence[bytes | None], wanted: pa.Schema, schema: pa.Schema) 
         raise ValueError("the value holds more than one JSON object")
     columns = [table.column(column.name).cast(column.type).combine_chunks() for column in wanted]
     columns += [pa.nulls(len(values), pa.string()), pa.nulls(len(values), pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    # The JSON reader lets bytes pass that are no UTF-8, and whoever reads them as text fails.
+    batch.validate(full=True)
+    return batch
 
 
 def _read_type(kind: pa.DataType) -> pa.DataType:

@@ -1,0 +1,96 @@
+"""Where the tags of merged segments are, so that a writer need not open what it has merged to know a tag.
+
+The name of a segment holds the hash of its tag; a merged segment has too many. `tags.index` holds 16 bytes a tag: the
+hash, and the position of its first tuple. It only says where to look: the tag itself is read from the segment there.
+Records are appended before the segments they stand for are merged, so that no kill in between can lose a tag; without
+the file it is made anew from the segments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from floodway.spark.log.segments import TEMPORARY, SegmentName, cannot_append, hash_tag, open_segment, sync_path
+
+INDEX = "tags.index"
+_RECORD = np.dtype([("tag_hash", "<u8"), ("position", "<u8")])
+_LEAST_PRUNED = 4096
+"""Fewer dead records than this are not worth writing the file again (64 kB)."""
+
+
+def note_tags(folder: Path, names: Iterable[SegmentName], *, sync: bool) -> None:
+    """Add the tags of segments that are about to be merged; those merged before are there already."""
+    records = [(int(name.tag_hash, 16), name.base) for name in names if name.tags == 1]
+    if records:
+        _append(folder, np.array(records, dtype=_RECORD), sync=sync)
+
+
+def positions(folder: Path, tag: str) -> list[int]:
+    """Where tuples under this tag may begin, newest first."""
+    records = _records(folder)
+    found = records["position"][records["tag_hash"] == int(hash_tag(tag), 16)]
+    return [int(position) for position in found[::-1]]
+
+
+def complete(folder: Path, chain: Iterable[SegmentName], schema: pa.Schema, *, sync: bool) -> None:
+    """Make the index from the merged segments, if it is not there and there are some."""
+    many = [] if (folder / INDEX).exists() else [name for name in chain if name.tags > 1]
+    if many:
+        tags = [(tag, name.base) for name in many for tag in open_segment(folder / str(name), name, schema).tags]
+        _replace(folder, np.array([(int(hash_tag(tag), 16), at) for tag, at in tags], dtype=_RECORD), sync=sync)
+
+
+def prune(folder: Path, earliest: int, *, sync: bool) -> None:
+    """Forget the tags of tuples before `earliest`, once they are more than half of all."""
+    records = _records(folder)
+    alive = records["position"] >= earliest
+    dead = len(records) - int(alive.sum())
+    if dead >= max(_LEAST_PRUNED, len(records) / 2):
+        _replace(folder, np.array(records[alive]), sync=sync)
+
+
+def _records(folder: Path) -> npt.NDArray[np.void]:
+    try:
+        size = (folder / INDEX).stat().st_size // _RECORD.itemsize
+    except FileNotFoundError:
+        size = 0
+    # A record half written by a killed writer is left out; what it stood for was not merged yet.
+    return np.memmap(folder / INDEX, dtype=_RECORD, mode="r", shape=(size,)) if size else np.empty(0, _RECORD)
+
+
+def _append(folder: Path, records: npt.NDArray[np.void], *, sync: bool) -> None:
+    descriptor = os.open(folder / INDEX, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        size -= size % _RECORD.itemsize
+        data = records.tobytes()
+        if os.pwrite(descriptor, data, size) < len(data):
+            raise OSError(f"{folder / INDEX} took a part only")
+        if sync:
+            os.fsync(descriptor)
+    except OSError as error:
+        raise cannot_append(folder, error) from error
+    finally:
+        os.close(descriptor)
+    if sync:
+        sync_path(folder)
+
+
+def _replace(folder: Path, records: npt.NDArray[np.void], *, sync: bool) -> None:
+    temporary = folder / f"{TEMPORARY}{INDEX}"
+    try:
+        temporary.write_bytes(records.tobytes())
+        if sync:
+            sync_path(temporary)
+        temporary.rename(folder / INDEX)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_append(folder, error) from error
+    if sync:
+        sync_path(folder)

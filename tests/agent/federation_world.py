@@ -44,7 +44,15 @@ STEP_SECONDS = 40.0
 """How long a test waits for something to happen before it fails; it never waits for nothing."""
 
 
-def agent(federation: Federation, name: str, root: Path, at: Callable[[str], None]) -> ParticipantAgent:
+def agent(
+    federation: Federation,
+    name: str,
+    root: Path,
+    at: Callable[[str], None],
+    *,
+    clock: Callable[[], float] = time.time,
+    pace: Pace = FAST,
+) -> ParticipantAgent:
     """A participant on the engine without Spark."""
     store = LeaseStore(root / "shared", seconds=FAST.lease)
     url = federation.members[name].url
@@ -56,7 +64,8 @@ def agent(federation: Federation, name: str, root: Path, at: Callable[[str], Non
         LogEngine(root / "shared", store.checkpoint),
         listen=("127.0.0.1", int(url.rpartition(":")[2])),
         settings=SETTINGS,
-        pace=FAST,
+        pace=pace,
+        clock=clock,
         at=at,
     )
 

@@ -1,0 +1,237 @@
+"""Faults that pass: a disk that is full for a moment, an engine that does not start; nothing stays stopped for that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floodway.agent.federation import leases as leases_module
+from floodway.agent.federation.participant import ParticipantAgent
+from floodway.agent.federation.reach import Reach
+from floodway.agent.wire.client import Client, PeerError
+from floodway.contracts.messages import Accept
+from tests.agent.federation_sides import LEASE, Sides
+from tests.agent.federation_world import World, agent
+
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[Sides]:
+    made = Sides(tmp_path)
+    yield made
+    made.close()
+
+
+class Faulty:
+    """A function that raises the first so many times it is called, and then works."""
+
+    def __init__(self, real: Callable[..., Any], times: int = 1) -> None:
+        self._real = real
+        self.left = times
+
+    def fail(self, times: int) -> None:
+        self.left = times
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        if self.left > 0:
+            self.left -= 1
+            raise FULL
+        return self._real(*values, **named)
+
+
+def test_one_that_cannot_be_resumed_does_not_keep_the_others_stopped(sides: Sides) -> None:
+    a, b = sides.members["A"], sides.members["B"]
+    b.engine.fails["f0"] = a.engine.fails["f0"] = 1  # it fails at B, comes back, and fails at A
+    assert sides.give("A/0", "B", "f0", "f1").keys() == {"f0", "f1"}
+    assert a.engine.running == {"f1"} and a.moving.stalled == {"f0": "its log is gone"}
+    sides.live(2.0)
+    sides.check()
+    row = a.journal.move("A/0")
+    assert row is not None and row.state == "failed"
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_move_that_cannot_be_settled_is_settled_later(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    a, b = sides.members["A"], sides.members["B"]
+    follow = Faulty(sides.store.follow, 0)
+    monkeypatch.setattr(sides.store, "follow", follow)
+    if taken:  # the fault comes when B has decided the move and follows it
+        b.engine.on_start = lambda fragment: follow.fail(1)
+    else:
+        monkeypatch.setattr(b.engine, "check", Faulty(b.engine.check))
+        monkeypatch.setattr(sides.store, "decide", Faulty(sides.store.decide))
+    with pytest.raises(OSError, match="No space"):
+        sides.give("A/0", "B", "f0")
+    assert a.engine.running == {"f1"} and "not settled" in a.moving.stalled["f0"]
+    sides.live(2.0)
+    sides.check()
+    assert sides.members["B" if taken else "A"].engine.running >= {"f0"}
+    row = a.journal.move("A/0")
+    assert row is not None and row.state == ("done" if taken else "failed")
+
+
+def test_any_exception_on_the_way_leaves_the_fragments_free_to_run(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = sides.members["A"]
+    monkeypatch.setattr(a.engine, "stop", Faulty(a.engine.stop))
+    assert sides.give("A/0", "B", "f0").keys() == {"f0"}
+    a.engine.running.discard("f0")
+    a.moving.holdings.stall("f0", "it ended by itself")
+    sides.live(2.0)
+    sides.check()
+    assert a.moving.stalled == {}
+
+
+def test_a_stalled_fragment_is_not_started_in_the_middle_of_its_move(sides: Sides) -> None:
+    a, b = sides.members["A"], sides.members["B"]
+    a.engine.running.discard("f0")
+    a.moving.holdings.stall("f0", "OutOfMemoryError")
+    seen: list[set[str]] = []
+
+    def meanwhile(fragment: str) -> None:
+        a.moving.retry()  # the loop's tick, while the move waits for the partner
+        seen.append(set(a.engine.running))
+
+    b.engine.on_start = meanwhile
+    sides.give("A/0", "B", "f0")
+    assert seen == [{"f1"}] and a.moving.held.keys() == {"f1"}
+    sides.check()
+
+
+def test_what_runs_here_after_all_is_stopped_when_it_has_gone(sides: Sides) -> None:
+    sides.members["B"].engine.on_start = lambda fragment: sides.members["A"].engine.running.add("f0")
+    sides.give("A/0", "B", "f0")
+    sides.check()
+
+
+def test_all_leases_of_a_move_are_renewed_while_its_first_fragment_starts(sides: Sides) -> None:
+    b = sides.members["B"]
+
+    def slowly(fragment: str) -> None:
+        for _ in range(4):
+            sides.now += LEASE / 3
+            b.moving.renew()
+            sides.members["A"].moving.renew()
+        assert sides.members["A"].moving.reclaim(margin_seconds=0.0) == []
+
+    b.engine.on_start = slowly
+    sides.give("A/0", "B", "f0", "f1")
+    assert b.engine.running == {"f0", "f1"}
+    sides.check()
+
+
+def test_a_move_that_the_origin_has_overtaken_is_none(sides: Sides) -> None:
+    sides.give("A/0", "B", "f0")
+
+    def overtaken(name: str, step: str) -> None:
+        if step == "taker:decided":
+            lease = sides.store.current("f0")
+            assert lease is not None
+            sides.store.claim("f0", "A", after=lease.epoch, now=sides.now, lost=lease)
+
+    sides.watched = overtaken
+    assert sides.give("B/0", "C", "f0", price=3.0) == {}
+    assert sides.members["C"].engine.running == set()
+    for name in "BC":
+        row = sides.members[name].journal.move("B/0")
+        assert row is not None and row.state == "failed", name
+    sides.watched = lambda name, step: None
+    sides.live(30.0)
+    sides.check()
+
+
+def test_a_lease_that_cannot_be_renewed_costs_no_other_its_own(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = sides.members["A"]
+    monkeypatch.setattr(leases_module, "_replace", Faulty(leases_module._replace))
+    before = {name: lease.until for name, lease in a.moving.held.items()}
+    sides.now += 3.0
+    assert a.moving.renew() == []
+    after = {name: lease.until for name, lease in a.moving.held.items()}
+    assert after == {"f0": before["f0"], "f1": sides.now + LEASE}
+    assert a.figures.failures == {"lease of f0": str(FULL)}
+    assert a.moving.renew() == [] and a.moving.held["f0"].until == sides.now + LEASE
+
+
+def test_an_engine_that_does_not_stop_ends_no_renewal(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides.give("A/0", "B", "f0", "f1")
+    b = sides.members["B"]
+    lease = sides.store.current("f0")
+    assert lease is not None
+    sides.store.claim("f0", "A", after=lease.epoch, now=sides.now, lost=lease)
+    monkeypatch.setattr(b.engine, "stop", Faulty(b.engine.stop))
+    sides.now += 3.0
+    assert b.moving.renew() == ["f0"]
+    assert b.figures.failures.keys() == {"stop of f0"} and b.moving.held["f1"].until == sides.now + LEASE
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[ParticipantAgent]:
+    """A without its partner."""
+    world = World(tmp_path)
+    made = agent(world.federation, "A", tmp_path, lambda step: None)
+    made.start()
+    yield made
+    made.close()
+
+
+def wait(condition: Callable[[], bool], member: ParticipantAgent) -> None:
+    deadline = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < deadline, member.status()
+        member.tick()
+        time.sleep(0.01)
+
+
+def test_a_full_disk_ends_neither_renewal_nor_loop(alone: ParticipantAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    renew = Faulty(alone.moving.renew, 2)
+    monkeypatch.setattr(alone.moving, "renew", renew)
+    faulty = Faulty(alone.engine.measure, 2)
+    monkeypatch.setattr(alone.engine, "measure", faulty)
+    monkeypatch.setattr(alone.journal, "offer", Faulty(alone.journal.offer))
+    lease = alone.moving.held["f0"]
+    wait(lambda: renew.left == 0 and faulty.left == 0, alone)
+    wait(lambda: alone.moving.held["f0"].until > lease.until, alone)
+    failures = alone.status()["failures"]
+    assert failures["leases"] == f"{FULL} (2 times)" and failures["measure"] == f"{FULL} (2 times)"
+    wait(lambda: alone.journal.offers() != [], alone)  # the first was not journaled, so it was not made
+
+
+def test_a_partner_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    member = agent(World(tmp_path).federation, "A", tmp_path, lambda step: None, clock=lambda: now[0])
+    tries: list[float] = []
+
+    def unreachable(self: Client, path: str, obj: object) -> None:
+        tries.append(now[0])
+        raise PeerError("unreachable", "no route")
+
+    monkeypatch.setattr(Client, "post_json", unreachable)
+    member.start()
+    try:
+        for _ in range(150):  # half a minute in which there is always something to say
+            now[0] += 0.2
+            member.tick()
+        assert sum(member.status()["unreachable"].values()) > 1.5 * len(tries)
+        waits = [after - before for before, after in pairwise(tries)]
+        assert waits[-1] > 2 * waits[0]
+        offer = member.journal.offers()[-1]
+        assert not member.partners.reach.worth_trying("B", tries[-1])
+        member.receive(Accept(offer["id"], "A", "B", offer["price"], tuple(offer["tasks"])))
+        assert member.partners.reach.worth_trying("B", tries[-1])
+    finally:
+        member.close()
+
+
+def test_the_wait_grows_to_a_bound() -> None:
+    reach = Reach(first_seconds=1.0, longest_seconds=30.0)
+    assert [reach.missed("B", 0.0) for _ in range(7)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert reach.worth_trying("C", 0.0)

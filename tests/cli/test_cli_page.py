@@ -8,13 +8,18 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from floodway.agent.run_files import save_network
+from floodway.cli.node import node
 from floodway.cli.page import page_of
+from floodway.cli.participant import participant
 from floodway.dashboard.board import LEAST_SECONDS
 from tests.dashboard.made_state import CLICKS, MadeJob, demo_network
 
@@ -80,3 +85,23 @@ def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path: Path, comman
     assert done.returncode != 0
     assert f"cannot listen on {address}" in done.stderr
     assert "Choose another port" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["node", "participant"])
+def test_agents_serve_the_page_too_before_spark_starts(tmp_path: Path, command: str) -> None:
+    """A port that is taken stops them, with nothing started; the page would be the one of `--state`."""
+    examples = Path(__file__).parents[2] / "examples"
+    federation = ("--name", "A", "--shared", str(tmp_path / "shared"), "--catalogue", "examples.intrusion_catalogue")
+    cases: dict[str, tuple[Path, Callable[..., None], tuple[str, ...]]] = {
+        "node": (examples / "networks" / "figure1.yaml", node, ("--node", "A")),
+        "participant": (examples / "federation" / "three.yaml", participant, (*federation, "--listen", "127.0.0.1:0")),
+    }
+    given, function, arguments = cases[command]
+    app = typer.Typer()
+    app.command()(function)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        options = ("--state", str(tmp_path / "state"), "--page", address, *arguments)
+        answer = CliRunner().invoke(app, [str(given), *options])
+    assert f"cannot listen on {address}" in str(answer.exception)
+    assert not (tmp_path / "shared").exists() and not (tmp_path / "state" / "nodes").exists()

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from floodway.cli.output import print_json
+from floodway.cli.page import Page, ReadToken, page_of
 from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
@@ -29,6 +30,8 @@ def participant(
     cert: Annotated[Path | None, typer.Option(help="Certificate for mutual TLS, PEM.")] = None,
     private_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
     ca: Annotated[Path | None, typer.Option(help="The authority of all participants' certificates, PEM.")] = None,
+    read_token_file: ReadToken = None,
+    page: Page = None,
     seconds: Annotated[float | None, typer.Option(help="How long to run; default until interrupted.")] = None,
     period: Annotated[float, typer.Option(help="Seconds between two tries to move load.")] = 10.0,
     lease: Annotated[float, typer.Option(help="Seconds after which a silent participant loses its fragments.")] = 30.0,
@@ -39,7 +42,8 @@ def participant(
 ) -> None:
     """Run one participant of a federation: its fragments, and those that partners pay it for.
 
-    Overloaded, it offers fragments to its partners first and sheds last. Stop it with Ctrl-C or SIGTERM.
+    Overloaded, it offers fragments to its partners first and sheds last. Stop it with Ctrl-C or SIGTERM. Its metrics
+    are at /metrics of its API; --page serves the live page with its load, contracts and moves.
 
     Example: floodway participant three.yaml --name A --state state/A --shared shared --catalogue my_queries.catalogue
     """
@@ -64,7 +68,7 @@ def participant(
     entries = load_catalogue(catalogue)
     for spec in found.owned_by(name):
         entries.check(spec.run, spec.logs, spec.parameters)
-    shared_key = load_security(key_file, cert, private_key, ca, os.environ)
+    shared_key = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)
     credentials = Credentials(name, shared_key, load_pairs(found, name, federation.parent, os.environ))
     address = _address(listen or found.members[name].url.partition("://")[2])
     # Refuse before Spark starts: an address that will not do, a folder that another process has.
@@ -76,39 +80,40 @@ def participant(
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.spark.session import LOCAL_MASTER, spark_session
 
-    store = LeaseStore(shared, seconds=lease)
-    spark = spark_session(f"floodway-{name}", master=master or LOCAL_MASTER, conf=settings)
-    try:
-        engine = SparkEngine(
-            spark, entries, shared, state / "decision.json", checkpoint=store.checkpoint, trigger_seconds=trigger
-        )
-        agent = ParticipantAgent(
-            found,
-            name,
-            state,
-            store,
-            engine,
-            credentials=credentials,
-            listen=address,
-            settings=Settings(period_seconds=period, wake_seconds=30 * period),
-            pace=Pace(lease=lease, margin=lease / 5, patience=2 * period, failed_move=2 * period),
-        )
-        signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())
-        signal.signal(signal.SIGINT, lambda number, frame: agent.stop())
+    with page_of(state, page, key_file=key_file, read_token_file=read_token_file):
+        store = LeaseStore(shared, seconds=lease)
+        spark = spark_session(f"floodway-{name}", master=master or LOCAL_MASTER, conf=settings)
         try:
-            agent.start()
-            typer.echo(f"{name} listens at {agent.server.url}", err=True)
-            agent.run(seconds)
-            last = agent.status()
+            engine = SparkEngine(
+                spark, entries, shared, state / "decision.json", checkpoint=store.checkpoint, trigger_seconds=trigger
+            )
+            agent = ParticipantAgent(
+                found,
+                name,
+                state,
+                store,
+                engine,
+                credentials=credentials,
+                listen=address,
+                settings=Settings(period_seconds=period, wake_seconds=30 * period),
+                pace=Pace(lease=lease, margin=lease / 5, patience=2 * period, failed_move=2 * period),
+            )
+            signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())
+            signal.signal(signal.SIGINT, lambda number, frame: agent.stop())
+            try:
+                agent.start()
+                typer.echo(f"{name} listens at {agent.server.url}", err=True)
+                agent.run(seconds)
+                last = agent.status()
+            finally:
+                agent.close()
         finally:
-            agent.close()
-    finally:
-        spark.stop()
+            spark.stop()
     if as_json:
         print_json(last)
     else:
         running = ", ".join(last["fragments"]) or "none"
-        typer.echo(f"{name} ran {running}; moves: {len(last['moves'])}; journal in {state}")
+        typer.echo(f"{name} ran {running}; moves: {last['moves_in_all']}; journal in {state}")
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -223,6 +223,12 @@ class Journal:
         """How many moves there were."""
         return int(self._read("SELECT count(*) FROM moves")[0][0])
 
+    def moves_by_state(self) -> dict[str, int]:
+        """How many moves are in each state; `done` and `failed` only ever grow."""
+        return {
+            str(state): int(count) for state, count in self._read("SELECT state, count(*) FROM moves GROUP BY state")
+        }
+
     def running_moves(self) -> list[MoveRow]:
         """Moves that were done and are not over."""
         return self._moves("WHERE state = 'done' AND ended IS NULL", ())

@@ -288,6 +288,7 @@ class ParticipantAgent:
             "refused": dict(self.server.refused),
             "stalled": self.moving.stalled,
             "moves_in_all": self.journal.count_moves(),
+            "moves_total": self.journal.moves_by_state(),
         }
 
     def _measure(self, now: float) -> None:

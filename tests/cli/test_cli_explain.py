@@ -71,3 +71,18 @@ def test_refusals(tmp_path: Path) -> None:
         run(FIGURE1, "--keep", "s9=0.5")
     with pytest.raises(InputError, match=r"neither in \.svg nor in \.png"):
         run(FIGURE1, "--picture", str(tmp_path / "x.gif"))
+
+
+def test_a_plan_of_a_run_by_the_name_that_its_ledger_has(tmp_path: Path) -> None:
+    plan = {"id": "8f3a01bc", "time_us": 1_735_689_600_000_000, "mode": "enforce", "keeps": {"s1": 0.2, "s2": 0.4}}
+    plan |= {"rates": {"s1": 1.0, "s2": 1.0}, "why": {"A.main": "batches of 2.1 s"}}
+    (tmp_path / "plans.jsonl").write_text(json.dumps(plan) + "\n")
+    text = run(FIGURE1, "--plan", "8f3a01bc", "--state", str(tmp_path))
+    assert text.startswith("plan 8f3a01bc, issued 2025-01-01 00:00:00 UTC, mode enforce\n  A.main: batches of 2.1 s\n")
+    assert "score 0.6 under the fair scheduler" in text
+    body = json.loads(run(FIGURE1, "--plan", "8f3a01bc", "--state", str(tmp_path), "--json"))
+    assert body["plan"]["keeps"] == {"s1": 0.2, "s2": 0.4} and body["score"] == pytest.approx(0.6)
+    with pytest.raises(InputError, match="no plan '0'"):
+        run(FIGURE1, "--plan", "0", "--state", str(tmp_path))
+    with pytest.raises(InputError, match="go together"):
+        run(FIGURE1, "--plan", "0")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from floodway.spark.ledger import Ledger, LedgerError, LedgerLine
+from floodway.spark.ledger_memory import RecentLines
 
 
 def line(batch: int, *, offered: int = 10, kept: int = 4, reason: str = "shedder", at: str = "clicks") -> LedgerLine:
@@ -140,3 +142,59 @@ def test_concurrent_writers_lose_and_double_nothing(tmp_path: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert sorted(entry.batch for entry in Ledger(path).read()) == list(range(100))
     assert Ledger(path).reconcile() == []
+
+
+@pytest.fixture
+def short_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("floodway.spark.ledger.TAIL_BYTES", 3000)
+    monkeypatch.setattr("floodway.spark.ledger.PART_BYTES", 700)
+
+
+@pytest.mark.usefixtures("short_tail")
+def test_a_writer_reads_the_end_and_still_knows_every_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(batch) for batch in range(200)])
+    for batch in (0, 100, 185, 199):
+        assert Ledger(path).append([line(batch)]) == 0, batch
+    writer = Ledger(path)
+    assert writer.append([line(200), line(3), replace(line(7), query="new")]) == 2
+    assert writer.append([replace(line(7), query="new"), replace(line(8), query="new"), line(201)]) == 2
+    assert len(Ledger(path).read()) == 204
+    assert Ledger(path).last_batch("q", "clicks") == 201
+    assert Ledger(path).last_batch("q", "views") is None
+
+
+@pytest.mark.usefixtures("short_tail")
+def test_conflicts_at_the_end_do_not_hide_what_lies_before(tmp_path: Path) -> None:
+    """A checkpoint restored from a copy repeats old batches: their conflicts stand behind newer lines."""
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(batch) for batch in range(100)])
+    assert Ledger(path).append([line(batch, kept=5) for batch in range(30, 60)]) == 30
+    assert Ledger(path).append([line(60), line(61, kept=5), line(30, kept=5)]) == 1
+    assert Ledger(path).last_batch("q", "clicks") == 99
+    assert len(Ledger(path).read()) == 131
+
+
+@pytest.mark.usefixtures("short_tail")
+def test_a_torn_line_longer_than_a_part_is_cut_away(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append([line(batch) for batch in range(50)])
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"{" * 2000)
+    writer = Ledger(path)
+    assert writer.append([line(49)]) == 0 and writer.torn == 1
+    assert path.read_bytes() == whole
+
+
+def test_memory_does_not_grow_with_the_age_of_the_job() -> None:
+    recent = RecentLines(kept_batches=100)
+    sizes = []
+    tracemalloc.start()
+    for batch in range(3000):
+        for place in range(5):
+            recent.add(("q", batch, f"place{place}", "shedder"), (1000 + batch, 400, 600 + batch))
+        if batch % 1000 == 999:
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[2] < 1.3 * sizes[0], sizes
+    assert recent.knows("q", 2999) and not recent.knows("q", 100)

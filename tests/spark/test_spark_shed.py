@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from floodway.spark.control_table import HIGHEST, LOWEST, PPM, Entry
 from floodway.spark.drops import hash_ppm, identity_columns
 from floodway.spark.ledger import Ledger
 from floodway.spark.shed import Shedder
+from floodway.spark.shed_audit import audit_shed
+from floodway.spark.shed_checkpoints import noted_checkpoints
 from tests.spark.shedding import Stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -96,6 +99,9 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
     stream.feed(rows(10_000, 2000))
     assert len(stream.results[5]) < 100
     assert Ledger(stream.shed.files.ledger).reconcile() == []
+    assert list(noted_checkpoints(stream.shed.files).values()) == [stream.folder / "checkpoint"]
+    audited = audit_shed("test", stream.shed.files, time.time() + 60)
+    assert (audited.differences, audited.batches) == ((), 6)
 
 
 def test_a_new_decision_compiles_no_new_code(spark: SparkSession, stream: Stream) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,19 +14,25 @@ from floodway.cli.output import print_json
 
 
 def audit(
-    network: Annotated[Path, typer.Argument(help="The network file, or the federation file.", metavar="NET.yaml")],
+    network: Annotated[
+        Path | None, typer.Argument(help="The network file, or the federation file.", metavar="NET.yaml")
+    ] = None,
     state: Annotated[
-        Path | None, typer.Option(help="The run's folder, as given to `floodway run` or `up --state`.")
+        Path | None, typer.Option(help="The run's folder, as given to `floodway run` or `up --state`; or the shed's.")
     ] = None,
     shared: Annotated[
         Path | None, typer.Option(help="For a federation: the folder given to `floodway participant --shared`.")
+    ] = None,
+    shed: Annotated[str | None, typer.Option(help="Instead of a run, the shed of this name.", metavar="NAME")] = None,
+    checkpoint: Annotated[
+        list[Path] | None, typer.Option(help="With --shed: a checkpoint of its job that it has not noted itself.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check that every tuple of a run is accounted for; exit code 1 on any difference.
 
     Where nodes ran as processes, each node's ledger is checked, and then the links between them. In a federation, each
-    fragment is checked, whoever ran it.
+    fragment is checked, whoever ran it. A shed's ledger is checked against the commits of the queries it is in.
 
     Example: floodway audit net.yaml --state runs/net
     """
@@ -35,6 +43,16 @@ def audit(
     from floodway.spark.layout import Layout
     from floodway.spark.node_layout import NodeLayout
 
+    if shed is not None:
+        if network is not None or shared is not None:
+            raise InputError("--shed goes with no network file and no --shared", hint="floodway audit --shed clicks")
+        _audit_shed(shed, state, checkpoint or [], as_json=as_json)
+        return
+    if network is None or checkpoint:
+        raise InputError(
+            "give a network file, or the name of a shed",
+            hint="floodway audit net.yaml --state runs/net, or --shed clicks",
+        )
     if shared is not None and state is None:
         _audit_federation(network, shared, as_json=as_json)
         return
@@ -64,6 +82,27 @@ def audit(
         typer.echo(
             f"{result.batches} batches, {result.lines} lines, {result.tuples_offered:,} tuples offered, "
             f"{result.tuples_delivered:,} delivered"
+        )
+        _print_notes(result.unchecked, result.differences)
+    if result.differences:
+        raise typer.Exit(1)
+
+
+def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, as_json: bool) -> None:
+    from floodway.cli.jobs import find_jobs
+    from floodway.errors import InputError
+    from floodway.spark.shed_audit import audit_shed
+
+    found = find_jobs(name, state)
+    if name not in found:
+        raise InputError(f"{state} is the folder of a network, not of the shed {name!r}", hint="Leave --shed out")
+    result = audit_shed(name, found[name], time.time(), checkpoints)
+    if as_json:
+        print_json({"reconciled": not result.differences, **asdict(result)})
+    else:
+        typer.echo(
+            f"{name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
+            f"{result.dropped:,} dropped; {result.gaps} batches without counts"
         )
         _print_notes(result.unchecked, result.differences)
     if result.differences:
@@ -113,19 +152,27 @@ def _audit_federation(path: Path, shared: Path, *, as_json: bool) -> None:
 
     found = audit_federation(load_federation(path), shared)
     differences = [text for one in found.values() for text in one.differences]
+    unchecked = [text for one in found.values() for text in one.unchecked]
     if as_json:
         fragments = {
             name: {"batches": one.batches, "offered": one.tuples_offered, "delivered": one.tuples_delivered}
             for name, one in found.items()
         }
-        print_json({"reconciled": not differences, "differences": differences, "fragments": fragments})
+        print_json(
+            {
+                "reconciled": not differences,
+                "differences": differences,
+                "unchecked": unchecked,
+                "fragments": fragments,
+            }
+        )
     else:
         for name, one in found.items():
             typer.echo(
                 f"{name}: {one.batches} batches, {one.lines} lines, {one.tuples_offered:,} tuples offered, "
                 f"{one.tuples_delivered:,} delivered"
             )
-        _print_notes((), differences)
+        _print_notes(unchecked, differences)
     if differences:
         raise typer.Exit(1)
 

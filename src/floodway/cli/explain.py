@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +25,12 @@ def explain(
     plan_json: Annotated[
         str, typer.Option(help="Take the keeps from what `floodway plan --json` printed (- for stdin).")
     ] = "",
+    plan: Annotated[
+        str, typer.Option(help="With --state: take keeps and rates from the plan of this name in the run's ledger.")
+    ] = "",
+    state: Annotated[
+        Path | None, typer.Option(help="With --plan: the folder of the run, or of one of its nodes.")
+    ] = None,
     picture: Annotated[Path | None, typer.Option(help="Write a picture: FILE.svg or FILE.png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: the network and what flows.")] = False,
 ) -> None:
@@ -37,12 +45,20 @@ def explain(
     from floodway.network.text import network_text
 
     loaded = load_network(network)
-    keeps = {**(_keeps_of_plan(plan_json) if plan_json else {}), **parse_pairs(keep, option="--keep")}
+    if bool(plan) != (state is not None):
+        raise InputError(
+            "--plan and --state go together", hint="floodway explain net.yaml --plan 8f3a01bc --state runs/net"
+        )
+    used = _plan_of_run(state, plan) if state is not None else None
+    # A node plans for links too, which are no streams of the whole network.
+    chosen = {at: share for at, share in used["keeps"].items() if at in loaded.drop_locations} if used else {}
+    planned = _keeps_of_plan(plan_json) if plan_json else chosen
+    keeps = {**planned, **parse_pairs(keep, option="--keep")}
     check_keeps(loaded, keeps)
     given: dict[str, float] | None = None
     result: FairResult | None = None
-    if rates:
-        given = parse_pairs(rates, option="--rates")
+    if rates or (used and set(used["rates"]) == set(loaded.streams)):
+        given = parse_pairs(rates, option="--rates") if rates or not used else dict(used["rates"])
         check_rates(loaded, given)
         require_costs(loaded)
         result = fair(loaded, given, keeps)
@@ -51,14 +67,31 @@ def explain(
 
         save_picture(loaded, picture, rates=given, keeps=keeps, result=result)
     if not as_json:
+        if used is not None:
+            _print_plan(used)
         typer.echo(network_text(loaded, rates=given, keeps=keeps, result=result))
         if picture is not None:
             typer.echo(f"\npicture written to {picture}")
         return
     body: dict[str, object] = {"network": network_to_dict(loaded), "drop_locations": loaded.drop_locations}
+    if used is not None:
+        body["plan"] = dict(used)
     if result is not None:
         body |= {"load": dict(result.load), "throughput": dict(result.throughput), "score": result.score}
     print_json(body)
+
+
+def _plan_of_run(state: Path, plan: str) -> Mapping[str, Any]:
+    from floodway.agent.plans import find_plan
+
+    return find_plan(state, plan)
+
+
+def _print_plan(plan: Mapping[str, Any]) -> None:
+    when = datetime.fromtimestamp(plan["time_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    typer.echo(f"plan {plan['id']}, issued {when}, mode {plan['mode']}")
+    for name, why in plan["why"].items():
+        typer.echo(f"  {name}: {why}")
 
 
 def _keeps_of_plan(source: str) -> dict[str, float]:

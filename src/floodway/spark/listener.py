@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from threading import Lock
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -22,6 +22,7 @@ from pyspark.sql.streaming.listener import (
 )
 from typing_extensions import override
 
+from floodway.spark.shed_checkpoints import checkpoint_of, note_checkpoint
 from floodway.spark.shed_loop import BatchReport, ShedLoop
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def attach(spark: SparkSession, key: str, loop: ShedLoop) -> None:
     with _lock:
         _loops[key] = loop
         if spark not in _listeners:
-            listener = ShedListener()
+            listener = ShedListener(spark)
             spark.streams.addListener(listener)
             _listeners[spark] = listener
 
@@ -49,9 +50,21 @@ def metric_name(key: str) -> str:
 class ShedListener(StreamingQueryListener):
     """Hands events to loops; Spark calls it from one thread."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = ref(spark)
+        self._checkpoints: dict[str, str] = {}
+        """By query id, until the first progress tells whether a shed is in the query."""
+
     @override
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to do: a shed is known from its first progress on."""
+        """Ask for the checkpoint while the query is there for certain; a shed is known from its first progress on."""
+        try:
+            spark = self._spark()
+            found = None if spark is None else checkpoint_of(spark, str(event.id))
+            if found is not None:
+                self._checkpoints[str(event.id)] = found
+        except Exception:  # whatever Spark raises: an audit can be told the folder
+            log.debug("no checkpoint of query %s", event.id, exc_info=True)
 
     @override
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -59,6 +72,8 @@ class ShedListener(StreamingQueryListener):
         for key, loop in list(_loops.items()):
             if metric_name(key) in progress.observedMetrics:
                 try:
+                    if checkpoint := self._checkpoints.get(str(progress.id)):
+                        note_checkpoint(loop.files, str(progress.id), checkpoint)
                     loop.on_batch(report(progress, key))
                 except Exception:
                     log.exception("floodway shed %s could not take in batch %s", key, progress.batchId)
@@ -70,6 +85,7 @@ class ShedListener(StreamingQueryListener):
 
     @override
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._checkpoints.pop(str(event.id), None)
         for loop in list(_loops.values()):
             loop.on_end(str(event.id))
 

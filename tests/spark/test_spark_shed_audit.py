@@ -1,0 +1,116 @@
+"""A shed's ledger against the commits of its query, on files as Spark and a shed leave them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from floodway.cli.audit import audit
+from floodway.errors import InputError
+from floodway.spark.ledger import Ledger, LedgerLine
+from floodway.spark.shed_audit import ShedAudit, audit_shed
+from floodway.spark.shed_checkpoints import MOST, note_checkpoint, noted_checkpoints
+from floodway.spark.shed_state import ShedFiles
+
+NOW = 1_700_000_000.0
+LONG_AGO_US = 1_600_000_000_000_000
+
+
+def line(batch: int, reason: str = "shedder", until: int | None = None) -> LedgerLine:
+    counts = (10, 4, 6) if reason == "shedder" else (0, 0, 0)
+    return LedgerLine("q", batch, "clicks", reason, *counts, time_us=LONG_AGO_US, until=until)
+
+
+def job(root: Path, committed: range, lines: list[LedgerLine]) -> ShedFiles:
+    files = ShedFiles(root / "clicks")
+    Ledger(files.ledger).append(lines)
+    (files.folder / "status.json").write_text("{}")
+    checkpoint = root / "checkpoint"
+    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": "q"}))
+    for batch in committed:
+        path = checkpoint / "commits" / str(batch)
+        path.write_text("v1\n{}")
+        os.utime(path, (LONG_AGO_US / 1e6, LONG_AGO_US / 1e6))
+    note_checkpoint(files, "q", str(checkpoint))
+    return files
+
+
+def found(root: Path, committed: range, lines: list[LedgerLine]) -> ShedAudit:
+    return audit_shed("clicks", job(root, committed, lines), NOW)
+
+
+def test_a_shed_that_counted_every_commit_reconciles(tmp_path: Path) -> None:
+    result = found(tmp_path, range(3), [line(0), line(1), line(2)])
+    assert result.differences == ()
+    assert (result.batches, result.offered, result.kept, result.dropped, result.gaps) == (3, 30, 12, 18, 0)
+
+
+def test_a_commit_without_a_line_is_a_difference(tmp_path: Path) -> None:
+    result = found(tmp_path, range(4), [line(0), line(1), line(2)])
+    assert result.differences == ("query q, batch 3: committed by Spark, not in the ledger",)
+
+
+def test_a_declared_gap_is_told_once_and_counted(tmp_path: Path) -> None:
+    result = found(tmp_path, range(5), [line(0), line(1, "gap", until=3), line(4)])
+    assert result.differences == ("query q, clicks: no counts for batches 1 to 3",)
+    assert result.gaps == 3
+
+
+def test_a_line_without_a_commit_is_a_difference(tmp_path: Path) -> None:
+    result = found(tmp_path, range(2), [line(0), line(1), line(2)])
+    assert any("batch 2: in the ledger, not committed by Spark" in text for text in result.differences)
+
+
+def test_what_has_just_happened_is_not_judged(tmp_path: Path) -> None:
+    files = job(tmp_path, range(3), [line(0), line(1)])
+    assert audit_shed("clicks", files, LONG_AGO_US / 1e6 + 5.0).differences == ()
+    assert len(audit_shed("clicks", files, LONG_AGO_US / 1e6 + 15.0).differences) == 1
+
+
+def test_batches_before_the_shed_and_those_that_spark_forgot_are_no_difference(tmp_path: Path) -> None:
+    assert found(tmp_path / "later", range(5), [line(3), line(4)]).differences == ()
+    forgot = found(tmp_path / "forgot", range(3, 5), [line(batch) for batch in range(5)])
+    assert forgot.differences == ()
+    assert any("no longer has the commits of batches 0 to 2" in text for text in forgot.unchecked)
+
+
+def test_a_query_without_a_known_checkpoint_is_told_and_may_be_named(tmp_path: Path) -> None:
+    files = job(tmp_path, range(4), [line(0)])
+    (files.folder / "checkpoints.json").unlink()
+    assert any("name it with --checkpoint" in text for text in audit_shed("clicks", files, NOW).unchecked)
+    assert len(audit_shed("clicks", files, NOW, [tmp_path / "checkpoint"]).differences) == 3
+    with pytest.raises(InputError, match="not a checkpoint"):
+        audit_shed("clicks", files, NOW, [tmp_path])
+
+
+def test_only_the_latest_checkpoints_are_kept(tmp_path: Path) -> None:
+    files = ShedFiles(tmp_path)
+    for number in range(MOST + 3):
+        note_checkpoint(files, f"q{number}", f"/c/{number}")
+    assert list(noted_checkpoints(files)) == [f"q{number}" for number in range(3, MOST + 3)]
+
+
+def invoke(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(audit)
+    return CliRunner().invoke(app, arguments)
+
+
+def test_audit_finds_a_shed_by_name_as_top_does(tmp_path: Path) -> None:
+    job(tmp_path, range(2), [line(0), line(1)])
+    for state in (tmp_path, tmp_path / "clicks"):
+        done = invoke("--shed", "clicks", "--state", str(state), "--json")
+        body = json.loads(done.stdout)
+        assert done.exit_code == 0 and body["reconciled"] and body["offered"] == 20
+    wrong = tmp_path / "wrong"
+    job(wrong, range(3), [line(0), line(1)])
+    done = invoke("--shed", "clicks", "--state", str(wrong))
+    assert done.exit_code == 1 and "batch 2: committed by Spark" in done.stdout
+    assert isinstance(invoke("net.yaml", "--shed", "clicks").exception, InputError)
+    assert isinstance(invoke().exception, InputError)

@@ -1,0 +1,34 @@
+"""Small files of a running job: whole or not there, durable only where that means something."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from floodway.errors import InputError
+from floodway.spark.shed_state import ShedFiles
+from floodway.spark.state_files import read_mode, write_atomically, write_mode
+
+
+def test_a_status_is_replaced_without_a_flush_and_a_wish_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    write_atomically(tmp_path / "status.json", "{}", durable=False)
+    assert flushed == [] and (tmp_path / "status.json").read_text() == "{}\n"
+    write_mode(tmp_path, "off")
+    assert len(flushed) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mode.json", "status.json"]
+
+
+def test_a_shed_and_a_network_have_the_same_mode_file(tmp_path: Path) -> None:
+    assert read_mode(tmp_path) is None
+    ShedFiles(tmp_path).write_mode("observe")
+    assert read_mode(tmp_path) == ShedFiles(tmp_path).read_mode() == "observe"
+    (tmp_path / "mode.json").write_text("[]")
+    assert read_mode(tmp_path) is None
+    with pytest.raises(InputError, match="'on' is not known"):
+        write_mode(tmp_path, "on")

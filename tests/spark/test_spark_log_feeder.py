@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from floodway.spark.log import LogReader, LogWriter, SchemaError, create_log
 from floodway.spark.log.feeder import LogTarget, feed
 from floodway.spark.log.kafka_target import json_rows
+from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.log.tuples import DEFAULT_SCHEMA, TupleMaker
 
 
@@ -130,3 +133,31 @@ def test_json_rows_are_objects_that_the_source_reads_back() -> None:
     decoded = decode_json(rows, json_schema(ddl))
     assert decoded.select(batch.schema.names).to_pylist() == batch.to_pylist()
     assert decoded.column("_error").null_count == 30
+
+
+def test_json_rows_tell_what_is_not_there_as_null() -> None:
+    from floodway.spark.source.decode import decode_json, json_schema
+
+    ddl = "id bigint, x double, at timestamp, s string, raw binary"
+    schema = parse_schema(ddl)
+    empty = dict.fromkeys(schema.names)
+    rows = json_rows(pa.RecordBatch.from_pylist([empty, {**empty, "x": float("inf"), "raw": b"k1"}], schema=schema))
+    assert [json.loads(row) for row in rows] == [empty, {**empty, "raw": "k1"}]
+    assert decode_json(rows, json_schema(ddl)).column("_error").null_count == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_fifty_thousand_a_second_are_fed_within_one_percent(tmp_path: Path) -> None:
+    """By the arrival times in the log, not by what the feeder says of itself."""
+    command = [sys.executable, "-m", "floodway.cli.main", "feed", str(tmp_path / "log")]
+    subprocess.run([*command, "--rate", "50000", "--seconds", "10", "--json"], check=True, stdout=subprocess.DEVNULL)
+    reader = LogReader(tmp_path / "log")
+    arrivals = np.concatenate(
+        [batch.column(ARRIVAL).cast(pa.int64()).to_numpy() for batch in reader.read(0, 0, reader.end_positions()[0])]
+    )
+    seconds = (arrivals - arrivals[0]) / 1e6
+    assert len(arrivals) == pytest.approx(500_000, rel=0.01)
+    for end in range(2, 10):  # and evenly: at every moment as many have come as should have
+        assert np.searchsorted(seconds, end) == pytest.approx(50_000 * end, rel=0.01, abs=5_000)
+    assert seconds[-1] == pytest.approx(10.0, rel=0.01, abs=0.11)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from floodway.spark.java import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE1 = ROOT / "examples" / "networks" / "figure1.yaml"
@@ -81,3 +84,25 @@ def test_the_wheel_runs_from_an_environment_of_its_own(built: Path, tmp_path: Pa
     )
     assert served.returncode == 0, served.stderr
     assert "page: http://127.0.0.1:" in served.stderr
+
+
+@pytest.mark.slow  # fetches and installs 850 MB
+@pytest.mark.spark
+def test_the_wheel_brings_all_it_needs_into_an_empty_environment(built: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    venv.create(home, with_pip=False)
+    (wheel,) = built.glob("*.whl")
+    python = str(home / "bin" / "python")
+    run([sys.executable, "-m", "pip", "--python", python, "install", "-q", str(wheel)], cwd=tmp_path)
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    # Nothing of this environment is there: what only the checks need cannot be imported.
+    lent = "import importlib.util as u; print([n for n in ('pytest', 'hypothesis', 'scipy', 'mypy') if u.find_spec(n)])"
+    assert run([python, "-c", lent], cwd=tmp_path, env=env).strip() == "[]"
+    floodway = str(home / "bin" / "floodway")
+    planned = run([floodway, "plan", str(FIGURE1), "--rates", "s1=1,s2=1", "--json"], cwd=tmp_path, env=env)
+    assert '"score": 0.6' in planned
+    # Java is the one thing that pip does not bring; here it is the one of this project.
+    env["JAVA_HOME"] = str(find_java())
+    shown = json.loads(run([floodway, "demo", "--seconds", "5", "--json"], cwd=tmp_path, env=env))
+    assert shown["with"]["reconciled"] is True
+    assert (tmp_path / "demo-out" / "report.html").is_file()

@@ -29,6 +29,18 @@ def test_json_is_one_object_and_the_log_holds_what_it_says(tmp_path: Path) -> No
     assert LogReader(log).end_positions() == {0: 2500, 1: 2500}
 
 
+def test_a_log_keeps_what_it_is_told_to_and_a_topic_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = feed(str(log), "--rate", "20000", "--seconds", "2.5", "--retain-bytes", "200000", "--json")
+    assert done.returncode == 0, done.stderr
+    reader = LogReader(log)
+    assert reader.end_positions() == {0: 50_000}
+    assert 25_000 < reader.earliest_positions()[0] < 50_000
+    refused = feed("kafka://127.0.0.1:1/t", "--retain-seconds", "60")
+    assert refused.returncode == 2 and "retention.ms" in refused.stderr
+    assert feed(str(log), "--retain-bytes", "0").returncode == 2
+
+
 def test_a_second_run_appends_to_the_log_as_it_is(tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "t.csv").write_text("count\n30\n50\n")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.spark.log import LogReader, LogWriter, SchemaError, create_log
+from floodway.spark.log import LogReader, LogWriter, SchemaError, create_log, parse_schema
 from floodway.spark.log.feeder import LogTarget, feed
 from floodway.spark.log.kafka_target import json_rows
 from floodway.spark.log.schema import ARRIVAL

@@ -5,9 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from floodway.spark import side_output
 from floodway.spark.decision import Drop
-from floodway.spark.log import LogWriter, create_log
-from floodway.spark.side_output import dropped_sample
+from floodway.spark.log import LogWriter, Retention, create_log, tally
+from floodway.spark.side_output import dropped_sample, save_sample
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.source.options import parse_options
@@ -40,3 +41,21 @@ def test_the_sample_is_of_dropped_tuples_only_and_capped(backend: Backend, drop:
 
 def test_nothing_dropped_gives_no_sample(backend: Backend) -> None:
     assert dropped_sample(backend, batch(1_000_000), 10) is None
+
+
+def test_the_side_output_is_capped_in_all_and_takes_a_batch_once(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_output, "MOST_BYTES", 50_000)
+    sample = dropped_sample(backend, batch(400_000), 100)
+    assert sample is not None
+    path = tmp_path / "dropped"
+    for number in range(60):
+        save_sample(path, sample, stream="s", tag=f"A.main:{number}")
+    save_sample(path, sample, stream="s", tag="A.main:59")
+    assert sum(file.stat().st_size for file in (path / "p0").glob("*.arrow")) <= 50_000
+    counted = tally(path)
+    assert counted.tagged["A.main:59"] == 100 and counted.retired[0] + sum(counted.tagged.values()) == 6000
+    lower = Retention(max_bytes=10_000)
+    save_sample(path, sample, stream="s", tag="A.main:60", retention=lower)
+    assert sum(file.stat().st_size for file in (path / "p0").glob("*.arrow")) <= 10_000

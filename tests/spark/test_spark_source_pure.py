@@ -206,6 +206,16 @@ def test_malformed_json_is_marked_and_the_others_are_read() -> None:
     assert decode_json([], schema).num_rows == 0
 
 
+def test_bytes_that_are_no_text_are_malformed_and_keep_their_bytes() -> None:
+    values = [b'{"id": %d, "s": "x"}' % n for n in range(20)]
+    values[7], values[8] = b'{"id": 7, "s": "\xff"}', b'{"id": 8, "s": "caf\xc3\xa9"}'
+    decoded = decode_json(values, json_schema("id bigint, s string"))
+    decoded.validate(full=True)
+    rows = decoded.to_pylist()
+    assert [n for n, row in enumerate(rows) if row["_error"] is not None] == [7]
+    assert rows[7]["_raw"] == values[7] and "UTF8" in rows[7]["_error"] and rows[8]["s"] == "café"
+
+
 @pytest.mark.parametrize(
     "options",
     [

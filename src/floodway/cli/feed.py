@@ -16,9 +16,11 @@ import typer
 
 from floodway.cli.checks import usable_folder
 from floodway.cli.output import print_json
+from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
+    from floodway.spark.log import Retention
     from floodway.spark.log.feeder import Target
 
 _KAFKA = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]+)")
@@ -52,6 +54,8 @@ def feed(
     scale: Annotated[float, typer.Option(help="For trace: multiplies the counts.")] = 1.0,
     partitions: Annotated[int | None, typer.Option(help="Partitions if it is created; default 1.")] = None,
     schema: Annotated[str | None, typer.Option(help="DDL; default id, key, value, event_time.")] = None,
+    retain_bytes: RetainBytes = None,
+    retain_seconds: RetainSeconds = None,
     seed: Annotated[int, typer.Option(help="Seed of the random generators.")] = 7,
     parent: Annotated[int | None, typer.Option(hidden=True, help="End when this parent process has gone.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
@@ -92,7 +96,8 @@ def feed(
         # Orphaned, it would fill the disk for ever.
         per_tick = takewhile(lambda _: os.getppid() == parent, per_tick)
     progress = None if json else _progress(length)
-    with _opened(target, schema, partitions) as (place, ddl, number):
+    retention = parse_retention(retain_bytes, retain_seconds)
+    with _opened(target, schema, partitions, retention) as (place, ddl, number):
         fed = run(place, TupleMaker(ddl, payload), per_tick, partitions=number, progress=progress)
     body = {
         "target": target,
@@ -124,7 +129,9 @@ def parse_seconds(text: str) -> float:
 
 
 @contextmanager
-def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator[tuple[Target, str, int]]:
+def _opened(
+    target: str, schema: str | None, partitions: int | None, retention: Retention | None
+) -> Iterator[tuple[Target, str, int]]:
     """The target, created if it is not there, with its schema and number of partitions."""
     from floodway.spark.log import LogWriter, create_log, open_log, schema_text
     from floodway.spark.log.feeder import LogTarget
@@ -137,6 +144,11 @@ def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator
         match = _KAFKA.fullmatch(target)
         if match is None:
             raise InputError(f"{target!r} names no topic", hint="Write kafka://host:port/topic")
+        if retention is not None:
+            raise InputError(
+                f"{target}: --retain-bytes and --retain-seconds are for logs",
+                hint="Set the topic's own: retention.bytes and retention.ms",
+            )
         topic = KafkaTarget(match.group(1), match.group(2), partitions=1 if partitions is None else partitions)
         yield topic, schema or DEFAULT_SCHEMA, topic.partitions
         topic.close()
@@ -148,7 +160,7 @@ def _opened(target: str, schema: str | None, partitions: int | None) -> Iterator
         meta = create_log(target, ddl, partitions=there.partitions if partitions is None else partitions)
     else:
         meta = create_log(target, schema or DEFAULT_SCHEMA, partitions=1 if partitions is None else partitions)
-    with LogWriter(target) as writer:
+    with LogWriter(target, retention=retention) as writer:
         yield LogTarget(writer), schema_text(meta.schema), meta.partitions
 
 

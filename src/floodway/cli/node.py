@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from floodway.cli.page import Page, ReadToken, page_of
+from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention
 from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
@@ -25,12 +27,16 @@ def node(
     cert: Annotated[Path | None, typer.Option(help="Certificate of this agent (PEM), for mutual TLS.")] = None,
     private_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     ca: Annotated[Path | None, typer.Option(help="The authority that signs all agents' certificates (PEM).")] = None,
+    read_token_file: ReadToken = None,
+    page: Page = None,
     seconds: Annotated[float | None, typer.Option(help="End after this time; default: when told to.")] = None,
     mode: Annotated[str, typer.Option(help="enforce, observe (drop nothing) or off.")] = "enforce",
     target: Annotated[float | None, typer.Option(help="Latency target of the whole path in seconds.")] = None,
     controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
     planner: Annotated[str, typer.Option(help="The coordinator's planner: exact, solver, solver-w or fit.")] = "exact",
-    side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
+    side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch, 64 MiB in all.")] = 0,
+    retain_bytes: RetainBytes = None,
+    retain_seconds: RetainSeconds = None,
     master: Master = None,
     conf: Conf = None,
     links: Annotated[
@@ -41,7 +47,8 @@ def node(
     """Run one node of a network: its Spark application, its drops, its part of the planning, its HTTP API.
 
     Nodes read and write link logs below the shared state folder, or Kafka topics with --links (nodes that share no
-    folder need the same prefix). A node whose inputs are not there yet waits for them.
+    folder need the same prefix). A node whose inputs are not there yet waits for them. --page shows all nodes whose
+    folders are below --state; metrics of this one are at /metrics of its API.
 
     Example: floodway node net.yaml --node A --state runs/net --control dfit --listen 127.0.0.1:8701
     """
@@ -54,7 +61,7 @@ def node(
     if coordinator == (node is not None):
         raise InputError("give either --node NAME or --coordinator", hint="floodway node net.yaml --node A --state DIR")
     net = load_network(network)
-    security = load_security(key_file, cert, private_key, ca, os.environ)
+    security = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)
     declared = {name: one.url for name, one in net.nodes.items() if one.url is not None}
     addresses = {**declared, **parse_urls(urls)}
     host, port = parse_listen(listen or _own_address(addresses, node or "coordinator"))
@@ -73,28 +80,33 @@ def node(
         )
         return
     from floodway.agent.nodes.node import run_node
+    from floodway.agent.run_files import save_network
 
-    run_node(
-        net,
-        NodeOptions(
-            node=node,
-            root=state.absolute(),
-            control=parse_control(control),
-            host=host,
-            port=port,
-            urls=addresses,
-            security=security,
-            seconds=seconds,
-            mode=parse_mode(mode),
-            target_seconds=target,
-            controller=controller,
-            side_output=side_output,
-            master=master,
-            settings=parse_conf(conf),
-            parent=parent,
-            links=links,
-        ),
-    )
+    if page is not None:
+        save_network(state, net)
+    with page_of(state, page, key_file=key_file, read_token_file=read_token_file):
+        run_node(
+            net,
+            NodeOptions(
+                node=node,
+                root=state.absolute(),
+                control=parse_control(control),
+                host=host,
+                port=port,
+                urls=addresses,
+                security=security,
+                seconds=seconds,
+                mode=parse_mode(mode),
+                target_seconds=target,
+                controller=controller,
+                side_output=side_output,
+                retention=parse_retention(retain_bytes, retain_seconds),
+                master=master,
+                settings=parse_conf(conf),
+                parent=parent,
+                links=links,
+            ),
+        )
 
 
 def parse_urls(text: str) -> dict[str, str]:

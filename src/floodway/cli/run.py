@@ -15,6 +15,7 @@ from floodway.cli import buffer_options as buffering
 from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
 from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.cli.page import Open, Otlp, Page, metrics_sent, page_of
+from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention
 from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
@@ -44,7 +45,9 @@ def run(
     state: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
     ] = None,
-    side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch.")] = 0,
+    side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch, 64 MiB in all.")] = 0,
+    retain_bytes: RetainBytes = None,
+    retain_seconds: RetainSeconds = None,
     on_loss: Annotated[
         str, typer.Option(help="Tuples deleted from their log before they were read: fail, or skip and count them.")
     ] = "fail",
@@ -99,6 +102,7 @@ def run(
         settle_seconds=min(settle, seconds / 2),
         side_output=side_output,
         on_loss=parse_on_loss(on_loss),
+        retention=parse_retention(retain_bytes, retain_seconds),
         master=master,
         settings=parse_conf(conf),
         replan=replan,

@@ -16,6 +16,7 @@ import typer
 from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
 from floodway.cli.output import latency_line, parse_pairs, print_json
 from floodway.cli.page import Open, Page, page_of
+from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention, retention_arguments
 from floodway.cli.spark_options import Conf, parse_conf
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def up(
     settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
     key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
     conf: Conf = None,
+    retain_bytes: RetainBytes = None,
+    retain_seconds: RetainSeconds = None,
     links: Annotated[
         str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
     ] = None,
@@ -88,7 +91,10 @@ def up(
         peers=parse_urls(peers),
         key_file=key_file,
         links=links,
-        node_arguments=tuple(f"--conf={key}={value}" for key, value in parse_conf(conf).items()),
+        node_arguments=(
+            *(f"--conf={key}={value}" for key, value in parse_conf(conf).items()),
+            *retention_arguments(parse_retention(retain_bytes, retain_seconds)),
+        ),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
     )
     for number in (signal.SIGTERM, signal.SIGINT):

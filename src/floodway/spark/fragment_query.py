@@ -6,6 +6,7 @@ committed batch without its lines, and a replay finds its own lines there alread
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,24 +23,27 @@ from floodway.spark.dead_letters import PREFIX, DeadLetters, has_dead_letters, w
 from floodway.spark.fragment_lines import batch_lines
 from floodway.spark.fragments import Fragment, SourceSpec, is_link
 from floodway.spark.inputs import source_options
-from floodway.spark.journal import JournaledBatch, read_batch
+from floodway.spark.journal import JournaledBatch, first_offsets, read_batch
 from floodway.spark.kafka_links import is_kafka_link, is_topic, link_schema
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine
-from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.meta import META
-from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.operators import apply_operator
-from floodway.spark.side_output import dropped_sample
+from floodway.spark.query_notes import note_beginnings, note_tasks, read_notes
+from floodway.spark.retaining import Retaining
+from floodway.spark.side_output import dropped_sample, save_sample
 from floodway.spark.sinks import QUEUE, Written, is_log, write_logs, write_other
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
-from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.gone import PassingOver, forget_gone
 from floodway.spark.source.options import OnLoss, parse_options
 from floodway.spark.tail import run_tail
 
+log = logging.getLogger(__name__)
+
 _TAG = "_source"
+_FORGET_EVERY = 100
 
 
 class BatchError(FloodwayError):
@@ -97,6 +101,7 @@ class FragmentQuery:
         on_cut: Callable[[str, JournaledBatch], None] = lambda query, journal: None,
         side_output: int = 0,
         on_loss: OnLoss = "fail",
+        retaining: Retaining | None = None,
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -107,10 +112,11 @@ class FragmentQuery:
         self._on_cut = on_cut
         self._side_output = side_output
         self._on_loss = on_loss
+        self._retaining = retaining
+        self._retention = None if retaining is None else retaining.retention
         self._letters: dict[str, DeadLetters] = {}
         self._schemas: dict[str, str | None] = {}
-        # As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
-        self.tasks = max(1, round(network.nodes[fragment.node].cpu))
+        self.tasks = self._tasks()
 
     @property
     def name(self) -> str:
@@ -122,8 +128,27 @@ class FragmentQuery:
         """Where Spark journals this query."""
         return self._layout.checkpoint(self.fragment)
 
+    def _tasks(self) -> int:
+        """As many tasks as the node has CPUs: a node of one CPU does one thing at a time, as its plan assumes.
+
+        A query that was started before goes on with the tasks it had: a batch that it left half written would
+        otherwise be repeated in other parts, and the logs it writes have a partition a task.
+        """
+        wanted = max(1, round(self._network.nodes[self.fragment.node].cpu))
+        tasks = read_notes(self.checkpoint).tasks or wanted
+        if tasks != wanted:
+            log.warning(
+                "query %s goes on with %d task(s), as it was started; for the %d that the cpu of its node gives now, "
+                "start it with a new state folder",
+                self.name,
+                tasks,
+                wanted,
+            )
+        return tasks
+
     def start(self) -> RunningFragment:
         """Start the query; batches follow each other as fast as they are processed."""
+        note_tasks(self.checkpoint, self.tasks)
         query = (
             self._streaming()
             .writeStream.queryName(self.name)
@@ -196,7 +221,9 @@ class FragmentQuery:
         frame = self._spark.readStream.format("floodway").options(**options).load()
         if has_dead_letters(frame):
             folder = self._layout.dead_letters(spec)
-            self._letters[spec.location or spec.name] = DeadLetters(options, self._layout.decision.parent, folder)
+            self._letters[spec.location or spec.name] = DeadLetters(
+                options, self._layout.decision.parent, folder, self._retention
+            )
         if "weight" in frame.columns and is_link(spec):  # came through another node, which may drop too
             frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
         if spec.location is not None and any(s.deadline is not None for s in self._network.streams.values()):
@@ -251,6 +278,7 @@ class FragmentQuery:
 
     def _run_batch(self, batch: DataFrame, number: int) -> None:
         journal = read_batch(self.checkpoint, number)
+        note_beginnings(self.checkpoint, journal)
         self._on_cut(self.name, journal)
         # The streaming plan below runs once an action: hold on to its result where several follow.
         several = len(self.fragment.sources) > 1 and not self.fragment.streaming
@@ -265,6 +293,8 @@ class FragmentQuery:
             self._save_dropped(journal)
         lines = batch_lines(self.name, self.fragment, journal, result, self._layout.lost)
         self._ledger.append(lines)
+        if number % _FORGET_EVERY == 0:
+            forget_gone(self._layout.lost, first_offsets(self.checkpoint))
         for at, letters in self._lettered(journal):
             letters.forget(journal.offsets[at])
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
@@ -283,7 +313,8 @@ class FragmentQuery:
                 logs[sink] = (frame, address)
             else:
                 written[sink] = write_other(frame, address, number)
-        written |= write_logs(logs, self._tag(number), self.tasks)
+        retained = {sink: kept for sink in logs if self._retaining and (kept := self._retaining.of(sink))}
+        written |= write_logs(logs, self._tag(number), self.tasks, retained)
         # After all else: the notes of malformed records are there when the batch has been read.
         for at, letters in self._lettered(journal):
             written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], self._tag(number), self.tasks)
@@ -302,10 +333,13 @@ class FragmentQuery:
             backend = PassingOver(open_backend(parse_options(self._options(spec))), lambda *_: None)
             sample = dropped_sample(backend, offset, self._side_output)
             if sample is not None:
-                body = sample.drop_columns([ARRIVAL])
-                log = create_log(self._layout.dropped(spec), body.schema, stream=spec.name)
-                with LogWriter(log.path) as writer:
-                    writer.append(body, arrival=sample.column(ARRIVAL).combine_chunks(), tag=self._tag(journal.batch))
+                save_sample(
+                    self._layout.dropped(spec),
+                    sample,
+                    stream=spec.name,
+                    tag=self._tag(journal.batch),
+                    retention=self._retention,
+                )
 
     def _tag(self, number: int) -> str:
         return f"{self.name}:{number}"

@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from floodway.agent.batches import BatchFigures, append_figures
@@ -30,9 +31,10 @@ from floodway.errors import PlanningError
 from floodway.network.model import Network
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.node_layout import NodeLayout
+from floodway.spark.retaining import node_retaining
 from floodway.spark.session import Session, spark_session
-from floodway.spark.shed_state import ShedFiles, write_atomically
 from floodway.spark.source import register
+from floodway.spark.state_files import write_atomically, write_mode
 
 TICK_SECONDS = 0.2
 
@@ -114,13 +116,16 @@ class NodeAgent:
             session.stop()
 
     def _loop(self, session: Session) -> SteeringLoop:
+        kept, options = self.options.retention, self._steering.loop_options(self.options.mode, self.options.side_output)
+        if kept is not None:
+            options = replace(options, retaining=node_retaining(self.network, self.files, self.options.node, kept))
         return SteeringLoop(
             session,
             self.part,
             self._steering.steering,
             self._steering.fragments,
             self.layout,
-            self._steering.loop_options(self.options.mode, self.options.side_output),
+            options,
             on_costs=self._steering.take_costs,
             on_batch=self._write_figures,
         )
@@ -163,7 +168,7 @@ class NodeAgent:
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
         if self.plane.mode is not None:
-            ShedFiles(self.layout.root).write_mode(self.plane.mode)
+            write_mode(self.layout.root, self.plane.mode)
             self.plane.mode = None
 
     def _write_figures(self, batch: FragmentBatch, report: BatchReport) -> None:
@@ -191,7 +196,7 @@ class NodeAgent:
     def _say(self, phase: str, **figures: Any) -> None:
         """Keep and write the latest figures; those of an earlier phase stay until they are replaced."""
         self._status = {**self._status, "time_us": int(time.time() * 1e6), "waiting_for": [], **figures, "phase": phase}
-        write_atomically(self.layout.status, json.dumps(self.status()))
+        write_atomically(self.layout.status, json.dumps(self.status()), durable=False)
 
 
 def run_node(network: Network, options: NodeOptions) -> None:

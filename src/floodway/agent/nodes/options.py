@@ -12,6 +12,7 @@ from floodway.errors import InputError
 from floodway.network.model import Node
 from floodway.network.suggest import did_you_mean
 from floodway.spark.decision import Mode
+from floodway.spark.log import Retention
 from floodway.spark.session import LOG_SETTINGS
 
 Control = Literal["alone", "dfit", "coordinator"]
@@ -28,7 +29,8 @@ class NodeOptions:
     With `parent` the node ends when that process is no longer its parent: a supervisor that was killed leaves none
     behind. `master` None takes a local Spark with as many threads as the node has CPUs; `settings` are Spark's own,
     over those of the network file. `links` is where links to other nodes go (`kafka://host:port[/prefix]`); None leaves
-    it as the folder has it, through logs below it if nobody said otherwise.
+    it as the folder has it, through logs below it if nobody said otherwise. `retention` is for the logs of the folder
+    that this node writes; links keep what their reader has not committed.
     """
 
     node: str
@@ -43,6 +45,7 @@ class NodeOptions:
     target_seconds: float | None = None
     controller: str = "batch"
     side_output: int = 0
+    retention: Retention | None = None
     master: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     parent: int | None = None

@@ -4,7 +4,8 @@ ROOT/decision.json            what the sources drop now (spark/decision.py)
 ROOT/mode.json                what `floodway set` asks for
 ROOT/status.json              the latest figures, for `floodway top`
 ROOT/ledger.jsonl             offered, kept, dropped (spark/ledger.py)
-ROOT/checkpoints/NODE.FRAGMENT
+ROOT/plans.jsonl              the plans that batches were cut under (agent/plans.py)
+ROOT/checkpoints/NODE.FRAGMENT  Spark's, with notes of our own (spark/query_notes.py)
 ROOT/streams/STREAM           logs of streams that name none
 ROOT/links/PRODUCER--CONSUMER logs of cut arcs
 ROOT/outputs/OUTPUT           logs of outputs that name no sink

@@ -10,6 +10,7 @@ executors read `control.json`.
                    by the job after every micro-batch; outlives restarts and wins over `mode=` in the code
 - `status.json`    {"version": 1, ...}: the fields of `Status`, replaced after every micro-batch
 - `ledger.jsonl`   one line a micro-batch (`ledger.py`)
+- `checkpoints.json`  where its queries have their checkpoints, for `floodway audit --shed` (`shed_checkpoints.py`)
 - `dropped.jsonl`  with `side_output=`: a capped sample of dropped tuples, {"query", "batch", "tuple"} a line
 """
 

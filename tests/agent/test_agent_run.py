@@ -92,6 +92,16 @@ def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_p
     assert report.to_dict()["dropped"]["s"]["shedder"] > 0
 
 
+@pytest.mark.slow
+def test_blocks_that_are_never_read_are_accounted_for_too(warm: Session, tmp_path: Path) -> None:
+    feeds = {"s": Feed(rate=2 * CAPACITY)}
+    options = RunOptions(seconds=20, root=tmp_path, target_seconds=2.0, feeds=feeds, settle_seconds=10, drop="range")
+    report = run_network(parse_network(CHAIN), options, warm)
+    assert report.differences == () and audit(parse_network(CHAIN), Layout(tmp_path)).differences == ()
+    assert report.latency.mean == pytest.approx(2.0, rel=0.15)
+    assert report.to_dict()["dropped"]["s"]["shedder"] > 0
+
+
 def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
     report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=16, mode="off")

@@ -72,6 +72,7 @@ def floodway(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (f"run {NET} --settle -1", "--settle -1 is below 0"),
         (f"run {NET} --side-output -1", "--side-output -1 is below 0"),
         (f"run {NET} --on-loss shrug", "Use fail or skip"),
+        (f"run {NET} --drop rows", "Use hash or range"),
         (f"run {NET} --state file/inside", "file is a file. Give another folder"),
         (f"run {NET} --state other", "holds a run of the network"),
         (f"run {NET} --report nowhere/report.json", "there is no folder nowhere"),

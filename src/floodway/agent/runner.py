@@ -23,7 +23,7 @@ from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
-from floodway.spark.decision import Mode
+from floodway.spark.decision import Drop, Mode
 from floodway.spark.fragment_query import BatchReport
 from floodway.spark.layout import Layout
 from floodway.spark.log import Retention
@@ -59,6 +59,7 @@ class RunOptions:
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
+    drop: Drop = "hash"
     side_output: int = 0
     on_loss: OnLoss = "fail"
     retention: Retention | None = None
@@ -201,4 +202,5 @@ def _steering(network: Network, options: RunOptions) -> Steering:
         fragments_of(network, options.nodes),
         target_seconds=target_of(network, options.target_seconds),
         controller=options.controller,
+        drop=options.drop,
     )

@@ -28,7 +28,7 @@ from floodway.control.registry import make_controller
 from floodway.network.flow import flows
 from floodway.network.model import Arc, Network
 from floodway.planning.plan import Plan, Planner
-from floodway.spark.decision import PPM, Decision, Mode, StreamDecision, named
+from floodway.spark.decision import PPM, Decision, Drop, Mode, StreamDecision, named
 from floodway.spark.fragments import Fragment
 
 LEAST_SCALE = 1e-3
@@ -90,6 +90,7 @@ class Steering:
         target_seconds: float,
         controller: str = "batch",
         salt: int = 0,
+        drop: Drop = "hash",
         places: Mapping[str, Stage] | None = None,
         links: Collection[str] = (),
         share_factor: ShareFactor = whole_share,
@@ -111,6 +112,7 @@ class Steering:
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(self._period[name] for name in heads or fragments)
         self._salt = salt
+        self._drop = drop
         self._loops = {name: Loop(_controller(controller, share[name], self.period_seconds)) for name in fragments}
         self.control: dict[str, ControlDecision] = {}
 
@@ -202,6 +204,7 @@ class Steering:
         decision = Decision(
             mode=mode,
             salt=self._salt,
+            drop=self._drop,
             streams={
                 spec.location: self._stream(plan, spec.producer, spec.branch)
                 for fragment in self._fragments.values()

@@ -21,7 +21,7 @@ from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.report import RunReport
-    from floodway.spark.decision import Mode
+    from floodway.spark.decision import Drop, Mode
     from floodway.spark.source.options import OnLoss
 
 
@@ -45,6 +45,9 @@ def run(
     state: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
     ] = None,
+    drop: Annotated[
+        str, typer.Option(help="How streams drop: hash, or range (blocks that are never read; bounds too narrow).")
+    ] = "hash",
     side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch, 64 MiB in all.")] = 0,
     retain_bytes: RetainBytes = None,
     retain_seconds: RetainSeconds = None,
@@ -100,6 +103,7 @@ def run(
         headroom=headroom,
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(settle, seconds / 2),
+        drop=parse_drop(drop),
         side_output=side_output,
         on_loss=parse_on_loss(on_loss),
         retention=parse_retention(retain_bytes, retain_seconds),
@@ -133,6 +137,13 @@ def parse_mode(text: str) -> Mode:
             found: Mode = mode
             return found
     raise InputError(f"mode {text!r} is not known", hint="Use enforce, observe or off")
+
+
+def parse_drop(text: str) -> Drop:
+    """How streams drop, or a clear error."""
+    if text not in ("hash", "range"):
+        raise InputError(f"--drop {text!r} is not known", hint="Use hash or range")
+    return "range" if text == "range" else "hash"
 
 
 def parse_on_loss(text: str) -> OnLoss:

@@ -78,13 +78,14 @@ def test_commands_are_shortened() -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with a network of two nodes, a key, and jobs that have run: a shed, and the nodes of that network."""
+    """A checkout with a network of two nodes, a key, and a token."""
     monkeypatch.setenv("FLOODWAY_STATE", str(tmp_path / "floodway"))
     monkeypatch.setenv("BROWSER", "true")  # takes the address, and opens nothing
     folder = workplace(tmp_path)
     (folder / "net.yaml").write_text(NET, encoding="utf-8")
-    (folder / "key").write_text(secrets.token_hex(32), encoding="utf-8")
-    (folder / "key").chmod(0o600)
+    for secret in ("key", "token"):
+        (folder / secret).write_text(secrets.token_hex(32), encoding="utf-8")
+        (folder / secret).chmod(0o600)
     return folder
 
 

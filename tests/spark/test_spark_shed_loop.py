@@ -32,6 +32,7 @@ class Job:
     overhead: float = 0.3
     cost: float = 0.0002
     target: float = 2.0
+    own_target: float | None = None
     mode: str = "enforce"
     now_us: int = 1_700_000_000 * SECOND
     previous_us: int = 0
@@ -43,7 +44,7 @@ class Job:
         self.loop = self.start()
 
     def start(self) -> ShedLoop:
-        controller = make_controller("batch", target_seconds=self.target)
+        controller = make_controller("batch", target_seconds=self.own_target or self.target)
         mode = ShedFiles(self.folder).read_mode() or "enforce"
         settings = ShedSettings("job", self.target, controller, mode, salt=1)
         return ShedLoop(settings, ShedFiles(self.folder), clock_us=lambda: self.now_us)
@@ -84,6 +85,13 @@ def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -
     assert len(ledger.read()) == 60
     assert ledger.reconcile() == []
     assert ledger.totals().dropped == status.dropped_total
+
+
+def test_a_law_that_was_made_for_another_target_is_told_this_one(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0, own_target=30.0)
+    job.run(60)
+    settled = job.latencies[20:]
+    assert sum(settled) / len(settled) == pytest.approx(2.0, rel=0.1)
 
 
 def test_a_step_in_load_is_met_three_batches_after_the_one_it_began_in(tmp_path: Path) -> None:

@@ -225,8 +225,8 @@ def shed(
     - `name`: what `floodway set` and `floodway top` know it by; one a stream.
     - `mode`: `observe` (decide and report, drop nothing), `enforce` or `off`. Installing drops nothing: an
       operator turns it on by `floodway set NAME --mode enforce`, which wins, also after a restart.
-    - `controller`, `options`: a law of `floodway.control` by name with its options, or an instance;
-      `headroom` scales the target that it is given.
+    - `controller`, `options`: a law of `floodway.control` by name with its options, or an instance, which is told
+      the target with every batch; `headroom` scales the target that it is given.
     - `utility`: a column or expression; the most valuable tuples are kept, ties broken by hash.
     - `key`: columns whose values are kept or dropped whole.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.
@@ -258,6 +258,7 @@ def shed(
         controller=_controller(controller, target_us / 1e6 * headroom, options or {}),
         mode=checked_mode(mode),
         salt=crc32(name.encode()) if seed is None else seed,
+        headroom=headroom,
         by_utility=utility is not None,
         window=None if window is None else window.shape,
     )
@@ -277,6 +278,11 @@ def _controller(
     controller: str | Controller[Any], target_seconds: float, options: Mapping[str, object]
 ) -> Controller[Any]:
     if isinstance(controller, Controller):
+        if options:
+            raise InputError(
+                f"options={dict(options)!r} are for a controller given by name",
+                hint="Give them to the instance, or give the controller's name.",
+            )
         return controller
     factory = controllers().get(controller)
     if factory is not None and "target_seconds" in {f.name for f in fields(factory.config)}:

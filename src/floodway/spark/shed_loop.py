@@ -87,6 +87,7 @@ class ShedSettings:
     controller: Controller[Any]
     mode: Mode
     salt: int
+    headroom: float = 1.0
     by_utility: bool = False
     window: WindowShape | None = None
 
@@ -244,6 +245,7 @@ class ShedLoop:
             kept=float(report.kept),
             batch_seconds=report.seconds,
             offered=float(report.offered),
+            target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
         decision = query.decision = query.loop.step(seen)
         query.keep_ppm = min(PPM, max(1, round(decision.keep(waiting) * PPM)))

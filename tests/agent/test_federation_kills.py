@@ -21,3 +21,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_any_step_leaves_one_owner(world: World, step: str) -> None:
     world.survives_a_kill(step, patience_seconds=40.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["giver:settled", "taker:billing", "giver:booked", "taker:billed"])
+def test_a_kill_while_it_is_settled_or_paid_leaves_books_that_agree(world: World, step: str) -> None:
+    world.survives_a_kill(step, patience_seconds=40.0)

@@ -135,6 +135,23 @@ def test_load_moves_away_and_comes_home_when_the_tables_turn(pair: Pair) -> None
     )
 
 
+def test_an_origin_that_wants_to_takes_its_work_back_when_load_has_fallen(tmp_path: Path) -> None:
+    text = FILE.replace("price: 4.0", "price: 11.0").replace('{a}", cpu: 1.0', '{a}", cpu: 1.0, take_back: true')
+    pair = Pair(tmp_path, text + OWN)
+    try:
+        pair.start("A", "B")
+        pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
+        (left,) = pair.where()["A"]
+        pair.loads[left] = 0.02  # B has no reason to part with what it is paid for
+        pair.wait("the way home", lambda: pair.where() == {"A": ["f0", "f1"], "B": ["g0"]})
+        home = pair.members["B"].journal.moves()[-1]
+        assert (home.giver, home.taker, home.state) == ("B", "A", "done")
+        pair.wait("no more payments", lambda: not pair.members["A"].journal.running_moves())
+        assert pair.members["A"].machine.away == {}
+    finally:
+        pair.close()
+
+
 def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None:
     pair.start("A")  # there is no B to ask
     pair.wait("shedding", lambda: bool(pair.engines["A"].keeps))
@@ -146,6 +163,24 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
     pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
+
+
+def test_a_partner_that_drops_tuples_pays_for_that_and_says_so(tmp_path: Path) -> None:
+    served = FILE.replace("kinds: [sum]", "kinds: [sum], service: {{max_delay: 60s, penalty: 0.5}}")
+    pair = Pair(tmp_path, served + OWN)
+    try:
+        pair.start("A", "B")
+        pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
+        (moved,) = set(pair.where()["B"]) - {"g0"}
+        pair.loads["g0"] = 0.9  # more than B can carry; it may not part with its own, nor A take the other
+        a = pair.members["A"]
+        pair.wait("A to be told", lambda: moved in a.status()["missed"])
+        told = a.status()["missed"][moved]
+        assert told["by"] == "B" and told["keep"] < 1.0
+        pair.wait("a penalty", lambda: any(one.entry.reason == "penalty" for one in a.journal.entries()))
+        assert {one.entry.payer for one in a.journal.entries() if one.entry.reason == "penalty"} == {"B"}
+    finally:
+        pair.close()
 
 
 def test_a_partner_that_holds_what_it_cannot_run_pays_for_that(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def ledger(
             "entries": [
                 {"id": one.entry.id, "move": one.move, "payer": one.entry.payer, "payee": one.entry.payee}
                 | {"amount": one.entry.amount, "reason": str(one.entry.reason), "start": one.start, "end": one.entry.at}
-                | {"agreed": one.agreed}
+                | {"agreed": one.agreed, "disputed": one.disputed, "keep": one.keep, "delay_seconds": one.delay_seconds}
                 for one in entries
             ],
             "balances": journal.balances(),
@@ -89,5 +89,12 @@ def _print(body: dict[str, Any]) -> None:
             console.print(f"{one['id']}: {one['note']}; {one['taker']} pays {one['penalties']:.4g} in penalties")
     for name, balance in body["balances"].items():
         console.print(f"{name}: {balance:+.4g}")
-    waiting = sum(not one["agreed"] for one in body["entries"])
+    shed = [one for one in body["entries"] if one["keep"] < 1.0 and one["reason"] == "load"]
+    if shed:
+        least = min(one["keep"] for one in shed)
+        console.print(f"{len(shed)} periods in which tuples were dropped; the least that was kept is {least:.0%}")
+    waiting = sum(not one["agreed"] and not one["disputed"] for one in body["entries"])
     console.print(f"{len(body['entries'])} entries, {waiting} not agreed by the partner yet")
+    for one in body["entries"]:
+        if one["disputed"]:
+            console.print(f"disputed, in no balance: {one['id']} over {one['amount']:.4g}: {one['disputed']}")

@@ -3,12 +3,13 @@
 Contracts alone move nothing when load falls (contracts paper, Figure 13): the origin goes on paying, and the partner is
 glad of it. With `Settings.take_back` the origin compares what it pays with what the task would cost at home:
 
-    ask back u  where  D(load + u) - D(load)  <  MARGIN · units(u) · price,  for CALM_PERIODS periods on end
+    ask back u  where  MC(u, load)  <  MARGIN · units(u) · price                  for CALM_PERIODS periods on end,
+                and    MC(v, load + u − v)  <  MARGIN · units(v) · lowest price   for all v that would then run here
 
 The holder then offers the task as it offers anything, under its contract with the origin, and the origin judges the
-offer by the same rule, on the load that the holder measures now. At home the task would be offered again only where
-its marginal cost exceeds the price of the cheapest partner, so the margin is the hysteresis: at one load nothing goes
-to and fro. A task that was passed on is not with the partner that is paid for it, and stays where it is.
+offer by the first rule, on the load that the holder measures now. By the second nothing is then worth offering, and the
+margin is the hysteresis: at one load nothing goes to and fro, not even another task in exchange. A task that was passed
+on is not with the partner that is paid for it, and stays where it is.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from floodway.contracts.contract import with_partner
-from floodway.contracts.cost import added_cost
+from floodway.contracts.cost import added_cost, saved_cost
 from floodway.contracts.messages import Action, Offer, Recall, Send
 from floodway.contracts.participant import Away, Participant, Search
 
 Step = tuple[Participant, tuple[Action, ...]]
-MARGIN = 0.75
+MARGIN = 0.9
 """Below which share of what is paid a task must cost at home."""
 CALM_PERIODS = 3
 """For how many periods it must have done so before it is asked for."""
@@ -96,5 +97,10 @@ def _cost_at_home(state: Participant, found: Away) -> float:
 
 def _cheap_since(state: Participant, found: Away, now: float) -> float | None:
     if _cost_at_home(state, found) >= MARGIN * found.task.units * found.price:
+        return None
+    lowest = min((contract.min_price for contract in state.gives_to.values()), default=0.0)
+    after = state.promised + found.task.load
+    here = (found.task, *(held.task for held in state.holdings.values()))
+    if any(saved_cost(state.costs, after, task) >= MARGIN * task.units * lowest for task in here):
         return None
     return now if found.cheap_since is None else found.cheap_since

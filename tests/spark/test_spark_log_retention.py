@@ -62,6 +62,16 @@ def test_a_sink_whose_writer_lives_for_one_append_keeps_to_its_bytes(log: Path) 
     assert tally(log) == counted
 
 
+def test_a_tag_that_was_retired_is_free_again_for_the_same_writer(log: Path) -> None:
+    for number in range(20):
+        _append(rows(number, 1), str(log), 0, f"q:{number}:0")
+    with LogWriter(log, sync=False) as writer:
+        writer.append(rows(20, 1), tag="q:20:0")
+        assert writer.retire(0, Retention(max_bytes=0)) == 20
+        assert not writer.append(rows(21, 1), tag="q:3:0").duplicate
+        assert writer.append(rows(21, 1), tag="q:20:0").duplicate
+
+
 def test_age_is_that_of_the_newest_part(log: Path) -> None:
     with LogWriter(log, sync=False, compact_every=0) as writer:
         for number in range(40):

@@ -195,6 +195,7 @@ class LogWriter:
         if (parts or leaving) and self._sync:
             sync_path(listing.folder)
         if leaving:
+            listing.refresh()  # a tag that has gone is not looked for where it was
             prune(listing.folder, leaving[-1].end, sync=self._sync)
         return sum(name.count for name in leaving)
 

@@ -1,4 +1,4 @@
-"""Seconds in which a job ran are those of its batches, however long these are; those in which it stood still are not."""
+"""Seconds in which a job ran are those of its batches, however long; those in which it stood still are not."""
 
 from __future__ import annotations
 

@@ -77,6 +77,7 @@ def test_the_command_prints_writes_and_judges(made: MadeJob, tmp_path: Path) -> 
     answer = CliRunner().invoke(app, [str(made.root), "--html", str(out)])
     assert answer.exit_code == 0, answer.output
     assert "what to do next" in answer.output
+    assert "ran 31 s, mode enforce" in answer.output
     assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
     made.batch += 2
     made.run(1)

@@ -18,7 +18,8 @@ def report(
 ) -> None:
     """Report on a finished run: what came, what was lost and why, how late results were, and what to do next.
 
-    Works on any run's folder, also of one that was killed. Exit code 1 if the ledger does not add up.
+    Works on any run's folder, also of one that was killed or went on later: rates are over the time in which it ran.
+    Exit code 1 if the ledger does not add up.
 
     Example: floodway report runs/shop --html report.html
     """
@@ -49,6 +50,8 @@ def _print(body: dict[str, Any], html: Path | None) -> None:
         table.add_row(at, f"{count:,}", f"{body['kept'].get(at, 0):,}", reasons or "–")
     console = Console()
     console.print(table)
+    pauses = f" without {body['pauses']} pause(s)" if body["pauses"] else ""
+    console.print(f"{body['begin']} to {body['end']}: ran {body['seconds']:.0f} s{pauses}, mode {body['mode']}")
     if latency.get("mean") is not None:
         shown = ", ".join(f"{key} {latency[key]:.2f}" for key in ("p50", "p95", "p99") if latency.get(key) is not None)
         console.print(f"latency: mean {latency['mean']:.2f} s, {shown}; target {latency['target']} s")

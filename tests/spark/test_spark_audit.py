@@ -287,7 +287,7 @@ def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
     assert any("rows of csv files were not counted" in text for text in result.unchecked)
 
 
-@pytest.mark.parametrize("sink", ["console", "parquet:s3a://bucket/out"])
+@pytest.mark.parametrize("sink", ["console", "parquet:s3a://bucket/out", "kafka://127.0.0.1:9/q"])
 def test_what_cannot_be_counted_is_said(tmp_path: Path, sink: str) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=sink)})
     layout = write_run(tmp_path)

@@ -112,7 +112,9 @@ class _Flow:
                 yield f"{self._place}: branch {line.at} was offered {line.offered} tuples, {name} emitted {known}"
             if not bounds.exact:
                 self.loose.append(line.at)
-            if (line.keep_ppm == PPM and line.dropped) or (line.keep_ppm == 0 and line.kept):
+            # Two sources may have been cut under two decisions, of which the line can name one only.
+            alone = len(self._fragment.sources) == 1
+            if alone and ((line.keep_ppm == PPM and line.dropped) or (line.keep_ppm == 0 and line.kept)):
                 yield f"{self._place}: branch {line.at} kept {line.kept} of {line.offered} at {line.keep_ppm} ppm"
             self._emitted[name] = Bounds(line.offered, line.offered)
 

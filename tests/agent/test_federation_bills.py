@@ -130,6 +130,23 @@ def test_a_share_that_is_none_is_refused(sides: Sides, keep: float) -> None:
     assert answer["booked"] == [entry.entry.id] and "for keeping" in answer["refused"][entry.entry.id]
 
 
+def test_a_giver_has_a_say_in_its_own_bills_only(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides.give("A/0", "B", "f0")
+    sides.give("A/1", "C", "f1")
+    sides.give("C/0", "B", "f1", price=3.0)
+    b = sides.members["B"]
+    sides.dead.add("C")  # so that it does not agree by itself
+    sides.now += PERIOD
+    b.moving.renew()
+    b.books.bill()
+    lies = {"booked": ["C/0/f1/load/0.000"], "refused": {"C/0/f1/load/0.000": "no", "A/0/f0/load/0.000": "never"}}
+    monkeypatch.setattr(sides, "bill", lambda sender, giver, found: lies if giver == "A" else {"booked": 5})
+    b.billing.send(sides.now, timeout_seconds=1.0)
+    found = {one.entry.id: (one.agreed, one.disputed) for one in b.journal.entries()}
+    assert found == {"A/0/f0/load/0.000": (False, "never"), "C/0/f1/load/0.000": (False, "")}
+    assert list(b.figures.failures) == ["bill to C"]
+
+
 def test_old_entries_are_not_read_again(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     sides.give("A/0", "B", "f0")
     b = sides.members["B"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from floodway.agent.federation import leases as leases_module
+from floodway.agent.federation.figures import SHOWN_FAILURES
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.reach import Reach
 from floodway.agent.wire.client import Client, PeerError
@@ -171,6 +172,38 @@ def test_an_engine_that_does_not_stop_ends_no_renewal(sides: Sides, monkeypatch:
     sides.now += 3.0
     assert b.moving.renew() == ["f0"]
     assert b.figures.failures.keys() == {"stop of f0"} and b.moving.held["f1"].until == sides.now + LEASE
+
+
+def test_one_lease_that_cannot_be_reclaimed_keeps_no_other_away(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides.give("A/0", "B", "f0", "f1")
+    sides.dead.add("B")
+    sides.now += 60.0
+    a = sides.members["A"]
+    monkeypatch.setattr(sides.store, "claim", Faulty(sides.store.claim))
+    assert a.moving.reclaim(margin_seconds=0.0) == ["f1"]
+    assert a.engine.running == {"f1"} and a.figures.failures == {"lease of f0": str(FULL)}
+    assert a.moving.reclaim(margin_seconds=0.0) == ["f0"] and a.engine.running == {"f0", "f1"}
+
+
+def test_a_move_that_could_not_be_taken_to_its_end_is_taken_later(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = sides.members["B"]
+    follow = Faulty(sides.store.follow)
+    monkeypatch.setattr(sides.store, "follow", follow)  # B decides the move and cannot claim the leases; A does
+    assert sides.give("A/0", "B", "f0") == {}
+    assert b.engine.running == set()
+    sides.live(2.0)
+    sides.check()
+    assert b.engine.running == {"f0"}
+
+
+def test_a_status_shows_the_latest_failures(sides: Sides) -> None:
+    figures = sides.members["A"].figures
+    for number in range(200):
+        figures.fail(f"move A/{number}", FULL)
+        figures.fail("leases", FULL)
+    assert len(figures.failures) == SHOWN_FAILURES and figures.failures["leases"] == f"{FULL} (200 times)"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from floodway.agent.federation import api
@@ -55,12 +54,21 @@ class Billing:
             self._again_at = now + DISPUTE_PERIODS * self._books.period_seconds
         for giver, entries in self._books.bill(self.watch, disputed=again).items():
             self._at("taker:billing")
-            with suppress(PeerError):  # counted; it is sent again
-                body = api.bill_body(self._name, entries[:MOST_ENTRIES])
-                answer = self._partners.post(giver, "/v1/bill", body, timeout_seconds=timeout_seconds)
-                self._at("taker:billed")
-                self._journal.agree([str(one) for one in answer["booked"]])
-                self._journal.dispute({str(one): str(why) for one, why in answer.get("refused", {}).items()})
+            try:
+                self._exchange(giver, entries[:MOST_ENTRIES], timeout_seconds)
+            except PeerError:
+                continue  # counted; it is sent again
+            except Exception as error:  # an answer that is none, say, which is no other giver's fault
+                self._figures.fail(f"bill to {giver}", error)
+
+    def _exchange(self, giver: str, entries: list[BookedEntry], timeout_seconds: float) -> None:
+        body = api.bill_body(self._name, entries)
+        answer = self._partners.post(giver, "/v1/bill", body, timeout_seconds=timeout_seconds)
+        self._at("taker:billed")
+        sent = {one.entry.id for one in entries}  # of what others owe a giver has nothing to say
+        self._journal.agree(sent & {str(one) for one in answer["booked"]})
+        refused = {str(one): str(why) for one, why in answer.get("refused", {}).items()}
+        self._journal.dispute({one: why for one, why in refused.items() if one in sent})
 
     def receive(self, sender: str, entries: list[BookedEntry], now: float) -> dict[str, Any]:
         """Book a taker's entries one by one: the ids of those booked, and the reasons by id for those refused."""

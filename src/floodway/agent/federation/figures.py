@@ -13,6 +13,9 @@ from floodway.agent.federation.journal import BookedEntry, MoveRow, fragment_of
 from floodway.contracts.ledger import Reason
 from floodway.contracts.participant import Participant
 
+SHOWN_FAILURES = 50
+"""How many of the last failures a status shows."""
+
 
 @dataclass
 class Figures:
@@ -33,7 +36,12 @@ class Figures:
         self._counts[where] += 1
         text = error if isinstance(error, str) else str(error) or type(error).__name__
         times = f" ({self._counts[where]} times)" if self._counts[where] > 1 else ""
+        self.failures.pop(where, None)  # the latest last
         self.failures[where] = f"{text[:300]}{times}"
+        while len(self.failures) > SHOWN_FAILURES:
+            oldest = next(iter(self.failures))
+            self.failures.pop(oldest, None)
+            self._counts.pop(oldest, None)
 
     def served(self, taker: str, entries: Iterable[BookedEntry], late_seconds: Mapping[str, float]) -> None:
         """What a taker's bill tells of how it serves; `late_seconds` is the delay allowed, by fragment, if any."""

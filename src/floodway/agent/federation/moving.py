@@ -154,19 +154,26 @@ class Moving:
         """Finish moves taken that were cut short, as the shared storage says they were decided; what they brought."""
         found: list[str] = []
         for row in self._left_open("taker"):
-            decision = self.store.decision(row.id)
-            leases = {} if decision is None else self.store.follow(decision)
-            for fragment, lease in leases.items():
-                with suppress(LeaseLostError):  # lost in this very moment
-                    self.holdings.own(fragment, lease, "moved")
-                    found.append(fragment)
-            if decision is not None and came_to_pass(self.store, decision):
-                self.journal.reach(row.id, "done", at=decision.at)
-            else:
-                note = "cut short before it was decided" if decision is None else "cut short: it stayed or went back"
-                self.journal.reach(row.id, "failed", note=note)
+            try:
+                found += self._finish_taking(row)
+            except Exception as error:
+                self.failed(f"move {row.id}", error)
         self.holdings.start_all(found)
         return found
+
+    def _finish_taking(self, row: MoveRow) -> list[str]:
+        decision = self.store.decision(row.id)
+        leases = {} if decision is None else self.store.follow(decision)
+        done = decision is not None and came_to_pass(self.store, decision)
+        for fragment, lease in leases.items():
+            with suppress(LeaseLostError):  # lost in this very moment
+                self.holdings.own(fragment, lease, "moved")
+        if decision is not None and done:
+            self.journal.reach(row.id, "done", at=decision.at)
+        else:
+            note = "cut short before it was decided" if decision is None else "cut short: it stayed or went back"
+            self.journal.reach(row.id, "failed", note=note)
+        return list(leases)
 
     def _settled(self, row: MoveRow) -> dict[str, Lease]:
         """Settle a move; if that fails, its fragments wait, and the status says so."""
@@ -294,18 +301,26 @@ class Moving:
         """Take back own fragments whose lease has run out elsewhere, and run them from their checkpoints."""
         found: list[str] = []
         held = self.held
-        for spec in self.specs.values():
-            lease = self.store.current(spec.name) if spec.owner == self.name and spec.name not in held else None
-            if lease is None or self.clock() <= lease.until + margin_seconds:
-                continue
-            self.at("origin:reclaiming")
-            with suppress(LeaseLostError):  # it came back, or another claimed it, in this very moment
-                fresh = self.store.claim(spec.name, self.name, after=lease.epoch, now=self.clock(), lost=lease)
-                self.at("origin:reclaimed")
-                self.holdings.own(spec.name, fresh, "reclaimed")
-                found.append(spec.name)
+        for name in (spec.name for spec in self.specs.values() if spec.owner == self.name and spec.name not in held):
+            try:
+                if self._reclaimed(name, margin_seconds):
+                    found.append(name)
+            except LeaseLostError:
+                continue  # it came back, or another claimed it, in this very moment
+            except Exception as error:
+                self.failed(f"lease of {name}", error)
         self.holdings.start_all(found)
         return found
+
+    def _reclaimed(self, fragment: str, margin_seconds: float) -> bool:
+        lease = self.store.current(fragment)
+        if lease is None or self.clock() <= lease.until + margin_seconds:
+            return False
+        self.at("origin:reclaiming")
+        fresh = self.store.claim(fragment, self.name, after=lease.epoch, now=self.clock(), lost=lease)
+        self.at("origin:reclaimed")
+        self.holdings.own(fragment, fresh, "reclaimed")
+        return True
 
     def _check(self, move: Move, epochs: Mapping[str, int]) -> None:
         for task in move.tasks:

@@ -15,13 +15,13 @@ import pytest
 def test_the_demo_runs_and_ends_in_a_plot_and_a_report(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, "-m", "floodway.cli.main", "demo", "--seconds", "5", "--out", str(out), "--json"],
+        [sys.executable, "-m", "floodway.cli.main", "demo", "--seconds", "15", "--out", str(out), "--json"],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     body = json.loads(done.stdout)
     assert (body["without"]["mode"], body["with"]["mode"]) == ("off", "enforce")
     for run in (body["without"], body["with"]):

@@ -103,6 +103,6 @@ def test_the_wheel_brings_all_it_needs_into_an_empty_environment(built: Path, tm
     assert '"score": 0.6' in planned
     # Java is the one thing that pip does not bring; here it is the one of this project.
     env["JAVA_HOME"] = str(find_java())
-    shown = json.loads(run([floodway, "demo", "--seconds", "5", "--json"], cwd=tmp_path, env=env))
+    shown = json.loads(run([floodway, "demo", "--seconds", "15", "--json"], cwd=tmp_path, env=env))
     assert shown["with"]["reconciled"] is True
     assert (tmp_path / "demo-out" / "report.html").is_file()

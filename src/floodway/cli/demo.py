@@ -15,6 +15,7 @@ import typer
 from floodway.cli.checks import above_zero, usable_folder
 from floodway.cli.output import print_json
 from floodway.cli.page import LISTEN, report_html, report_of, serving
+from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.report import RunReport
@@ -69,7 +70,12 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
         plot = save_plot(out / "demo.png", {WITHOUT: without, WITH: with_}, target)
         report = out / "report.html"
-        reports = [report_of(base / name, title) for name, title in (("with", WITH), ("without", WITHOUT))]
+        ended = [("with", WITH, with_), ("without", WITHOUT, without)]
+        reports = [report_of(base / name, title) for name, title, run in ended if run.lines]
+        if not reports:
+            raise InputError(
+                f"no batch ended within --seconds {seconds:g}", hint="This machine is slow or busy: give it more"
+            )
         report.write_text(report_html(*reports, title="demo"), encoding="utf-8")
     if as_json:
         print_json({"without": without.to_dict(), "with": with_.to_dict(), "plot": str(plot), "report": str(report)})

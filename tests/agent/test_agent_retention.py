@@ -12,8 +12,9 @@ import pytest
 from floodway.agent.runner import RunError, RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.network.file import parse_network
+from floodway.network.model import Arc
 from floodway.spark.audit import audit
-from floodway.spark.journal import last_offsets
+from floodway.spark.journal import committed_offsets, last_offsets
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Reason
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log
@@ -75,3 +76,31 @@ def test_deleted_tuples_stop_a_run_or_are_counted_as_lost_to_retention(spark: Se
     report = make_report(layout.root)
     assert report.counts.by_place() == {"clicks": {"retention": 700}}
     assert any("deleted before they were read" in text for text in report.advice)
+
+
+@pytest.mark.slow
+def test_the_runs_own_logs_let_go_what_nobody_waits_for_and_the_audit_still_adds_up(
+    spark: Session, tmp_path: Path
+) -> None:
+    network = parse_network(
+        """
+        version: 1
+        name: retained
+        streams: {s: {max_rate: 2000}}
+        nodes: {A: {cpu: 1.0}, B: {cpu: 1.0}}
+        operators: {a: {node: A, from: s, cost: 0.00001}, b: {node: B, from: a, cost: 0.00001}}
+        outputs: {q: {from: b}}
+        """
+    )
+    layout = Layout(tmp_path / "run")
+    kept = Retention(max_bytes=200_000)
+    options = RunOptions(seconds=20.0, root=layout.root, settle_seconds=5.0, retention=kept, side_output=5)
+    body = run_network(network, options, spark).to_dict()
+    assert body["reconciled"] and body["offered"]["s"] > 10_000
+    for log in (layout.link(Arc("a", "b")), Path(layout.output(network, "q"))):
+        assert sum(file.stat().st_size for file in (log / "p0").glob("*.arrow")) <= 300_000
+        assert LogReader(log).earliest_positions()[0] > 0
+    committed = committed_offsets(layout.root / "checkpoints" / "B.main")["a->b"].end
+    assert LogReader(layout.link(Arc("a", "b"))).earliest_positions()[0] <= committed[0]
+    found = audit(network, layout)
+    assert found.differences == () and any("let" in note for note in found.unchecked)

@@ -35,7 +35,11 @@ def parse_retention(retain_bytes: int | None, retain_seconds: float | None) -> R
 
 
 def retention_arguments(retention: Retention | None) -> list[str]:
-    """The same options again, for a process that is started."""
+    """The same options again, for a process that is started.
+
+    >>> retention_arguments(parse_retention(1_000_000, 60.0))
+    ['--retain-bytes=1000000', '--retain-seconds=60.0']
+    """
     if retention is None:
         return []
     given = {"--retain-bytes": retention.max_bytes, "--retain-seconds": retention.max_age_seconds}

@@ -15,6 +15,7 @@ from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit import audit
 from floodway.spark.layout import Layout
+from floodway.spark.ledger import Ledger
 from floodway.spark.shed_state import ShedFiles
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def test_the_mode_is_switched_while_running(warm: Session, tmp_path: Path) -> No
     options = RunOptions(
         seconds=11, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
     )
-    lines = [line for line in run_network(parse_network(CHAIN), options, warm).lines if line.at == "s" and line.offered]
+    run_network(parse_network(CHAIN), options, warm)
+    lines = [line for line in Ledger(Layout(tmp_path).ledger).lines() if line.at == "s" and line.offered]
     modes = [line.mode for line in lines]
     assert modes[0] == "enforce" and modes[-1] == "off"
     assert modes == sorted(modes)  # one switch, no way back
@@ -152,4 +154,5 @@ def test_observing_drops_nothing_and_says_what_it_would(warm: Session, tmp_path:
     report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=6, mode="observe")
     body = report.to_dict()
     assert body["dropped"] == {} and body["offered"] == body["kept"]
-    assert {line.mode for line in report.lines if line.offered and line.at == "s"} == {"observe"}
+    lines = Ledger(Layout(tmp_path).ledger).lines()
+    assert {line.mode for line in lines if line.offered and line.at == "s"} == {"observe"}

@@ -15,6 +15,7 @@ from floodway.agent.runner import RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.dashboard.serve import page_server
 from floodway.network.file import parse_network
+from floodway.spark.ledger import Ledger
 
 if TYPE_CHECKING:
     from floodway.spark.session import Session
@@ -49,7 +50,9 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
         metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
         seen += snapshot["jobs"]
     (job,) = seen
-    counted = totals(result.lines)
+    lines = Ledger(root / "ledger.jsonl").read()
+    counted = totals(lines)
+    assert result.accounts == counted
     assert {key: job[key] for key in ("offered", "kept", "dropped")} == counted
     assert job["ledger"]["state"] == "reconciled"
     assert job["has_picture"]
@@ -58,5 +61,5 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
     report = make_report(root)
     assert report.to_dict()["offered"] == counted["offered"]
     assert report.latency == saved_report(root)["latency"] == result.latency.to_dict()
-    delivered = sum(line.kept for line in result.lines if line.reason == "delivered" and line.at in network.outputs)
+    delivered = sum(line.kept for line in lines if line.reason == "delivered" and line.at in network.outputs)
     assert report.reading.latencies.count == delivered

@@ -56,13 +56,15 @@ class Point:
 class RunReport:
     """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see `measured`).
 
+    `accounts` are the ledger's sums, as `totals` gives them.
+
     `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have: what was kept
     asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the capacity the file
     declares. `load` is what was kept, in CPU-seconds a second; `costs` are CPU-seconds a tuple and `selectivities`
     tuples out per tuple in, as the batches showed them.
     """
 
-    lines: tuple[LedgerLine, ...]
+    accounts: Mapping[str, Any]
     differences: tuple[str, ...]
     latency: Latency
     score: float
@@ -83,9 +85,8 @@ class RunReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `floodway run`."""
-        counts = totals(self.lines)
         return {
-            **counts,
+            **self.accounts,
             "reconciled": not self.differences,
             "differences": list(self.differences),
             "latency": self.latency.to_dict(),

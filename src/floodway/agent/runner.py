@@ -14,7 +14,7 @@ from floodway.agent.buffer.options import BufferOptions
 from floodway.agent.claim import claimed
 from floodway.agent.feeding import Feed, Feeder
 from floodway.agent.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
-from floodway.agent.report import Latency, RunReport
+from floodway.agent.report import Latency, RunReport, totals
 from floodway.agent.run_files import BATCHES, save_network, save_report
 from floodway.agent.steering import FragmentBatch, Steering, source_work
 from floodway.network.flow import flows
@@ -171,7 +171,7 @@ class _Run:
         exact = ExactPlanner(Program(self.network))
         control = self.loop.steering.control.values()
         return RunReport(
-            lines=tuple(self.loop.ledger.read()),
+            accounts=totals(self.loop.ledger.lines()),
             differences=tuple(self.loop.ledger.reconcile()),
             latency=Latency.of(*self.record.latencies(), self.target),
             score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
@@ -188,7 +188,7 @@ class _Run:
             costs=self.loop.refining.costs() if self.loop.refining else {},
             selectivities=self.loop.refining.selectivities() if self.loop.refining else {},
             points=tuple(self.record.points),
-            deadlines=self.loop.deadlines.to_dict(self.loop.ledger.read()),
+            deadlines=self.loop.deadlines.to_dict(self.loop.ledger.lines()),
         )
 
 

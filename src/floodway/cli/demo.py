@@ -71,7 +71,7 @@ def demo(
         plot = save_plot(out / "demo.png", {WITHOUT: without, WITH: with_}, target)
         report = out / "report.html"
         ended = [("with", WITH, with_), ("without", WITHOUT, without)]
-        reports = [report_of(base / name, title) for name, title, run in ended if run.lines]
+        reports = [report_of(base / name, title) for name, title, run in ended if run.points]
         if not reports:
             raise InputError(
                 f"no batch ended within --seconds {seconds:g}", hint="This machine is slow or busy: give it more"

@@ -134,7 +134,7 @@ def _node(
         (item.cut_seconds for item in measured), default=0.0
     )
     return NodeFigures(
-        accounts=totals(Ledger(layout.own(node).ledger).read()),
+        accounts=totals(Ledger(layout.own(node).ledger).lines()),
         capacity=work / busy if busy > 0 else 1.0,
         load=work / length if length > 0 else 0.0,
         batches=len(measured),

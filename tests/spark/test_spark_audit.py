@@ -13,6 +13,8 @@ from pyarrow import orc, parquet
 
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.audit import audit
+from floodway.spark.catalogue_audit import audit_fragment
+from floodway.spark.catalogue_query import QueryFiles
 from floodway.spark.journal import read_batch
 from floodway.spark.layout import Layout
 from floodway.spark.ledger import Ledger, LedgerLine, Reason
@@ -301,3 +303,26 @@ def test_a_torn_segment_is_a_difference(tmp_path: Path) -> None:
     segment = sorted((layout.root / "outputs" / "q").glob("*/*.arrow"))[0]
     segment.write_bytes(segment.read_bytes()[:700])
     assert any(text.startswith(("q:", "q,")) for text in found(layout, true_lines()))
+
+
+def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_too(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "f" / "checkpoint"
+    offset = BatchOffset("f.in", {0: 0}, {0: 100}, mode="off")
+    for folder, text in (
+        ("offsets", f'v1\n{{"batchTimestampMs": 0}}\n{json.dumps(offset.to_json())}'),
+        ("commits", "v1"),
+    ):
+        (checkpoint / folder).mkdir(parents=True)
+        (checkpoint / folder / "0").write_text(text)
+    files = QueryFiles({"in": tmp_path / "in"}, tmp_path / "out", checkpoint, tmp_path / "decision.json")
+    shed = LedgerLine("f", 0, "f.in", Reason.SHEDDER, 100, 100, 0)
+    dead = replace(shed, reason=Reason.DEAD_LETTER, kept=97, dropped=3)
+    Ledger(files.ledger).append([shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)])
+    differences = audit_fragment("f", ["in"], files).differences
+    assert ["no log at" in differences[0], len(differences)] == [True, 3]
+    fill(tmp_path / "in", 100)
+    for path, count in ((files.output, 9), (files.dead_letters("in"), 3)):
+        log = create_log(path, "id bigint")
+        with LogWriter(log.path, sync=False) as writer:
+            writer.append(pa.table({"id": list(range(count))}), tag="f:0:0")
+    assert audit_fragment("f", ["in"], files).differences == ()

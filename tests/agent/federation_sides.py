@@ -190,7 +190,9 @@ class Sides:
                     self.dead.add(name)
 
     def check(self) -> None:
-        """One owner of each fragment, who runs it, and no one else; no move is open; books that agree to the digit."""
+        """One owner of each fragment, who runs it, and no one else; no move is open, of no move do
+        the two sides tell different ends, and their books agree to the digit.
+        """
         running = {name: side.engine.running for name, side in self.members.items()}
         for fragment in self.federation.fragments:
             lease = self.store.current(fragment)
@@ -199,6 +201,9 @@ class Sides:
         for name, side in self.members.items():
             assert side.journal.open_moves() == [], name
             assert side.moving.stalled == {}, name
+            for row in side.journal.moves():
+                other = self.members[row.partner].journal.move(row.id)
+                assert row.state == (other.state if other is not None else "failed"), (row, other)
         books = {name: {one.entry.id: one for one in side.journal.entries()} for name, side in self.members.items()}
         for name, side in self.members.items():
             for one in books[name].values():

@@ -120,6 +120,27 @@ def test_who_passed_a_fragment_on_answers_for_what_is_dropped(sides: Sides) -> N
     sides.check()
 
 
+def test_what_was_given_back_is_not_paid_for(sides: Sides) -> None:
+    b = sides.members["B"]
+
+    def slowly(fragment: str) -> None:
+        sides.now += 4.0
+        b.moving.renew()
+
+    def killed(name: str, step: str) -> None:
+        if step == "taker:gave-back":
+            raise Killed
+
+    b.engine.on_start, b.engine.fails["f1"] = slowly, 1
+    sides.watched = killed  # after the first of the two was given back: the other stays with B
+    assert sides.give("A/0", "B", "f0", "f1").keys() == {"f0"}
+    sides.watched = lambda name, step: None
+    sides.restart("B")
+    sides.live(24.0)
+    sides.check()
+    assert {one.entry.id.split("/")[2] for one in sides.members["A"].journal.entries()} == {"f1"}
+
+
 @pytest.mark.parametrize("keep", [-0.1, 1.1, float("nan")])
 def test_a_share_that_is_none_is_refused(sides: Sides, keep: float) -> None:
     sides.give("A/0", "B", "f0")

@@ -12,6 +12,7 @@ import pytest
 
 from floodway.agent.federation import leases as leases_module
 from floodway.agent.federation.figures import SHOWN_FAILURES
+from floodway.agent.federation.journal import MoveRow
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.reach import Reach
 from floodway.agent.wire.client import Client, PeerError
@@ -122,7 +123,8 @@ def test_all_leases_of_a_move_are_renewed_while_its_first_fragment_starts(sides:
             sides.now += LEASE / 3
             b.moving.renew()
             sides.members["A"].moving.renew()
-        assert sides.members["A"].moving.reclaim(margin_seconds=0.0) == []
+        leases = [sides.store.current(name) for name in ("f0", "f1")]
+        assert all(lease is not None and lease.owner == "B" and lease.until > sides.now for lease in leases)
 
     b.engine.on_start = slowly
     sides.give("A/0", "B", "f0", "f1")
@@ -196,6 +198,38 @@ def test_a_move_that_could_not_be_taken_to_its_end_is_taken_later(
     sides.live(2.0)
     sides.check()
     assert b.engine.running == {"f0"}
+
+
+def test_a_move_that_is_being_carried_out_is_nobody_elses_to_settle(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = sides.members["A"], sides.members["B"]
+    looked: list[int] = []
+    real = a.journal.open_moves
+
+    def late() -> list[MoveRow]:
+        """The loop looks for open moves; in this moment the move begins and comes as far as its taker's start."""
+        found = real()
+        if not looked:
+            looked.append(1)
+            sides.give("A/0", "B", "f0")
+        return [*found, *real(), *begun]
+
+    begun: list[MoveRow] = []
+    b.engine.on_start = lambda fragment: begun.extend(real())
+    monkeypatch.setattr(a.journal, "open_moves", late)
+    assert a.moving.settle_open() == {} and begun
+    row = a.journal.move("A/0")
+    assert row is not None and row.state == "done"
+    monkeypatch.undo()
+
+    def meanwhile(fragment: str) -> None:
+        assert a.moving.settle_open() == {}
+
+    b.engine.on_start = meanwhile
+    sides.give("A/1", "B", "f1")
+    sides.check()
+    assert b.engine.running == {"f0", "f1"}
 
 
 def test_a_status_shows_the_latest_failures(sides: Sides) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.holding import Holdings
-from floodway.agent.federation.journal import Journal, MoveRow, Role
+from floodway.agent.federation.journal import OPEN, Journal, MoveRow, Role
 from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
 from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec
@@ -120,9 +120,12 @@ class Moving:
 
     def _left_open(self, role: Role) -> list[MoveRow]:
         """Moves that were begun and that no thread is carrying out any more."""
+        rows = [row for row in self.journal.open_moves() if row.role == role]
         with self._lock:
             busy = set(self._busy)
-        return [row for row in self.journal.open_moves() if row.role == role and row.id not in busy]
+        # One that was being carried out at the first look, and is not at the second, has been closed in between.
+        again = (self.journal.move(row.id) for row in rows if row.id not in busy)
+        return [row for row in again if row is not None and row.state in OPEN]
 
     def _hand_over(
         self, move: Move, epochs: Mapping[str, int], ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]

@@ -27,15 +27,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 SHORT = {
     "audit": "",
     "dashboard": "--seconds 0.5",
-    "demo": "--seconds 4",
-    "feed": "--seconds 60",
+    "demo": "--seconds 15",
+    "feed": "--seconds 90",
     "ledger": "",
-    "participant": "--seconds 60",
+    "participant": "--seconds 90",
     "report": "",
-    "run": "--seconds 8",
+    "run": "--seconds 30",
     "set": "",
     "top": "--once",
-    "up": "--seconds 20",
+    "up": "--seconds 40",
 }
 """How each command comes to its end; what has an end of its own is left as it is."""
 ALONE = ("feed", "participant")
@@ -70,10 +70,10 @@ def shortened(line: str) -> list[str]:
 
 def test_commands_are_shortened() -> None:
     assert shortened("floodway run a.yaml --seconds 120 --page 127.0.0.1:8800") == [
-        *("floodway", "run", "a.yaml", "--seconds", "8", "--page", "127.0.0.1:0")
+        *("floodway", "run", "a.yaml", "--seconds", "30", "--page", "127.0.0.1:0")
     ]
     assert shortened("floodway top x")[-1] == shortened("floodway top x --once")[-1] == "--once"
-    assert shortened("floodway up n.yaml --links kafka://localhost:9092")[-2:] == ["--seconds", "20"]
+    assert shortened("floodway up n.yaml --links kafka://localhost:9092")[-2:] == ["--seconds", "40"]
 
 
 @pytest.fixture

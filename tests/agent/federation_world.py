@@ -42,6 +42,8 @@ FAST = Pace(
 SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
 STEP_SECONDS = 40.0
 """How long a test waits for something to happen before it fails; it never waits for nothing."""
+LATE_SECONDS = 10.0
+"""How long after its end a period is billed at most: when the lease was renewed, a third of its length later."""
 
 
 def agent(
@@ -221,7 +223,7 @@ class World:
                 else:
                     ((name, one),) = sides.items()
                     giver_alone = key.endswith("/outage")
-                    late = one.entry.at >= self.balanced_at - FAST.lease
+                    late = one.entry.at >= self.balanced_at - LATE_SECONDS
                     mine = late and self._role(journals[name], one.move) == "taker"
                     assert not one.agreed and not one.disputed and (giver_alone or mine), key
         finally:

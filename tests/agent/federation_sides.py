@@ -201,9 +201,9 @@ class Sides:
         for name, side in self.members.items():
             assert side.journal.open_moves() == [], name
             assert side.moving.stalled == {}, name
-            for row in side.journal.moves():
-                other = self.members[row.partner].journal.move(row.id)
-                assert row.state == (other.state if other is not None else "failed"), (row, other)
+            for mine in side.journal.moves():
+                other = self.members[mine.partner].journal.move(mine.id)
+                assert mine.state == (other.state if other is not None else "failed"), (mine, other)
         books = {name: {one.entry.id: one for one in side.journal.entries()} for name, side in self.members.items()}
         for name, side in self.members.items():
             for one in books[name].values():

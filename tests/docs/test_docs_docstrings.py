@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,15 @@ def _methods(item: ast.ClassDef) -> list[str]:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_public_names_have_docstrings(path: Path) -> None:
     assert undocumented(path) == []
+
+
+WITH_EXAMPLES = [path for path in MODULES if ">>> " in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_examples_in_docstrings_do_what_they_show(path: Path) -> None:
+    name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    assert doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS).failed == 0
 
 
 def test_a_missing_docstring_is_found(tmp_path: Path) -> None:

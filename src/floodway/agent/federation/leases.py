@@ -86,7 +86,7 @@ class LeaseStore:
     >>> store.check(first, now=31.0)
     Traceback (most recent call last):
     ...
-    floodway.agent.federation.errors.LeaseLostError: A lost fragment f to B (epoch 2). Stop running it
+    floodway.agent.federation.errors.LeaseLostError: A lost fragment f to B (epoch 2); it ran out 21.0 s ago. Stop ...
     """
 
     def __init__(self, root: Path, *, seconds: float = 10.0) -> None:

@@ -96,19 +96,20 @@ def made(folder: Path, name: str) -> None:
 
 
 def do(lines: list[str], folder: Path) -> None:
-    """Run the commands one after the other, those with a terminal of their own beside the others."""
+    """Run the commands one after the other; those with a terminal of their own beside each other."""
     beside: list[tuple[str, subprocess.Popen[str]]] = []
     try:
         for line in lines:
             words = shortened(line)
+            if words[1] not in ALONE:  # looks at what the ones before it have done
+                while beside:
+                    ended(*beside.pop())
             started = subprocess.Popen(
                 words, cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
             beside.append((line, started))
-            if words[1] not in ALONE:
-                ended(*beside.pop())
-        for line, process in beside:
-            ended(line, process)
+        while beside:
+            ended(*beside.pop())
     finally:
         for _, process in beside:
             process.terminate()  # does nothing to one that has ended

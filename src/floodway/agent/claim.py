@@ -6,8 +6,6 @@ positions of logs that are not its own. Both are refused before anything is writ
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Literal
 from floodway.agent.run_files import node_folders, saved_network
 from floodway.errors import InputError
 from floodway.network.model import Network
+from floodway.spark.locks import take
 
 LOCK = "run.lock"
 Kind = Literal["run", "up"]
@@ -38,19 +37,7 @@ def claimed(root: Path, network: Network, kind: Kind = "run") -> Iterator[None]:
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Hold the folder, whatever it is for; InputError that names the process which has it."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / LOCK).open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise InputError(
-                f"{root} is in use by process {file.read().strip() or 'unknown'}",
-                hint="Wait for it or stop it, or give another --state folder",
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+    with take(root / LOCK, "Wait for it or stop it, or give another --state folder"):
         yield
 
 

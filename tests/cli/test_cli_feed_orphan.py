@@ -18,7 +18,7 @@ from floodway.spark.layout import Layout
 network = Network("n", {"s": Stream("s", 10.0)}, {"A": Node("A")}, {"w": Operator("w", "A", ("s",))}, {})
 feeder = Feeder(network, Layout(Path(sys.argv[1])), {"s": Feed(rate=10.0)})
 feeder.start()
-print(feeder._running[0].pid, flush=True)
+print(feeder._running['s'].pid, flush=True)
 sys.stdin.read()
 """
 

@@ -53,14 +53,20 @@ def test_unknown_ids_get_the_nearest_one() -> None:
 
 
 def test_results_become_json_without_their_plots() -> None:
-    result = Result("x", "t", Claim("p", "Table 1", "c"), {"a": 1}, holds=False, where="computation")
+    result = Result("x", "t", Claim("contracts", "Table 1", "c"), {"a": 1}, holds=False, where="computation")
     assert result.as_json(seconds=0.12345) == {
         "id": "x",
         "title": "t",
-        "paper": {"source": "p", "where": "Table 1", "claim": "c"},
+        "paper": {
+            "source": "contracts",
+            "name": "Contract-Based Load Management (Medusa)",
+            "where": "Table 1",
+            "claim": "c",
+        },
         "measured": {"a": 1},
         "headline": "",
         "holds": False,
+        "failed": None,
         "seconds": 0.123,
         "where": "computation",
         "notes": [],

@@ -37,7 +37,7 @@ def bench(
     """
     registry = import_module(REGISTRY)
     settings = parse_conf(conf)
-    chosen: list[str] = registry.choose(ids or [], kafka=kafka is not None)
+    chosen: list[str] = registry.choose(ids or [], kafka=kafka is not None or list_only)
     if list_only:
         _list([registry.BENCHMARKS[name] for name in chosen], chosen, as_json=as_json)
         return

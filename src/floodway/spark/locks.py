@@ -6,6 +6,7 @@ it ran with; two runs on one state folder would write the same checkpoints.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import logging
 import os
@@ -47,4 +48,5 @@ def hold(folder: Path) -> None:
     path = folder.resolve() / _WRITER
     with _lock:
         if path not in _held:
-            _held[path] = take(path, "Stop that job first, or give this one another name or state folder")
+            file = _held[path] = take(path, "Stop that job first, or give this one another name or state folder")
+            atexit.register(file.close)

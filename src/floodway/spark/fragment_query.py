@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from floodway.errors import FloodwayError
 from floodway.network.model import Arc, Network
 from floodway.spark.dead_letters import PREFIX, DeadLetters, has_dead_letters, well_formed
+from floodway.spark.drops import literal, quoted
 from floodway.spark.fragment_lines import batch_lines
 from floodway.spark.fragments import Fragment, SourceSpec, is_link
 from floodway.spark.inputs import source_options
@@ -262,7 +263,7 @@ class FragmentQuery:
         if len(self.fragment.sources) == 1:
             return {self.fragment.sources[0].name: batch}
         return {
-            spec.name: batch.filter(fn.col(_TAG) == spec.name).select(f"`{spec.name}`.*")
+            spec.name: batch.filter(f"{_TAG} = {literal(spec.name)}").select(f"{quoted(spec.name)}.*")
             for spec in self.fragment.sources
         }
 

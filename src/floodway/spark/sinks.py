@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.spark.drops import literal, quoted
 from floodway.spark.kafka_links import append_link, is_topic, parse_kafka
 from floodway.spark.log import LogWriter, Retention
 
@@ -63,16 +64,17 @@ def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
     A tuple that came through another node keeps the identity it had at the first. With `queue`, the queue it came
     from as well, which tells its deadline and is not stored.
     """
-    columns = [fn.col(f"`{name}`") for name in df.columns if not name.startswith("_")]
-    if "_id" in df.columns and "origin_id" not in df.columns:
-        columns.append(fn.col("_id").alias("origin_id"))
-    if "_weight" in df.columns and "weight" not in df.columns:
-        columns.append(fn.col("_weight").alias("weight"))
-    if ARRIVAL in df.columns:
-        columns.append(fn.col(ARRIVAL))
-    if queue and QUEUE in df.columns:
-        columns.append(fn.col(QUEUE))
-    return df.select(*columns)
+    return df.selectExpr(*(f"{quoted(kept)} AS {quoted(name)}" for name, kept in _public(df, queue=queue).items()))
+
+
+def _public(df: DataFrame, *, queue: bool) -> dict[str, str]:
+    """The columns a sink stores, each with the one it is kept in here."""
+    columns = {name: name for name in df.columns if not name.startswith("_")}
+    if "_id" in df.columns:
+        columns.setdefault("origin_id", "_id")
+    if "_weight" in df.columns:
+        columns.setdefault("weight", "_weight")
+    return columns | {name: name for name in (ARRIVAL, *([QUEUE] if queue else [])) if name in df.columns}
 
 
 def write_logs(
@@ -89,10 +91,12 @@ def write_logs(
     if not frames:
         return {}
     # One Python worker for all sinks: rows of different shapes travel as one struct a sink, the others null.
-    rows = [
-        shown.select(fn.lit(sink).alias(_SINK), fn.struct(*[f"`{c}`" for c in shown.columns]).alias(sink))
-        for sink, shown in ((sink, public_columns(df, queue=True)) for sink, (df, _) in frames.items())
-    ]
+    rows = []
+    for sink, (df, _) in frames.items():
+        fields = (f"{literal(name)}, {quoted(kept)}" for name, kept in _public(df, queue=True).items())
+        rows.append(
+            df.selectExpr(f"{literal(sink)} AS {_SINK}", f"named_struct({', '.join(fields)}) AS {quoted(sink)}")
+        )
     merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
     paths = {sink: str(path) for sink, (_, path) in frames.items()}
     stats = merged.mapInArrow(_appender(paths, tag, dict(retained or {})), _STATS).toArrow()

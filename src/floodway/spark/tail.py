@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as fn
 
 from floodway.network.model import Arc, Network
-from floodway.spark.drops import arc_drop, arc_kept
+from floodway.spark.drops import arc_drop, arc_kept, quoted
 from floodway.spark.fragments import Fragment
 from floodway.spark.operators import apply_operator
 from floodway.spark.sinks import Written
@@ -78,8 +78,8 @@ class _Tail:
         counter = self._counters.get(arc.producer)
         if counter is not None and arc.producer not in self._counting:
             self._counting.add(arc.producer)
-            kept = [fn.count_if(arc_kept(frame, str(branch))).alias(str(branch)) for branch in counter[1]]
-            frame = frame.observe(counter[0], fn.count(fn.lit(1)).alias("offered"), *kept)
+            kept = [f"count_if({arc_kept(frame, str(branch))}) AS {quoted(str(branch))}" for branch in counter[1]]
+            frame = frame.observe(counter[0], *map(fn.expr, ["count(1) AS offered", *kept]))
         if self._network.is_split(arc.producer) and f"_keep:{arc}" in frame.columns:
             return arc_drop(frame, str(arc))
         return frame

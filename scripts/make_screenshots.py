@@ -25,7 +25,7 @@ from scripts.fetch_browser import fetch_browser
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
 RUN_SECONDS, WAIT_SECONDS, START_SECONDS = 180, 50.0, 90.0
-LATE, LEAST_SCALE = 1.1, 0.5
+LATE, LEAST_SCALE = 1.1, 0.4
 """A picture shows latency at most this many times the target, and a node that is worth this much of its file."""
 WIDTH, HEIGHT, PHONE = 1120, 1150, 390
 Scheme = Literal["light", "dark"]
@@ -65,7 +65,7 @@ def running_demo() -> Iterator[str]:
     """The demo network on real Spark with its page; yields the address when the page has something to show."""
     with tempfile.TemporaryDirectory(prefix="floodway-shot-", ignore_cleanup_errors=True) as state:
         command = [str(Path(sys.executable).parent / "floodway"), "run", "src/floodway/cli/demo.yaml"]
-        command += ["--seconds", str(RUN_SECONDS), "--target", "2", "--state", state, "--page", "127.0.0.1:0", "--json"]
+        command += ["--seconds", str(RUN_SECONDS), "--target", "4", "--state", state, "--page", "127.0.0.1:0", "--json"]
         process = subprocess.Popen(
             command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
         )

@@ -29,7 +29,7 @@ WITHOUT, WITH = "without Floodway", "with Floodway"
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the plot and the report.")] = Path("demo-out"),
     seconds: Annotated[float, typer.Option(help="Length of each of the two runs.")] = 40.0,
-    target: Annotated[float, typer.Option(help="Latency target in seconds.")] = 2.0,
+    target: Annotated[float, typer.Option(help="Latency target in seconds.")] = 4.0,
     page: Annotated[str, typer.Option(help="HOST:PORT of the live page; port 0 takes a free one.")] = LISTEN,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the live page in a browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -45,7 +45,7 @@ def demo(
     from floodway.spark.session import spark_session
 
     above_zero("--seconds", seconds, "40")
-    above_zero("--target", target, "2")
+    above_zero("--target", target, "4")
     usable_folder("--out", out)
     say = partial(typer.echo, err=as_json)
     network = parse_network(files("floodway.cli").joinpath("demo.yaml").read_text("utf-8"), source="demo.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,14 @@ def test_a_window_knows_how_much_of_it_the_ledger_covers() -> None:
     counts, seconds = account.window(103, 10)
     assert (counts.offered["s"], seconds) == (30, 3)
     assert account.window(200, 10)[0].offered["s"] == 0
+
+
+def test_rates_are_right_also_where_batches_are_long() -> None:
+    account = Account()
+    account.add(line(second) for second in range(90, 106, 3))  # ten tuples every three seconds, one batch under way
+    for now in (106, 107, 108):
+        counts, seconds = account.window(now, 10)
+        assert counts.offered["s"] / seconds == pytest.approx(10 / 3)
 
 
 def test_memory_is_bounded() -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from floodway.agent.running import Running
+from floodway.agent.running import PAUSE_SECONDS, Running
 from floodway.spark.ledger import LedgerLine, Reason, reconcile
 
 MOST_SECONDS = 6 * 3600
@@ -119,12 +119,19 @@ class Account:
         return [*lost, *self._wrong, *holes][:MOST_DIFFERENCES]
 
     def window(self, until: int, length: int) -> tuple[Counts, int]:
-        """Counts of the `length` seconds before second `until`, and how many of them the ledger covers (at least 1)."""
-        found = Counts()
-        for second in range(until - length, until):
-            if second in self.seconds:
-                found.merge(self.seconds[second])
-        return found, min(length, max(1, until - self._first))
+        """Counts of the batches cut in the `length` seconds before second `until`, and the seconds in which they came.
+
+        A batch holds what came since the one before it was cut. So these are the seconds from the last cut before the
+        window to the last one in it: the batch that is running now has no line yet, and its time does not count.
+        """
+        found, inside = Counts(), [second for second in range(until - length, until) if second in self.seconds]
+        for second in inside:
+            found.merge(self.seconds[second])
+        if not inside:
+            return found, length
+        reach = range(inside[0] - 1, inside[0] - 1 - max(length, PAUSE_SECONDS), -1)
+        before = next((second for second in reach if second in self.seconds), inside[0] - 1)
+        return found, inside[-1] - before
 
     def _cover(self, line: LedgerLine) -> None:
         key = (line.query, line.at)

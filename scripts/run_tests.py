@@ -1,8 +1,9 @@
 """All tests, on both cores: `make test`.
 
 Three processes: tests that use neither Spark nor Kafka, those of `tests/spark` with one Spark session, and all others
-with another. Tests marked `timing` measure latencies and need the machine to themselves: they are in the third, come
-last, and wait until the other two have ended.
+with another. The third takes a few folders of the first's before its own, so that all three are busy for about as long.
+Tests marked `timing` measure latencies and need the machine to themselves: they are in the third, come last, and wait
+until the other two have ended.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -18,11 +19,16 @@ from threading import Thread
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = "spark or kafka"
+FOLDERS = ("tests/docs", "tests/experiments", "tests/properties")
+"""Those that the third process takes from the first."""
 BESIDE = {
-    "without Spark": ["-m", f"not ({HEAVY})"],
+    "without Spark": ["-m", f"not ({HEAVY})", *(f"--ignore={folder}" for folder in FOLDERS)],
     "of Spark itself": ["-m", HEAVY, "tests/spark"],
 }
-OTHERS = ["-m", HEAVY, "--ignore=tests/spark"]
+THIRD = {
+    f"without Spark of {', '.join(FOLDERS)}": ["-m", f"not ({HEAVY})", *FOLDERS],
+    "of all else": ["-m", HEAVY, "--ignore=tests/spark"],
+}
 WAIT_FOR = "FLOODWAY_TESTS_BESIDE"
 """Names a folder with a file for each process that runs beside: tests marked `timing` wait until it is empty."""
 
@@ -39,16 +45,19 @@ def main(arguments: list[str]) -> int:
         beside = {what: _Beside([*pytest, *chosen], running, Path(folder, what)) for what, chosen in BESIDE.items()}
         try:
             environment = {**os.environ, WAIT_FOR: str(running)}
-            code = subprocess.run([*pytest, *OTHERS], cwd=ROOT, env=environment, check=False).returncode
-            codes = {what: one.wait() for what, one in beside.items()}
+            codes = {
+                what: subprocess.run([*pytest, *chosen], cwd=ROOT, env=environment, check=False).returncode
+                for what, chosen in THIRD.items()
+            }
+            codes |= {what: one.wait() for what, one in beside.items()}
         finally:
             for one in beside.values():
                 one.end()
         for one in beside.values():
             print(one.log.read_text(), flush=True)
-    for what, failed in {**codes, "of all else": code}.items():
+    for what, failed in codes.items():
         print(f"Tests {what}: {f'FAILED, pytest exit {failed}' if failed else 'passed'}")
-    return max(code, *codes.values())
+    return max(codes.values())
 
 
 class _Beside:

@@ -193,13 +193,17 @@ class Story:
         return sorted(found, key=lambda move: float(move["at"]))
 
     def drain(self) -> None:
-        """Until every fragment has committed all that is in its logs."""
+        """Until every fragment has committed all that is in its logs, and what its last tuple closed.
+
+        The last tuple moves the watermark; the windows that this closes are written by a batch of their own, without
+        tuples.
+        """
         store = LeaseStore(self.shared)
         deadline = time.monotonic() + _DRAIN_SECONDS
         for spec in self.federation.fragments.values():
             (log,) = spec.logs.values()
             end = sum(LogReader(self.shared / log).end_positions().values())
-            while _committed(store.checkpoint(spec.name)) < end:
+            while not _drained(store.checkpoint(spec.name), end):
                 self._alive()
                 if time.monotonic() > deadline:
                     raise StoryError(f"fragment {spec.name} did not catch up", hint=f"See the logs in {self.root}")
@@ -212,13 +216,15 @@ class Story:
                 raise StoryError(f"participant {name} ended with {process.returncode}: {tail}")
 
 
-def _committed(checkpoint: Path) -> int:
-    """How far the committed batches have come in the log."""
+def _drained(checkpoint: Path, end: int) -> bool:
+    """Whether a batch without tuples was committed after the one that came to this position of the log."""
+    quiet = False
     for number in reversed(committed_batches(checkpoint)):
         offsets = read_batch(checkpoint, number).offsets
         if offsets:
-            return sum(sum(offset.end.values()) for offset in offsets.values())
-    return 0
+            return quiet and sum(sum(offset.end.values()) for offset in offsets.values()) >= end
+        quiet = True
+    return False
 
 
 def rows(path: Path) -> list[tuple[Any, ...]]:

@@ -165,42 +165,46 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
 
 
-def test_a_partner_that_drops_tuples_pays_for_that_and_says_so(tmp_path: Path) -> None:
-    served = FILE.replace("kinds: [sum]", "kinds: [sum], service: {{max_delay: 60s, penalty: 0.5}}")
-    pair = Pair(tmp_path, served + OWN)
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Pair, str]]:
+    """A pair with a service in its contract, and the fragment that A has given to B."""
+    text = FILE.replace("kinds: [sum]", "kinds: [sum], service: {{max_delay: 60s, penalty: 0.5}}")
+    pair = Pair(tmp_path, text + OWN)
     try:
         pair.start("A", "B")
         pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
         (moved,) = set(pair.where()["B"]) - {"g0"}
-        pair.loads["g0"] = 0.9  # more than B can carry; it may not part with its own, nor A take the other
-        a = pair.members["A"]
-        pair.wait("A to be told", lambda: moved in a.status()["missed"])
-        told = a.status()["missed"][moved]
-        assert told["by"] == "B" and told["keep"] < 1.0
-        pair.wait("a penalty", lambda: any(one.entry.reason == "penalty" for one in a.journal.entries()))
-        assert {one.entry.payer for one in a.journal.entries() if one.entry.reason == "penalty"} == {"B"}
+        yield pair, moved
     finally:
         pair.close()
 
 
-def test_a_partner_that_holds_what_it_cannot_run_pays_for_that(tmp_path: Path) -> None:
-    served = FILE.replace("kinds: [sum]", "kinds: [sum], service: {{max_delay: 60s, penalty: 0.5}}")
-    pair = Pair(tmp_path, served + OWN)
-    try:
-        pair.start("A", "B")
-        pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
-        (moved,) = set(pair.where()["B"]) - {"g0"}
-        engine = pair.engines["B"]
-        engine.stalled = moved
-        engine.stop(moved)
-        engine.failed(moved, "its log is gone")
-        fined = pair.members["A"].journal
-        pair.wait("a penalty", lambda: any(one.entry.reason == "penalty" for one in fined.entries()))
-        assert {one.entry.payer for one in fined.entries() if one.entry.reason == "penalty"} == {"B"}
-        engine.stalled = ""
-        pair.wait("it to run again", lambda: moved not in pair.members["B"].moving.stalled)
-    finally:
-        pair.close()
+def wait_for_a_penalty(pair: Pair) -> None:
+    """Until A has booked one, which B owes."""
+    journal = pair.members["A"].journal
+    pair.wait("a penalty", lambda: any(one.entry.reason == "penalty" for one in journal.entries()))
+    assert {one.entry.payer for one in journal.entries() if one.entry.reason == "penalty"} == {"B"}
+
+
+def test_a_partner_that_drops_tuples_pays_for_that_and_says_so(served: tuple[Pair, str]) -> None:
+    pair, moved = served
+    pair.loads["g0"] = 0.9  # more than B can carry; it may not part with its own, nor A take the other
+    a = pair.members["A"]
+    pair.wait("A to be told", lambda: moved in a.status()["missed"])
+    told = a.status()["missed"][moved]
+    assert told["by"] == "B" and told["keep"] < 1.0
+    wait_for_a_penalty(pair)
+
+
+def test_a_partner_that_holds_what_it_cannot_run_pays_for_that(served: tuple[Pair, str]) -> None:
+    pair, moved = served
+    engine = pair.engines["B"]
+    engine.stalled = moved
+    engine.stop(moved)
+    engine.failed(moved, "its log is gone")
+    wait_for_a_penalty(pair)
+    engine.stalled = ""
+    pair.wait("it to run again", lambda: moved not in pair.members["B"].moving.stalled)
 
 
 def test_what_cannot_be_started_is_given_back(pair: Pair) -> None:

@@ -145,10 +145,10 @@ def test_three_participants_of_the_page_on_federations(place: Path) -> None:
         assert {one[end] for one in status["contracts"] for end in ("from", "to")} == {"A", "B", "C"}
     kept = place / "shared"
     assert {path.name for path in (kept / "logs").iterdir()} == {"utah", "mit"}
-    # What ran has a checkpoint with a batch that was committed; on a busy machine not every fragment gets that far.
+    # Every fragment of the file ran somewhere: each has left a checkpoint with a batch that was committed.
     fragments = set(re.findall(r"^  ([\w-]+): \{owner", (ROOT / "examples/federation/three.yaml").read_text(), re.M))
     ran = {path.parts[len(kept.parts) + 1] for path in kept.rglob("commits/0")}
-    assert ran and ran <= fragments
+    assert ran == fragments
 
 
 def test_the_page_on_buffers(place: Path) -> None:

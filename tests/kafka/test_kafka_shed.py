@@ -18,31 +18,37 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 RECORDS = 16_000
 
 
+class Job:
+    """Spark's connector, one line, and a sink that takes 667 tuples/s at the most and counts them by batch."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, topic: str, folder: Path) -> None:
+        self.seen: dict[int, int] = {}
+        shed = floodway.shed(topic, target_latency="1s", mode="enforce", state_dir=str(folder / "state"))
+        options = {"kafka.bootstrap.servers": broker.address, "subscribe": topic, "startingOffsets": "earliest"}
+        stream = spark.readStream.format("kafka").options(**options).load().transform(shed)
+        self.writer = stream.writeStream.foreachBatch(self._sink)
+        self.writer = self.writer.option("checkpointLocation", str(folder / "checkpoint"))
+        self.ledger = Ledger(shed.files.ledger)
+
+    def _sink(self, batch: DataFrame, number: int) -> None:
+        count = batch.count()
+        time.sleep(0.0015 * count)
+        self.seen[number] = count
+
+    def check(self) -> None:
+        """Every record was offered, and what was not dropped has reached the sink."""
+        totals = self.ledger.totals()
+        assert totals.offered == RECORDS == totals.kept + totals.dropped
+        assert totals.dropped > 0
+        assert totals.kept == sum(self.seen.values())
+        assert self.ledger.reconcile() == []
+
+
 def test_one_line_sheds_a_kafka_job_and_accounts_for_it(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic("one-line", 2)
     producer = Producer({"bootstrap.servers": broker.address})
-    seen: dict[int, int] = {}
-
-    def slow(batch: DataFrame, number: int) -> None:
-        count = batch.count()
-        time.sleep(0.0015 * count)  # a sink that takes 667 tuples/s at the most
-        seen[number] = count
-
-    shed = floodway.shed("one-line", target_latency="1s", mode="enforce", state_dir=str(tmp_path / "state"))
-    source = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", broker.address)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    query = (
-        source.transform(shed)
-        .writeStream.foreachBatch(slow)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    ledger = Ledger(shed.files.ledger)
+    job = Job(spark, broker, topic, tmp_path)
+    query = job.writer.start()
     try:
         for number in range(RECORDS):
             producer.produce(topic, value=b"%d" % number)
@@ -54,16 +60,12 @@ def test_one_line_sheds_a_kafka_job_and_accounts_for_it(spark: SparkSession, bro
                 time.sleep(0.1)
         query.processAllAvailable()
         deadline = time.monotonic() + 30
-        while ledger.totals().offered < RECORDS and time.monotonic() < deadline:
+        while job.ledger.totals().offered < RECORDS and time.monotonic() < deadline:
             time.sleep(0.2)
     finally:
         query.stop()
-    totals = ledger.totals()
     assert query.exception() is None
-    assert totals.offered == RECORDS == totals.kept + totals.dropped
-    assert totals.dropped > 0
-    assert totals.kept == sum(seen.values())
-    assert ledger.reconcile() == []
+    job.check()
 
 
 @pytest.mark.slow
@@ -72,28 +74,11 @@ def test_a_broker_that_dies_costs_a_shed_job_nothing_beyond_the_ledger(
 ) -> None:
     topic = fresh_broker.create_topic("one-line-faults", 1)
     producer = Producer({"bootstrap.servers": fresh_broker.address, "enable.idempotence": True})
-    seen: dict[int, int] = {}
-
-    def slow(batch: DataFrame, number: int) -> None:
-        count = batch.count()
-        time.sleep(0.0015 * count)
-        seen[number] = count
-
-    shed = floodway.shed("one-line-faults", target_latency="1s", mode="enforce", state_dir=str(tmp_path / "state"))
-    source = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", fresh_broker.address)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    writer = source.transform(shed).writeStream.foreachBatch(slow)
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query, sent = writer.start(), 0
-    ledger = Ledger(shed.files.ledger)
+    job = Job(spark, fresh_broker, topic, tmp_path)
+    query, sent = job.writer.start(), 0
     try:
         deadline = time.monotonic() + 180
-        while ledger.totals().offered < RECORDS:
+        while job.ledger.totals().offered < RECORDS:
             assert time.monotonic() < deadline, query.status
             if sent < RECORDS:
                 for number in range(sent, min(sent + 100, RECORDS)):
@@ -108,11 +93,8 @@ def test_a_broker_that_dies_costs_a_shed_job_nothing_beyond_the_ledger(
             if sent == RECORDS:
                 assert producer.flush(60) == 0
             if not query.isActive:  # as a supervisor would: the checkpoint says where to go on
-                query = writer.start()
+                query = job.writer.start()
             time.sleep(0.1)
     finally:
         query.stop()
-    totals = ledger.totals()
-    assert totals.offered == RECORDS == totals.kept + totals.dropped
-    assert totals.dropped > 0 and totals.kept == sum(seen.values())
-    assert ledger.reconcile() == []
+    job.check()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
 from floodway.cli.output import print_json
+
+if TYPE_CHECKING:
+    from floodway.spark.audit_findings import Audit
 
 
 def audit(
@@ -66,26 +69,7 @@ def audit(
     if not layout.ledger.exists():
         raise InputError(f"no ledger at {layout.ledger}", hint="Give the folder that `floodway run` printed")
     result = reconcile(load_network(network), layout)
-    if as_json:
-        print_json(
-            {
-                "reconciled": not result.differences,
-                "differences": list(result.differences),
-                "unchecked": list(result.unchecked),
-                "batches": result.batches,
-                "lines": result.lines,
-                "offered": result.tuples_offered,
-                "delivered": result.tuples_delivered,
-            }
-        )
-    else:
-        typer.echo(
-            f"{result.batches} batches, {result.lines} lines, {result.tuples_offered:,} tuples offered, "
-            f"{result.tuples_delivered:,} delivered"
-        )
-        _print_notes(result.unchecked, result.differences)
-    if result.differences:
-        raise typer.Exit(1)
+    _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 
 
 def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, as_json: bool) -> None:
@@ -97,16 +81,11 @@ def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, a
     if name not in found:
         raise InputError(f"{state} is the folder of a network, not of the shed {name!r}", hint="Leave --shed out")
     result = audit_shed(name, found[name], time.time(), checkpoints)
-    if as_json:
-        print_json({"reconciled": not result.differences, **asdict(result)})
-    else:
-        typer.echo(
-            f"{name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
-            f"{result.dropped:,} dropped; {result.gaps} batches without counts"
-        )
-        _print_notes(result.unchecked, result.differences)
-    if result.differences:
-        raise typer.Exit(1)
+    line = (
+        f"{name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
+        f"{result.dropped:,} dropped; {result.gaps} batches without counts"
+    )
+    _tell([line], asdict(result), [result], as_json=as_json)
 
 
 def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
@@ -115,35 +94,19 @@ def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
     from floodway.spark.node_layout import NodeLayout
 
     result = audit_nodes(load_network(network), NodeLayout(state))
-    if as_json:
-        print_json(
-            {
-                "reconciled": not result.differences,
-                "differences": list(result.differences),
-                "unchecked": list(result.unchecked),
-                "batches": sum(one.batches for one in result.nodes.values()),
-                "lines": sum(one.lines for one in result.nodes.values()),
-                "nodes": {
-                    name: {"batches": one.batches, "offered": one.tuples_offered, "delivered": one.tuples_delivered}
-                    for name, one in result.nodes.items()
-                },
-                "links": {link.link: link.to_dict() for link in result.links},
-            }
-        )
-    else:
-        for name, one in result.nodes.items():
-            typer.echo(
-                f"{name}: {one.batches} batches, {one.lines} lines, {one.tuples_offered:,} tuples offered, "
-                f"{one.tuples_delivered:,} delivered"
-            )
-        for link in result.links:
-            typer.echo(
-                f"{link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to "
-                f"{link.reader}, {link.waiting:,} waiting"
-            )
-        _print_notes(result.unchecked, result.differences)
-    if result.differences:
-        raise typer.Exit(1)
+    lines = [f"{name}: {_line(one)}" for name, one in result.nodes.items()]
+    lines += [
+        f"{link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to {link.reader}, "
+        f"{link.waiting:,} waiting"
+        for link in result.links
+    ]
+    body = {
+        "batches": sum(one.batches for one in result.nodes.values()),
+        "lines": sum(one.lines for one in result.nodes.values()),
+        "nodes": {name: _counts(one) for name, one in result.nodes.items()},
+        "links": {link.link: link.to_dict() for link in result.links},
+    }
+    _tell(lines, body, [result], as_json=as_json)
 
 
 def _audit_federation(path: Path, shared: Path, *, as_json: bool) -> None:
@@ -151,33 +114,41 @@ def _audit_federation(path: Path, shared: Path, *, as_json: bool) -> None:
     from floodway.contracts.federation_file import load_federation
 
     found = audit_federation(load_federation(path), shared)
-    differences = [text for one in found.values() for text in one.differences]
-    unchecked = [text for one in found.values() for text in one.unchecked]
+    lines = [f"{name}: {_line(one)}" for name, one in found.items()]
+    _tell(lines, {"fragments": {name: _counts(one) for name, one in found.items()}}, found.values(), as_json=as_json)
+
+
+class _Audited(Protocol):
+    """What every audit says."""
+
+    @property
+    def differences(self) -> tuple[str, ...]: ...
+
+    @property
+    def unchecked(self) -> tuple[str, ...]: ...
+
+
+def _line(one: Audit) -> str:
+    return (
+        f"{one.batches} batches, {one.lines} lines, {one.tuples_offered:,} tuples offered, "
+        f"{one.tuples_delivered:,} delivered"
+    )
+
+
+def _counts(one: Audit) -> dict[str, int]:
+    return {"batches": one.batches, "offered": one.tuples_offered, "delivered": one.tuples_delivered}
+
+
+def _tell(lines: Iterable[str], body: Mapping[str, Any], audits: Iterable[_Audited], *, as_json: bool) -> None:
+    """Print what was counted, what was not checked and what differs; end with 1 if anything does."""
+    found = list(audits)
+    differences = [text for one in found for text in one.differences]
+    unchecked = [text for one in found for text in one.unchecked]
     if as_json:
-        fragments = {
-            name: {"batches": one.batches, "offered": one.tuples_offered, "delivered": one.tuples_delivered}
-            for name, one in found.items()
-        }
-        print_json(
-            {
-                "reconciled": not differences,
-                "differences": differences,
-                "unchecked": unchecked,
-                "fragments": fragments,
-            }
-        )
+        print_json({**body, "reconciled": not differences, "differences": differences, "unchecked": unchecked})
     else:
-        for name, one in found.items():
-            typer.echo(
-                f"{name}: {one.batches} batches, {one.lines} lines, {one.tuples_offered:,} tuples offered, "
-                f"{one.tuples_delivered:,} delivered"
-            )
-        _print_notes(unchecked, differences)
+        for line in (*lines, *(f"  {note}" for note in (*unchecked, *differences))):
+            typer.echo(line)
+        typer.echo(f"{len(differences)} difference(s)" if differences else "reconciled")
     if differences:
         raise typer.Exit(1)
-
-
-def _print_notes(unchecked: Iterable[str], differences: Sequence[str]) -> None:
-    for note in (*unchecked, *differences):
-        typer.echo(f"  {note}")
-    typer.echo(f"{len(differences)} difference(s)" if differences else "reconciled")

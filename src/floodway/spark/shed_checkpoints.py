@@ -24,7 +24,7 @@ MOST = 50
 
 
 def checkpoint_of(spark: SparkSession, query: str) -> str | None:
-    """The checkpoint of a query that runs in this session; None where Spark does not say."""
+    """The checkpoint of a running query of this Spark application; None where Spark does not say."""
     found: Any = spark.streams.get(query)
     if found is None:
         return None

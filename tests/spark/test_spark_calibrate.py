@@ -47,10 +47,11 @@ def test_the_identity_costs_next_to_nothing(spark: SparkSession) -> None:
 
 
 def test_batches_of_a_running_node_correct_a_wrong_calibration_within_15_percent(spark: SparkSession) -> None:
-    truth = {"a": 5e-4, "b": 1.5e-3}
+    """What a batch costs anyway varies by tens of milliseconds beside other tests: the work must outweigh it."""
+    truth = {"a": 1.2e-3, "b": 3.6e-3}
     meter, rng = CpuMeter(spark), np.random.default_rng(5)
-    refiner = CostRefiner({"a": 1.2e-3, "b": 5e-4})
-    for _ in range(14):
+    refiner = CostRefiner({"a": 2.9e-3, "b": 1.2e-3}, warmup_batches=4)
+    for _ in range(18):
         counts = {"a": int(rng.integers(50, 500)), "b": int(rng.integers(20, 250))}
         before = meter.cpu_seconds()
         for name, count in counts.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pyspark.sql.functions import udf
 
 from floodway.spark.java import probe
 from floodway.spark.session import COMMON, LOCAL, settings, spark_session
+from floodway.spark.worker_daemon import print_unless_hung_up
 
 
 def test_the_callers_settings_win() -> None:
@@ -47,6 +49,24 @@ def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
 def test_python_workers_run_this_python(spark: SparkSession) -> None:
     executable = udf(lambda _: sys.executable, "string")
     assert spark.range(1).select(executable("id")).first() == (sys.executable,)
+
+
+@pytest.mark.spark
+def test_python_workers_are_forked_by_the_silent_daemon(spark: SparkSession) -> None:
+    parent = udf(lambda _: Path(f"/proc/{os.getppid()}/cmdline").read_text(), "string")
+    (command,) = spark.range(1).select(parent("id")).first() or ("",)
+    assert "floodway.spark.worker_daemon" in command.split("\0")
+
+
+@pytest.mark.parametrize(("error", "printed"), [(BrokenPipeError(), False), (ConnectionError("cut"), True)])
+def test_the_daemon_prints_every_traceback_but_that_of_a_stopped_query(
+    error: Exception, printed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise error
+    except Exception:
+        print_unless_hung_up()
+    assert ("Traceback" in capsys.readouterr().err) == printed
 
 
 @pytest.mark.spark

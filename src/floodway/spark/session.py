@@ -71,6 +71,8 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Python workers are on this machine: a Unix socket takes a third off what each costs a micro-batch.
     "spark.python.unix.domain.socket.enabled": "true",
+    # A query that is stopped prints no traceback for each of its workers.
+    "spark.python.daemon.module": "floodway.spark.worker_daemon",
 }
 
 

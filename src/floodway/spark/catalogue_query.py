@@ -31,6 +31,7 @@ from floodway.spark.log.schema import parse_schema
 from floodway.spark.query_notes import note_beginnings
 from floodway.spark.sinks import public_columns, write_logs
 from floodway.spark.source import explain
+from floodway.spark.stopping import stop_between_batches
 
 START_SECONDS = 60.0
 _POLL_SECONDS = 0.02
@@ -101,8 +102,6 @@ class CatalogueQuery:
         self._ledger = Ledger(files.ledger)
         self._letters: dict[str, DeadLetters] = {}
         self._query: StreamingQuery | None = None
-        self._finished = -1
-        """The last batch that has written its results and is, or is about to be, committed."""
 
     def start(self) -> None:
         """Start, and return when the query has found its sources and its place in them."""
@@ -144,15 +143,8 @@ class CatalogueQuery:
         query, self._query = self._query, None
         if query is None:
             return True
-        deadline = time.monotonic() + grace_seconds
-        running = self._finished
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            # Behind its trigger, a query goes from batch to batch without a pause: then right after a commit will do.
-            if self._finished != running and (self.files.checkpoint / "commits" / str(self._finished)).exists():
-                break
-            time.sleep(_POLL_SECONDS)
         try:
-            query.stop()
+            stop_between_batches(query, self.files.checkpoint, grace_seconds)
         except Exception as error:
             raise BatchError(f"fragment {self.name} did not stop: {shortened(error)}") from None
         return self.at_boundary()
@@ -210,7 +202,6 @@ class CatalogueQuery:
             for at, one in letters.items():
                 one.forget(journal.offsets[at])
             self._on_batch(self._report(journal, written, dead))
-            self._finished = number
         except Exception as error:
             raise BatchError(f"batch {number} of {self.name}: {shortened(error)}") from None
 

@@ -39,6 +39,7 @@ from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
 from floodway.spark.source.gone import PassingOver, forget_gone
 from floodway.spark.source.options import OnLoss, parse_options
+from floodway.spark.stopping import stop_between_batches
 from floodway.spark.tail import run_tail
 
 log = logging.getLogger(__name__)
@@ -70,8 +71,9 @@ class BatchReport:
 class RunningFragment:
     """A started query: whether it failed, and how to stop it."""
 
-    def __init__(self, query: StreamingQuery) -> None:
+    def __init__(self, query: StreamingQuery, checkpoint: Path) -> None:
         self._query = query
+        self._checkpoint = checkpoint
 
     def failure(self) -> str | None:
         """Why the query ended, in one line; None while it runs."""
@@ -80,12 +82,9 @@ class RunningFragment:
         error = self._query.exception()
         return f"query {self._query.name} ended without a word" if error is None else explain(error)
 
-    def stop(self, grace_seconds: float = 5.0) -> None:
+    def stop(self, grace_seconds: float = 10.0) -> None:
         """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
-        deadline = time.monotonic() + grace_seconds
-        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self._query.stop()
+        stop_between_batches(self._query, self._checkpoint, grace_seconds)
 
 
 class FragmentQuery:
@@ -157,7 +156,7 @@ class FragmentQuery:
             .foreachBatch(self._process)
             .start()
         )
-        return RunningFragment(query)
+        return RunningFragment(query, self.checkpoint)
 
     def missing_sources(self) -> list[str]:
         """The sources whose log is not there yet (a Kafka topic is taken to be, unless another node makes it)."""

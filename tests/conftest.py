@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-
-from scripts.run_tests import WAIT_FOR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,22 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Timing tests last; slow ones only if asked for: they are counted as deselected, not reported as skipped."""
-    items.sort(key=lambda item: item.get_closest_marker("timing") is not None)
+    """Slow tests only if asked for: they are counted as deselected, not reported as skipped."""
     if config.getoption("--run-slow"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A timing test needs the machine to itself: it waits for the tests that run beside (`scripts/run_tests.py`)."""
-    beside = os.environ.get(WAIT_FOR)
-    while beside and item.get_closest_marker("timing") and any(Path(beside).iterdir()):
-        time.sleep(0.2)
 
 
 @pytest.hookimpl(tryfirst=True)

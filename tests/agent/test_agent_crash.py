@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import pytest
 
 from floodway.network.file import load_network
 from floodway.spark.audit import audit
+from floodway.spark.audit_sinks import count_log
 from floodway.spark.drops import arc_drop
 from floodway.spark.journal import read_batch
 from floodway.spark.layout import Layout
@@ -85,22 +87,26 @@ def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: in
     result = audit(load_network(network), Layout(state))
     assert result.differences == ()
     assert sum(line.dropped for line in Ledger(Layout(state).ledger).read()) > 0
+    accounted = {line.batch for line in Ledger(Layout(state).ledger).read()}
     for output, branch in (("q1", "work->good"), ("q2", "work->dear")):
-        kept, keeps = kept_ids(state, branch)
+        kept, keeps = kept_ids(state, branch, accounted)
         assert len(kept) == result_kept(state, "s")
-        expected = survivors(spark, kept, keeps, branch)
-        delivered = origin_ids(tmp_path / "out" / output)
-        assert len(delivered) == result_kept(state, branch)
-        assert np.array_equal(np.sort(delivered), np.sort(expected))
+        assert len(survivors(spark, kept, keeps, branch)) == result_kept(state, branch)
+        sink = tmp_path / "out" / output
+        # On a busy machine the last batch may have been stopped between its sinks and its ledger lines.
+        written = set(count_log(sink, "A.main").batches)
+        assert len(written - accounted) <= 1
+        expected = survivors(spark, *kept_ids(state, branch, written), branch)
+        assert np.array_equal(np.sort(origin_ids(sink)), np.sort(expected))
 
 
-def kept_ids(state: Path, branch: str) -> tuple[Ids, Ids]:
-    """What an uninterrupted run with the journaled decisions keeps, a pure function of the offsets, and the branch's
-    keep for each tuple.
+def kept_ids(state: Path, branch: str, batches: Collection[int]) -> tuple[Ids, Ids]:
+    """What an uninterrupted run with the journaled decisions of these batches keeps, a pure function of the offsets,
+    and the branch's keep for each tuple.
     """
     checkpoint = next((state / "checkpoints").iterdir())
     found, keeps = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for number in sorted({line.batch for line in Ledger(Layout(state).ledger).read()}):
+    for number in sorted(batches):
         for offset in read_batch(checkpoint, number).offsets.values():
             for partition, first, end in offset.ranges():
                 ids = tuple_ids(partition, np.arange(first, end, dtype=np.int64))

@@ -60,6 +60,10 @@ def batches(state: Path) -> int:
     return ledger.read_bytes().count(b'"reason":"shedder"') if ledger.exists() else 0
 
 
+def dropped(state: Path) -> int:
+    return sum(line.dropped for line in Ledger(Layout(state).ledger).read())
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: int) -> None:
@@ -81,12 +85,14 @@ def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: in
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    last = start(network, state, 15.0)
-    assert last.wait(timeout=300) == 0, (tmp_path / "errors.txt").read_text()
-
+    for _ in range(4):  # on a busy machine a run may end before it has measured enough to drop
+        last = start(network, state, 15.0)
+        assert last.wait(timeout=300) == 0, (tmp_path / "errors.txt").read_text()
+        if dropped(state):
+            break
     result = audit(load_network(network), Layout(state))
     assert result.differences == ()
-    assert sum(line.dropped for line in Ledger(Layout(state).ledger).read()) > 0
+    assert dropped(state) > 0
     accounted = {line.batch for line in Ledger(Layout(state).ledger).read()}
     for output, branch in (("q1", "work->good"), ("q2", "work->dear")):
         kept, keeps = kept_ids(state, branch, accounted)

@@ -1,8 +1,9 @@
 """Which tuples stay: pure functions of identity, salt and keep, so that a replay keeps the same ones.
 
-*hash*: a tuple stays when mix(_id xor mix(salt)) < keep·2^64, mix being the finaliser of splitmix64 (a bijection of
-64-bit numbers that flips half of the output bits for each input bit). Every tuple stays with probability keep,
-independently of the others, and a lower keep with the same salt keeps a subset.
+*hash*: a tuple stays when rounds(_id + mix(salt)) < keep·2^64, mix being the finaliser of splitmix64 (a bijection of
+64-bit numbers that flips half of the output bits for each input bit) and rounds the same without its last step, which
+changes only bits too low to matter to a keep in ppm. Every tuple stays with probability keep, independently of the
+others, and a lower keep with the same salt keeps a subset.
 
 *range*: whole blocks of `BLOCK` consecutive tuples, so that blocks that go are never read. Block b stays when (b·φ +
 mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block stays with probability
@@ -24,7 +25,7 @@ from floodway.spark.decision import PPM
 BLOCK = 256
 SEQUENCE_BITS = 48
 _CACHED = 16_384
-"""Tuples hashed at a time: the dozen passes over them stay in the processor's cache, three times as quick."""
+"""Tuples hashed at a time: the passes over them stay in the processor's cache, three times as quick."""
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -40,19 +41,16 @@ def tuple_ids(partition: int, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 def mix(values: Ids) -> Ids:
     """The finaliser of splitmix64, vectorised."""
-    mixed = values.copy()
-    _mix(mixed, np.empty_like(mixed))
-    return mixed
+    mixed = values + _GOLDEN
+    _rounds(mixed, np.empty_like(mixed))
+    return mixed ^ (mixed >> np.uint64(31))
 
 
-def _mix(z: Ids, scratch: Ids) -> None:
-    z += _GOLDEN
+def _rounds(z: Ids, scratch: Ids) -> None:
     for shift, factor in _ROUNDS:
         np.right_shift(z, shift, out=scratch)
         z ^= scratch
         z *= factor
-    np.right_shift(z, np.uint64(31), out=scratch)
-    z ^= scratch
 
 
 def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.NDArray[np.bool_]:
@@ -66,8 +64,8 @@ def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.ND
     for at in range(0, len(ids), _CACHED):
         piece = unsigned[at : at + _CACHED]
         mixed, scratch = room[:, : len(piece)]
-        np.bitwise_xor(piece, key, out=mixed)
-        _mix(mixed, scratch)
+        np.add(piece, key, out=mixed)
+        _rounds(mixed, scratch)
         np.less(mixed, threshold, out=kept[at : at + _CACHED])
     return kept
 
@@ -108,9 +106,9 @@ def count_kept_hash(partition: int, start: int, end: int, *, salt: int, keep_ppm
     for at in range(start, end, _CACHED):
         size = min(end - at, _CACHED)
         ids, room = mixed[:size], scratch[:size]
-        np.add(upwards[:size], np.uint64((partition << SEQUENCE_BITS) + at), out=ids)
-        np.bitwise_xor(ids, key, out=ids)
-        _mix(ids, room)
+        first = (partition << SEQUENCE_BITS) + at
+        np.add(upwards[:size], np.uint64((first + int(key)) & _MASK), out=ids)
+        _rounds(ids, room)
         kept += int(np.count_nonzero(ids < threshold))
     return kept
 

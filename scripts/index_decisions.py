@@ -20,6 +20,13 @@ GROUPS = {
     5: "Planning",
     6: "Measuring",
     7: "Contracts",
+    8: "The buffer on Spark",
+    9: "D-FIT between agents",
+    10: "Nodes as processes",
+    11: "Participants of a federation",
+    12: "The page; more on participants",
+    13: "Accounts and metrics",
+    14: "Reports and documentation",
 }
 HEAD = """# Decisions
 

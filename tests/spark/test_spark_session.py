@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql.functions import udf
 
 from floodway.spark.java import probe
 from floodway.spark.session import COMMON, LOCAL, settings, spark_session
-from floodway.spark.worker_daemon import print_unless_hung_up
+from floodway.spark.worker_daemon import collect_the_new, print_unless_hung_up
 
 
 def test_the_callers_settings_win() -> None:
@@ -52,10 +53,25 @@ def test_python_workers_run_this_python(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_python_workers_are_forked_by_the_silent_daemon(spark: SparkSession) -> None:
-    parent = udf(lambda _: Path(f"/proc/{os.getppid()}/cmdline").read_text(), "string")
-    (command,) = spark.range(1).select(parent("id")).first() or ("",)
-    assert "floodway.spark.worker_daemon" in command.split("\0")
+def test_workers_leave_imported_modules_out_of_their_garbage_collection(spark: SparkSession) -> None:
+    frozen = udf(lambda _: gc.get_freeze_count(), "long")
+    spark.range(1).select(frozen("id")).collect()  # after this task its worker collects, and leaves out what is there
+    (first,) = spark.range(1).select(frozen("id")).first() or (0,)
+    assert first > 1000
+
+
+def test_what_came_after_the_imports_is_collected() -> None:
+    class Loop:
+        def __init__(self) -> None:
+            self.me = self
+
+    collect_the_new()
+    try:
+        gone = weakref.ref(Loop())
+        collect_the_new()
+        assert gone() is None
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize(("error", "printed"), [(BrokenPipeError(), False), (ConnectionError("cut"), True)])

@@ -71,7 +71,12 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Python workers are on this machine: a Unix socket takes a third off what each costs a micro-batch.
     "spark.python.unix.domain.socket.enabled": "true",
-    # A query that is stopped prints no traceback for each of its workers.
+    # The default manager starts a shell ten times a file, 74 ms for each of the two files of a micro-batch; this one
+    # writes the same files by the same rename in 12 ms.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Workers without 40 ms of garbage collection after every task, and without tracebacks when a query is stopped.
     "spark.python.daemon.module": "floodway.spark.worker_daemon",
 }
 

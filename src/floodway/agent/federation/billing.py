@@ -44,7 +44,7 @@ class Billing:
         }
         self._figures = figures
         self._at = at
-        self._again_at = -float("inf")
+        self._again_at = self._sum_at = -float("inf")
 
     def send(self, now: float, *, timeout_seconds: float) -> None:
         """Close what is over, book what is due, and send to every giver what it has not agreed to."""
@@ -60,6 +60,9 @@ class Billing:
                 continue  # counted; it is sent again
             except Exception as error:  # an answer that is none, say, which is no other giver's fault
                 self._figures.fail(f"bill to {giver}", error)
+        if now >= self._sum_at:  # once a period: it reads the whole journal
+            self._sum_at = now + self._books.period_seconds
+            self._figures.balance = self._journal.balances().get(self._name, 0.0)
 
     def _exchange(self, giver: str, entries: list[BookedEntry], timeout_seconds: float) -> None:
         body = api.bill_body(self._name, entries)

@@ -11,6 +11,7 @@ from typing import Any
 from floodway.agent.federation.engine import Measure
 from floodway.agent.federation.journal import BookedEntry, MoveRow, fragment_of
 from floodway.contracts.ledger import Reason
+from floodway.contracts.messages import Offer
 from floodway.contracts.participant import Participant
 
 SHOWN_FAILURES = 50
@@ -21,7 +22,8 @@ SHOWN_FAILURES = 50
 class Figures:
     """The latest measures and keeps, and what went wrong so far; what goes wrong more than once is counted.
 
-    `missed` tells of fragments that others run for this participant how they were served where that was not in full.
+    `missed` tells of fragments that others run for this participant how they were served where that was not in full,
+    `balance` what it has earned less what it has paid, as of the last period billed.
     """
 
     measures: Mapping[str, Measure] = field(default_factory=dict)
@@ -29,6 +31,7 @@ class Figures:
     unreachable: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     missed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    balance: float = 0.0
     _counts: Counter[str] = field(default_factory=Counter)
 
     def fail(self, where: str, error: Exception | str) -> None:
@@ -73,6 +76,9 @@ class Figures:
                 for name, held in machine.holdings.items()
             },
             "keeps": dict(self.keeps),
+            "lent": {name: away.taker for name, away in machine.away.items()},
+            "offer": None if machine.search is None else _offer(machine.search.offer),
+            "balance": self.balance,
             "contracts": [
                 {"from": one.giver, "to": one.taker, "lowest_price": one.min_price, "highest_price": one.max_price}
                 | {"kinds": "all" if one.kinds is None else ", ".join(sorted(one.kinds))}
@@ -87,3 +93,7 @@ class Figures:
             "failures": dict(self.failures),
             "missed": dict(self.missed),
         }
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    return {"to": offer.taker, "fragments": [task.name for task in offer.tasks], "price": offer.price}

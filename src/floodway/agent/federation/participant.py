@@ -287,6 +287,7 @@ class ParticipantAgent:
             "unit_cost": unit_cost(self.machine.costs, self.machine.load),
             "refused": dict(self.server.refused),
             "stalled": self.moving.stalled,
+            "leases": {fragment: lease.until for fragment, lease in self.moving.held.items()},
             "moves_in_all": self.journal.count_moves(),
             "moves_total": self.journal.moves_by_state(),
         }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.account import MOST_SECONDS, Account
+from floodway.agent.account import Account
 from floodway.agent.report import totals
 from floodway.spark.ledger import LedgerLine, reconcile
 
@@ -65,21 +65,14 @@ def test_gaps_and_conflicts_are_told() -> None:
 def test_a_window_knows_how_much_of_it_the_ledger_covers() -> None:
     account = Account()
     account.add([line(100), line(101), line(102)])
-    counts, seconds = account.window(103, 10)
+    counts, seconds = account.timeline.window(103, 10)
     assert (counts.offered["s"], seconds) == (30, 3)
-    assert account.window(200, 10)[0].offered["s"] == 0
+    assert account.timeline.window(200, 10)[0].offered["s"] == 0
 
 
 def test_rates_are_right_also_where_batches_are_long() -> None:
     account = Account()
     account.add(line(second) for second in range(90, 106, 3))  # ten tuples every three seconds, one batch under way
     for now in (106, 107, 108):
-        counts, seconds = account.window(now, 10)
+        counts, seconds = account.timeline.window(now, 10)
         assert counts.offered["s"] / seconds == pytest.approx(10 / 3)
-
-
-def test_memory_is_bounded() -> None:
-    account = Account()
-    account.add(line(second) for second in range(MOST_SECONDS + 50))
-    assert len(account.seconds) == MOST_SECONDS
-    assert account.total.offered["s"] == 10 * (MOST_SECONDS + 50)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.account import Counts
+from floodway.agent.counts import Counts
 from floodway.agent.latencies import Latencies
 from floodway.agent.metrics import Watched, metrics_text, of_status
 from floodway.agent.nodes.metrics import FolderMetrics, node_metrics_routes

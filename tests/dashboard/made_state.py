@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,28 @@ class MadeJob:
         for _ in range(batches):
             self._one(latency, keeps or KEEPS)
 
+    def long(self, batches: int, *, every: int, latency: float = 1.8) -> None:
+        """Many batches with some seconds between them, each with the load of those seconds, all written at once."""
+        once, lines = self.lines(KEEPS), []
+        for _ in range(batches):
+            self.now += every
+            found = [
+                replace(
+                    one,
+                    batch=self.batch,
+                    time_us=(self.now - 1) * 1_000_000,
+                    offered=one.offered * every,
+                    kept=one.kept * every,
+                    dropped=one.dropped * every,
+                )
+                for one in once
+            ]
+            lines += found
+            append_figures(self.root / BATCHES, self._figures(found, latency))
+            self.batch += 1
+        self.ledger.append(lines)
+        self._status(latency)
+
     def mode(self) -> str:
         """The mode in force: what was wished for, else enforce."""
         return ShedFiles(self.root).read_mode() or "enforce"
@@ -93,15 +115,16 @@ class MadeJob:
     def _one(self, latency: float, keeps: dict[str, float]) -> None:
         lines = self.lines(keeps)
         self.ledger.append(lines)
-        delivered = {line.at: line.kept for line in lines if line.reason == "delivered"}
-        shown: Sequence[tuple[int, int]] = ((round(latency * 800), 500), (round(latency * 1200), 500))
-        append_figures(
-            self.root / BATCHES,
-            BatchFigures("shop.main", self.batch, self.now - 1.0, float(self.now), 1.0, 1.0, delivered, tuple(shown)),
-        )
+        append_figures(self.root / BATCHES, self._figures(lines, latency))
         self.batch += 1
         self.now += 1
         self._status(latency, keeps)
+
+    def _figures(self, lines: Sequence[LedgerLine], latency: float) -> BatchFigures:
+        ended = lines[0].time_us / 1e6
+        delivered = {line.at: line.kept for line in lines if line.reason == "delivered"}
+        shown = ((round(latency * 800), 500), (round(latency * 1200), 500))
+        return BatchFigures("shop.main", self.batch, ended - 1.0, ended, 1.0, 1.0, delivered, shown)
 
     def _status(self, latency: float | None, keeps: dict[str, float] | None = None) -> None:
         body: dict[str, Any] = {

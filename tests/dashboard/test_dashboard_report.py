@@ -13,14 +13,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.agent.account import Counts
+from floodway.agent.counts import Counts
 from floodway.cli.report import report
 from floodway.dashboard.advice import advice
 from floodway.dashboard.report import make_report
 from floodway.dashboard.report_html import to_html
 from floodway.errors import InputError
 from floodway.spark.shed_state import ShedFiles
-from tests.dashboard.made_state import CLICKS, KEEPS, ORDERS, TARGET, MadeJob, demo_network
+from tests.dashboard.made_state import CLICKS, KEEPS, TARGET, MadeJob, demo_network
 
 app = typer.Typer()
 app.command()(report)
@@ -100,31 +100,25 @@ def test_rates_are_over_the_seconds_in_which_it_ran(made: MadeJob) -> None:
     assert twice.optimum == pytest.approx(once.optimum)
     times = [sample.time for sample in twice.samples]
     assert times == sorted(times) and times[-1] == 62.0  # drawn without the week between
-    assert [sample.offered for sample in twice.samples if sample.offered == 0.0] == [0.0]  # but for one mark
+    assert [sample.offered for sample in twice.samples if sample.offered == 0.0] == [0.0, 0.0]  # but for its ends
     assert "62 s without 1 pause," in to_html(twice)
 
 
-def test_a_long_run_is_counted_whole_and_drawn_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodway.agent.account.MOST_SECONDS", 20)
+def test_a_long_run_is_counted_whole_and_drawn_whole(tmp_path: Path) -> None:
     job = MadeJob(tmp_path / "long", 1_700_000_000)
     job.start()
-    job.run(60)
+    job.long(1000, every=30)
     found = make_report(job.root)
-    assert found.seconds == 60.0
+    assert found.seconds == 30 * 999 + 1  # a first batch has no time before it
     assert found.figures is not None
-    assert found.figures.rates == pytest.approx({"clicks": 400.0, "orders": 500.0})
-    assert found.score == pytest.approx(1852.0)
-    assert len(found.samples) == 20
-    assert "Latency against target, the latest" in to_html(found)
-
-
-def test_charts_have_a_point_for_some_seconds_only_and_lose_nothing_between(
-    made: MadeJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("floodway.dashboard.report.MOST_POINTS", 12)
-    samples = make_report(made.root).samples
-    assert 10 <= len(samples) <= 12
-    assert {round(sample.offered) for sample in samples} == {CLICKS + ORDERS}
+    assert found.figures.rates == pytest.approx({"clicks": 400.0, "orders": 500.0}, rel=0.01)
+    times = [sample.time for sample in found.samples]
+    assert 300 <= len(times) <= 365 and times[0] < 200 and times[-1] == found.seconds
+    offered = sum(round(sample.offered * sample.seconds) for sample in found.samples)
+    assert offered == found.counts.offered["clicks"] + found.counts.offered["orders"]
+    assert [sample.latency for sample in found.samples] == pytest.approx([1.8] * len(times))
+    text = to_html(found)
+    assert "<h2>Latency against target</h2>" in text and ">8 h</text>" in text
 
 
 def test_a_change_of_mode_is_told_and_drops_are_not_denied(tmp_path: Path) -> None:

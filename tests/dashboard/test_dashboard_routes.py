@@ -17,7 +17,7 @@ def test_files_are_served_under_a_strict_policy(served: Served) -> None:
     assert answer.status_code == 200
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "http" not in answer.text.replace("http-equiv", ""), "the page names no other site"
-    for name in ("page.js", "charts.js", "sign.js", "key.js", "words.js", "page.css", "icon.svg"):
+    for name in ("page.js", "charts.js", "sign.js", "key.js", "tiles.js", "words.js", "page.css", "icon.svg"):
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False).status_code == 200
     for name in ("nothing.js", "..%2Froutes.py", "%2e%2e/%2e%2e/routes.py"):
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False).status_code == 404
@@ -68,6 +68,12 @@ def test_the_picture_names_every_figure(served: Served) -> None:
     for mark in ('data-rate="clicks"', 'data-arc="enrich-&gt;billing"', 'data-load="shop"', 'data-out="revenue"'):
         assert mark in drawn.text
     assert httpx.get(f"{served.url}/v1/page/picture?job=x", trust_env=False).status_code == 404
+
+
+def test_the_whole_past_of_a_job_is_told_and_of_no_other(served: Served) -> None:
+    told = httpx.get(f"{served.url}/v1/page/history", params={"job": "demo"}, trust_env=False).json()
+    assert told["job"] == "demo" and len(told["samples"]) == 31
+    assert httpx.get(f"{served.url}/v1/page/history?job=x", trust_env=False).status_code == 404
 
 
 def test_json_has_no_infinities() -> None:

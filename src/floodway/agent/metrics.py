@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.account import Counts
+from floodway.agent.counts import Counts
 from floodway.agent.latencies import BUCKETS, Latencies
 from floodway.agent.statuses import has_mode, is_participant, normal, would_drop
 

@@ -37,19 +37,28 @@ class Running:
             return
         self._last[query] = second
         if last is None or second < last:  # a clock that was set back ends no batch
-            self._add(second, second)
+            self.add(second, second)
             return
         gap = second - last
         paused = gap > max(PAUSE_SECONDS, GROWTH * self._gap.get(query, 0))
         self._gap[query] = gap
-        self._add(second if paused else last, second)
+        self.add(second if paused else last, second)
 
     @property
     def seconds(self) -> int:
         """In all, at least 1 after the first batch."""
         return sum(last - first + 1 for first, last in self.spans)
 
-    def _add(self, first: int, last: int) -> None:
+    def until(self, second: int) -> int:
+        """How many of them were over when this second was."""
+        return sum(min(last, second) - first + 1 for first, last in self.spans if first <= second)
+
+    def covers(self, second: int) -> bool:
+        """Whether it ran in this second."""
+        return any(first <= second <= last for first, last in self.spans)
+
+    def add(self, first: int, last: int) -> None:
+        """It ran from second `first` to second `last`."""
         begin = bisect_left(self.spans, first - 1, key=lambda span: span[1])
         end = begin
         while end < len(self.spans) and self.spans[end][0] <= last + 1:

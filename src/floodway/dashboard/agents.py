@@ -1,21 +1,25 @@
 """Jobs by the addresses of their agents: every agent is asked at once, and one that hangs keeps nobody waiting.
 
-Nodes of one network are shown as that network. An agent that does not answer stays on the page with what it said last
-and the reason; it is asked again after 2, 4, 8, … seconds, and nobody waits for its answer until it has given one.
+Nodes of one network are shown as that network. What an agent counted between two answers is what came meanwhile. One
+that does not answer stays on the page with what it said last and the reason; it is asked again after 2, 4, 8, …
+seconds, and nobody waits for its answer until it has given one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from floodway.agent.counts import Counts
 from floodway.agent.statuses import merged, normal
+from floodway.agent.timeline import Timeline
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.sources import Reading, named
+from floodway.dashboard.told import told_counts
 from floodway.errors import FloodwayError, InputError
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -33,13 +37,19 @@ class UrlSource:
     """Jobs by the addresses of their agents."""
 
     def __init__(
-        self, urls: Iterable[str], security: Security | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        urls: Iterable[str],
+        security: Security | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        calendar: Callable[[], float] = time.time,
     ) -> None:
         """A read token opens figures to who may not switch: it is tried first, and then the key."""
         given = security or Security()
         readers = [given] if given.token is None else [Security(tls=given.tls, token=given.token), given]
         self._agents = {url: _Agent([Client(url, one) for one in readers]) for url in dict.fromkeys(urls)}
-        self._clock = clock
+        self._clock, self._calendar = clock, calendar
+        self._timelines: dict[str, Timeline] = {}
         threads = min(MOST_THREADS, max(1, len(self._agents)))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ask agents")
 
@@ -50,7 +60,8 @@ class UrlSource:
         wait([future for future in asked if future is not None], timeout=WAIT_SECONDS)
         for agent in self._agents.values():
             agent.take(now)
-        return named([_reading(group) for group in self._groups()])
+        second = int(self._calendar())
+        return named([_reading(group, self._timeline(group, second)) for group in self._groups()])
 
     def switch(self, reading: Reading, mode: str) -> None:
         """Ask the agent itself, or every node of the network; who did not take it is named."""
@@ -64,6 +75,17 @@ class UrlSource:
                 missed.append(f"{agent.name}: {error.message}")
         if missed:
             raise InputError(f"not switched: {'; '.join(missed)}", hint="Switch it again once it answers")
+
+    def _timeline(self, group: list[_Agent], second: int) -> Timeline | None:
+        """What these agents were seen to count; another one once any of them counts from the beginning again."""
+        place = _place(group)
+        for agent in group:
+            since, counts = agent.counted(second)
+            if counts is None:
+                self._timelines.pop(place, None)
+            elif since is not None:
+                self._timelines.setdefault(place, Timeline()).saw(counts, since, second)
+        return self._timelines.get(place)
 
     def _groups(self) -> list[list[_Agent]]:
         """Nodes of one network together, unless two say that they are the same node; every other agent alone."""
@@ -91,6 +113,8 @@ class _Agent:
         self._failures = 0
         self._next = float("-inf")
         self._future: Future[dict[str, Any]] | None = None
+        self._answered = False
+        self._counted: tuple[int, Counts] | None = None
 
     @property
     def name(self) -> str:
@@ -120,9 +144,18 @@ class _Agent:
             return
         future, self._future = self._future, None
         try:
-            self.status, self.problem, self._failures = normal(future.result()), None, 0
+            self.status, self.problem, self._failures, self._answered = normal(future.result()), None, 0, True
         except FloodwayError as error:
             self._failed(str(error), now)
+
+    def counted(self, second: int) -> tuple[int | None, Counts | None]:
+        """If it has answered: since when, and what it has counted since; None for counts that started over."""
+        if not self._answered or not isinstance(self.status.get("offered"), Mapping):
+            return None, Counts()
+        self._answered = False
+        counts, before = told_counts(self.status, self.name), self._counted
+        self._counted = second, counts
+        return (None, Counts()) if before is None else (before[0], counts.since(before[1]))
 
     def _failed(self, problem: str, now: float) -> None:
         self.problem = problem
@@ -158,8 +191,12 @@ class _Agent:
             self._network_asked = True
 
 
-def _reading(agents: list[_Agent]) -> Reading:
-    first, urls = agents[0], " ".join(agent.client.url for agent in agents)
+def _place(agents: list[_Agent]) -> str:
+    return " ".join(agent.client.url for agent in agents)
+
+
+def _reading(agents: list[_Agent], timeline: Timeline | None) -> Reading:
+    first = agents[0]
     if len(agents) > 1:
         names: tuple[str, ...] = (first.network_name, f"{first.network_name}, {first.client.url}")
     elif first.is_node:
@@ -174,7 +211,8 @@ def _reading(agents: list[_Agent]) -> Reading:
         status=merged([agent.status for agent in agents if agent.status]),
         network=next((agent.network for agent in agents if agent.network), None),
         problem="; ".join(problems) or None,
-        place=urls,
+        timeline=timeline,
+        place=_place(agents),
         names=names,
         heard=heard if first.is_node else {},
     )

@@ -1,36 +1,46 @@
-"""What the page shows, as data: the latest snapshot of every job with its recent past.
-
-Rates are counts of the ledger over the last `WINDOW_SECONDS`: the ledger gets a batch at once, so that a shorter window
-would show the rhythm of the batches and not of the load.
-"""
+"""What the page shows, as data: the latest snapshot of every job with its recent past, and its whole past if asked."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.agent.account import Account, Counts
+from floodway.agent.counts import Counts
 from floodway.agent.metrics import Watched
 from floodway.agent.statuses import has_mode, would_drop
+from floodway.agent.timeline import Timeline
+from floodway.dashboard.advice import WHY
 from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import SAMPLES, History, Sample
 from floodway.dashboard.network_svg import network_svg
+from floodway.dashboard.past import WINDOW_SECONDS, Means, recent, sample_rates, whole
 from floodway.dashboard.sources import Reading, Source
-from floodway.dashboard.told import flow, fragments, keeps, ledger, nodes, plan, reasons, told_counts
+from floodway.dashboard.told import flow, fragments, keeps, ledger, nodes, participant, plan, reasons, told_counts
 from floodway.errors import InputError
-from floodway.network.model import Network
 
-WINDOW_SECONDS = 10
 BATCH_SECONDS = 4.0
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4
 GAP_SECONDS = 2.5
 """Samples further apart than this have a hole between them: nobody looked."""
-INSIDE = "inside"
-"""Drops on arcs inside the network are of tuples that were kept at the inputs: charted apart."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """What is remembered of a job: whose counts it goes with, the latest samples, and what is written nowhere."""
+
+    timeline: Timeline | None = None
+    history: History = field(default_factory=History)
+    means: Means = field(default_factory=Means)
+
+    @property
+    def began(self) -> int | None:
+        """The first second that is known of."""
+        spans = self.timeline.running.spans if self.timeline else []
+        return spans[0][0] if spans else self.means.first
 
 
 class Board:
@@ -42,7 +52,7 @@ class Board:
         self._lock = threading.Lock()
         self._polled = float("-inf")
         # By place, and not by name: a job's name grows longer when another of the same name appears.
-        self._histories: dict[str, tuple[Account | None, History]] = {}
+        self._pasts: dict[str, _Past] = {}
         self._gauges: dict[str, Gauge] = {}
         self._pictures: dict[str, str] = {}
         self._read: list[tuple[Reading, dict[str, Any]]] = []
@@ -51,7 +61,7 @@ class Board:
         """Everything the page shows; without history only each job's latest sample."""
         with self._lock:
             now = self._poll()
-            jobs = [{**job, **self._past(reading.place, history=history)} for reading, job in self._read]
+            jobs = [{**job, **self._recent(reading.place, history=history)} for reading, job in self._read]
             return {"time": now, "jobs": jobs}
 
     def picture(self, name: str) -> str | None:
@@ -59,6 +69,16 @@ class Board:
         with self._lock:
             self._poll()
             return next((self._pictures.get(one.place) for one, _ in self._read if one.name == name), None)
+
+    def whole(self, name: str) -> list[dict[str, Any]] | None:
+        """The whole past of a job in some hundred samples, as far as it is written or was watched; None if unknown."""
+        with self._lock:
+            self._poll()
+            for reading, _ in self._read:
+                if reading.name == name:
+                    means = self._pasts[reading.place].means
+                    return [sample.to_dict() for sample in whole(reading, self._gauges.get(reading.place), means)]
+        return None
 
     def watched(self) -> list[Watched]:
         """Every job as the metrics want it: copies, which nobody goes on counting in."""
@@ -82,7 +102,7 @@ class Board:
 
     def counts(self, reading: Reading) -> Counts:
         """Sums of the job's ledger, or what its status tells where none can be read."""
-        return reading.account.total if reading.account else told_counts(reading)
+        return reading.account.total if reading.account else told_counts(reading.status, reading.name)
 
     def set_mode(self, name: str, mode: str) -> None:
         """Pass a wish on to the job that was shown under this name; the page shows it when the job follows."""
@@ -109,8 +129,8 @@ class Board:
             self._read = [(reading, self._job(reading, now)) for reading in self._source.read()]
         return now
 
-    def _past(self, place: str, *, history: bool) -> dict[str, Any]:
-        past = self._histories[place][1]
+    def _recent(self, place: str, *, history: bool) -> dict[str, Any]:
+        past = self._pasts[place].history
         latest = past.latest
         found: dict[str, Any] = {"sample": latest.to_dict() if latest else None}
         if history:
@@ -118,28 +138,37 @@ class Board:
         return found
 
     def _job(self, reading: Reading, now: float) -> dict[str, Any]:
-        status, account = reading.status, reading.account
+        status, timeline = reading.status, reading.timeline
         counts = self.counts(reading)
-        second = self._second(reading, now)
-        recent, length = account.window(second, WINDOW_SECONDS) if account else (Counts(), WINDOW_SECONDS)
-        figures = self._figures(reading, recent, length)
+        second, batches_come = self._second(reading, now)
+        now_counts, length = timeline.window(second, WINDOW_SECONDS) if timeline else (Counts(), 0)
+        figures = self._figures(reading, now_counts, length)
+        member = participant(status, now)
         age = now - status["time_us"] / 1e6 if "time_us" in status else None
         silent = {node: now - heard for node, heard in reading.heard.items() if now - heard > STALE_SECONDS}
-        self._remember(reading, now, second, sample_rates(recent, reading.network, length), figures)
+        stale = age is None or age > STALE_SECONDS
+        past = self._past(reading, now, second)
+        if status and not stale and reading.problem is None and batches_come:
+            told: dict[str, Any] = {"latency": status.get("latency_seconds"), "load": member and member["share"]}
+            past.means.note(int(now), **told)
+            told |= {"target": status.get("target_seconds")} | sample_rates(now_counts, length, reading.network)
+            told |= {"score": figures.score, "optimum": figures.optimum} if figures else {}
+            past.history.add(Sample(time=now, **told))
         return {
             "name": reading.name,
+            "began": past.began,
             "problem": reading.problem,
             "notes": list(reading.notes),
             "mode": status.get("mode"),
             "switchable": has_mode(status),
             "age_seconds": age,
-            "stale": age is None or age > STALE_SECONDS,
+            "stale": stale,
             "silent": silent,
             "latency_seconds": status.get("latency_seconds"),
             "target_seconds": status.get("target_seconds"),
             "unreachable": bool(status.get("unreachable")),
             "floor_seconds": status.get("floor_seconds"),
-            "loss": status.get("loss"),
+            "loss": member["loss"] if member else status.get("loss"),
             "would_drop": would_drop(status),
             "would_drop_tuples": status.get("would_drop"),
             "scale": status.get("scale"),
@@ -150,23 +179,29 @@ class Board:
             "offered": dict(counts.offered),
             "kept": dict(counts.kept),
             "dropped": counts.by_place(),
+            "why": {reason: f"tuples that {WHY[reason]}" for _, reason in counts.dropped if reason in WHY},
             "delivered": dict(counts.delivered),
-            "ledger": ledger(account, status),
+            "ledger": ledger(reading.account, status),
             "flow": flow(figures),
             "score": figures.score if figures else None,
             "optimum": figures.optimum if figures else None,
             "nodes": nodes(reading.network, figures, status),
             "has_picture": reading.place in self._pictures,
+            "participant": member,
             "fragments": fragments(status),
             "contracts": list(status.get("contracts") or ()),
             "moves": list(status.get("moves") or ()),
         }
 
-    def _second(self, reading: Reading, now: float) -> int:
-        """The second that the window ends with: the end of the last batch, unless batches have stopped coming."""
-        last = max(reading.account.seconds, default=0) + 1 if reading.account else 0
+    def _second(self, reading: Reading, now: float) -> tuple[int, bool]:
+        """The second that the window ends with, and whether batches come: the end of the last one, while they do."""
+        if reading.timeline is None or reading.timeline.last is None:
+            return int(now), True
+        last = reading.timeline.last + 1
         # A window that ends between two batches would lack the one under way; after a while it is really missing.
-        return last if now - last <= BATCH_SECONDS or now - last > STALE_SECONDS else int(now)
+        patience = max(BATCH_SECONDS, 2.0 * reading.timeline.window(last, 1)[1])
+        gone = now - last > max(STALE_SECONDS, patience)
+        return last if gone or now - last <= patience else int(now), not gone
 
     def _figures(self, reading: Reading, recent: Counts, length: int) -> Figures | None:
         network = reading.network
@@ -181,68 +216,18 @@ class Board:
             return gauge.measured(recent, length)
         return gauge.planned(reading.status.get("rates") or {}, reading.status.get("keeps") or {})
 
-    def _remember(
-        self, reading: Reading, now: float, second: int, rates: Mapping[str, Any], figures: Figures | None
-    ) -> None:
-        summed, history = self._histories.get(reading.place, (None, History()))
-        if summed is not None and summed is not reading.account:
-            history = History()  # another run: the past of the one before is not its past
-        self._histories[reading.place] = (reading.account, history)
-        last = history.latest
-        if last is None or now - last.time > GAP_SECONDS:
+    def _past(self, reading: Reading, now: float, second: int) -> _Past:
+        """What is remembered of the job, with what it wrote while nobody looked."""
+        past = self._pasts.get(reading.place)
+        if past is None or (past.timeline is not None and past.timeline is not reading.timeline):
+            past = _Past()  # another run: the past of the one before is not its past
+        past.timeline = reading.timeline
+        self._pasts[reading.place] = past
+        last = past.history.latest
+        if reading.account is not None and (last is None or now - last.time > GAP_SECONDS):
             most = SAMPLES if last is None else min(SAMPLES, second - 1 - int(last.time))
-            history.fill(past(reading, self._gauges.get(reading.place), until=second - 1, most=most))
-        if reading.status and now - second <= STALE_SECONDS:
-            history.add(
-                Sample(
-                    time=now,
-                    latency=reading.status.get("latency_seconds"),
-                    target=reading.status.get("target_seconds"),
-                    score=figures.score if figures else None,
-                    optimum=figures.optimum if figures else None,
-                    **rates,
-                )
-            )
-
-
-def past(reading: Reading, gauge: Gauge | None, *, until: int, most: int = SAMPLES) -> list[Sample]:
-    """Samples up to second `until` from what the job has written: rates from its ledger, latency from its batches."""
-    account = reading.account
-    if account is None or not account.seconds:
-        return []
-    first = max(min(account.seconds), until - most)
-    return samples_at(reading, gauge, [(second, WINDOW_SECONDS) for second in range(first + 1, until + 1)])
-
-
-def samples_at(reading: Reading, gauge: Gauge | None, windows: Iterable[tuple[int, int]]) -> list[Sample]:
-    """One sample for each (second, length): what the job has written of the `length` seconds before that second."""
-    account = reading.account
-    if account is None:
-        return []
-    target = reading.status.get("target_seconds")
-    means, latest = deque(reading.latencies.means), None
-    found = []
-    for second, most in windows:
-        while means and means[0][0] <= second:
-            latest = means.popleft()[1]
-        counts, length = account.window(second, most)
-        rates = sample_rates(counts, reading.network, length)
-        figures = gauge.measured(counts, length) if gauge and any(counts.offered.values()) else None
-        score, optimum = (figures.score, figures.optimum) if figures else (None, None)
-        found.append(Sample(time=float(second), latency=latest, target=target, score=score, optimum=optimum, **rates))
-    return found
-
-
-def sample_rates(counts: Counts, network: Network | None, seconds: float) -> dict[str, Any]:
-    """Tuples/s offered and kept at the inputs, dropped by reason; drops inside the network apart."""
-    inputs = [at for at in counts.offered if network is None or at in network.streams]
-    dropped: dict[str, float] = {}
-    for (at, reason), count in counts.dropped.items():
-        key = reason if network is None or at in network.streams else f"{reason}, {INSIDE}"
-        dropped[key] = dropped.get(key, 0.0) + count / seconds
-    offered = sum(counts.offered[at] for at in inputs) / seconds
-    kept = sum(counts.kept[at] for at in inputs) / seconds
-    return {"offered": offered, "kept": kept, "dropped": dropped}
+            past.history.fill(recent(reading, self._gauges.get(reading.place), until=second - 1, most=most))
+        return past
 
 
 def waiting(status: Mapping[str, Any], counts: Counts) -> dict[str, int]:

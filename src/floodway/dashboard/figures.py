@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodway.agent.account import Counts
+from floodway.agent.counts import Counts
 from floodway.errors import FloodwayError
 from floodway.network.flow import flows
 from floodway.network.model import Network

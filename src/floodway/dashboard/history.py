@@ -1,4 +1,4 @@
-"""The recent past of a job: one sample a second in a ring, so that the page has charts when it is opened."""
+"""Points of the charts: what one stretch of a job's time came to; and the latest of them, so that a page has a past."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ SAMPLES = 900
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One second: latency and target in seconds; tuples/s offered and kept at the inputs and dropped by reason."""
+    """The `seconds` before `time`: latency and target in seconds; tuples/s offered and kept at the inputs and dropped
+    by reason, so that rate × seconds is the count of tuples; load as a share of the CPU, for participants."""
 
     time: float
+    seconds: float = 0.0
     latency: float | None = None
     target: float | None = None
     offered: float = 0.0
@@ -22,6 +24,7 @@ class Sample:
     dropped: Mapping[str, float] = field(default_factory=dict)
     score: float | None = None
     optimum: float | None = None
+    load: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As the page gets it."""

@@ -7,24 +7,23 @@ Rates are over the seconds in which the job ran: the pauses between two runs in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.account import Account, Counts
+from floodway.agent.account import Account
 from floodway.agent.batches import latencies_of, read_figures
+from floodway.agent.counts import Counts
 from floodway.agent.report import Latency
 from floodway.agent.run_files import BATCHES, node_folders, saved_report
 from floodway.dashboard.advice import advice
-from floodway.dashboard.board import WINDOW_SECONDS, samples_at, waiting
+from floodway.dashboard.board import waiting
 from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import Sample
+from floodway.dashboard.past import whole
 from floodway.dashboard.sources import Reading, StateSource
 from floodway.errors import InputError
-
-MOST_POINTS = 360
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,8 @@ class Report:
 def make_report(root: Path, *, name: str | None = None) -> Report:
     """The report of the run in this folder, under its own name or another; InputError unless it holds one ledger."""
     folder, reading, account = _only_job(root)
-    spans, seconds = account.running.spans, float(account.running.seconds)
+    running = account.timeline.running
+    spans, seconds = running.spans, float(running.seconds)
     told = saved_report(folder) if len(spans) == 1 else {}
     gauge = Gauge(reading.network) if reading.network else None
     figures = gauge.measured(account.total, seconds) if gauge else None
@@ -101,7 +101,8 @@ def make_report(root: Path, *, name: str | None = None) -> Report:
         figures=figures,
         score=score,
         optimum=optimum,
-        samples=tuple(_samples(reading, account, gauge)),
+        # Drawn without the pauses.
+        samples=tuple(replace(one, time=float(running.until(int(one.time) - 1))) for one in whole(reading, gauge)),
         advice=tuple(
             advice(
                 network=reading.network,
@@ -133,7 +134,7 @@ def _only_job(root: Path) -> tuple[Path, Reading, Account]:
     found = [
         (Path(reading.place), reading, reading.account)
         for reading in StateSource([root]).read()
-        if reading.account is not None and reading.account.running.spans
+        if reading.account is not None and reading.account.timeline.running.spans
     ]
     if not found:
         raise InputError(
@@ -143,27 +144,6 @@ def _only_job(root: Path) -> tuple[Path, Reading, Account]:
         named = ", ".join(f"{folder} ({reading.name})" for folder, reading, _ in found)
         raise InputError(f"{root} holds {len(found)} jobs", hint=f"A report is on one of them: {named}")
     return found[0]
-
-
-def _samples(reading: Reading, account: Account, gauge: Gauge | None) -> Iterable[Sample]:
-    """At most about `MOST_POINTS`, evenly over the seconds that the account remembers; an empty one at each pause."""
-    oldest = min(account.seconds)
-    spans = [(max(first, oldest), last) for first, last in account.running.spans if last >= oldest]
-    step = max(1, -(-sum(last - first + 1 for first, last in spans) // MOST_POINTS))
-    windows: list[tuple[int, int]] = []
-    shown: list[float] = []
-    pauses: list[Sample] = []
-    ran = 0
-    for first, last in spans:
-        for second in reversed(range(last + 1, first, -step)):
-            windows.append((second, min(max(step, WINDOW_SECONDS), second - first)))
-            shown.append(float(ran + second - first))
-        ran += last - first + 1
-        pauses.append(Sample(time=ran + 0.5))
-    found = [
-        replace(sample, time=time) for sample, time in zip(samples_at(reading, gauge, windows), shown, strict=True)
-    ]
-    return sorted([*found, *pauses[:-1]], key=lambda sample: sample.time)
 
 
 def _latency(root: Path, reading: Reading) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from floodway.dashboard.advice import WHY
 from floodway.dashboard.network_svg import network_svg
 from floodway.dashboard.report import Report, calendar
-from floodway.dashboard.svg_chart import COLOURS, Series, chart
+from floodway.dashboard.svg_chart import COLOURS, Series, chart, duration
 
 OWN_STYLE = "\nmain{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}"
 
@@ -45,7 +45,7 @@ def _section(report: Report) -> str:
 
 def _ran(report: Report) -> str:
     pauses = "" if not report.pauses else f" without {report.pauses} pause{'s' if report.pauses > 1 else ''}"
-    return f"{report.seconds:.0f} s{pauses}"
+    return f"{duration(report.seconds)}{pauses}"
 
 
 def _sentence(report: Report) -> str:
@@ -129,18 +129,16 @@ def _charts(report: Report) -> list[str]:
         Series("score (weighted tuples/s)", [sample.score for sample in samples]),
         Series("optimum for the capacity used", [sample.optimum for sample in samples], dashed=True),
     ]
-    drawn = times[-1] - times[0] if times else 0.0
-    part = "" if drawn > 0.9 * report.seconds else f", the latest {drawn / 3600:.1f} h"
     found = [
-        f"<section><h2>Latency against target{part}</h2>{chart('Latency', times, latency, unit='s')}</section>",
-        f"<section><h2>Offered, kept and dropped{part}</h2>{chart('Tuples', times, tuples, unit='tuples/s')}</section>",
+        f"<section><h2>Latency against target</h2>{chart('Latency', times, latency, unit='s')}</section>",
+        f"<section><h2>Offered, kept and dropped</h2>{chart('Tuples', times, tuples, unit='tuples/s')}</section>",
     ]
     if report.figures is not None:
         drawing = chart("Score", times, score, unit="weighted tuples/s")
-        found.append(f"<section><h2>Score against optimum{part}</h2>{drawing}</section>")
+        found.append(f"<section><h2>Score against optimum</h2>{drawing}</section>")
     return found
 
 
 def _code(text: str) -> str:
     parts = escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    return "".join("<code></code>" if index % 2 else part for index, part in enumerate(parts))

@@ -3,6 +3,7 @@
     GET  /, /static/NAME       the page's own files (open: they hold no secret)
     GET  /v1/page/snapshot     everything the page shows, with the recent past
     GET  /v1/page/events       the same without the past, once a second, as server-sent events
+    GET  /v1/page/history      ?job=NAME: its whole past in some hundred samples
     GET  /v1/page/picture      ?job=NAME: the network as SVG, figures left blank
     POST /v1/page/mode         {"job", "mode", "confirmed": true}
     GET  /metrics              for Prometheus
@@ -61,6 +62,13 @@ def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute
         stream = _events(shown, request)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
+    def history(request: Request) -> Response:
+        name = request.query_params.get("job", "")
+        samples = shown.whole(name)
+        if samples is None:
+            raise RefusedError("unknown", f"no job is called {name!r}")
+        return json_response({"job": name, "samples": samples})
+
     def picture(request: Request) -> Response:
         name = request.query_params.get("job", "")
         drawn = shown.picture(name)
@@ -85,6 +93,7 @@ def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute
         Route("/static/{name}", _file, methods=["GET"]),
         Route("/v1/page/snapshot", snapshot, methods=["GET"]),
         Route("/v1/page/events", events, methods=["GET"]),
+        Route("/v1/page/history", history, methods=["GET"]),
         Route("/v1/page/picture", picture, methods=["GET"]),
         Route("/v1/page/mode", mode, methods=["POST"]),
         metrics_route(shown.watched),

@@ -17,6 +17,7 @@ from floodway.agent.followed import LEDGER, Followed
 from floodway.agent.latencies import Latencies
 from floodway.agent.run_files import NETWORK, node_folders, saved_status
 from floodway.agent.statuses import merged, normal
+from floodway.agent.timeline import Timeline
 from floodway.errors import FloodwayError, InputError
 from floodway.network.file import load_network
 from floodway.network.model import Network
@@ -25,7 +26,8 @@ from floodway.spark.shed_state import ShedFiles
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One job as it is now. `account` is None where no ledger can be read; `problem` says why there is no status.
+    """One job as it is now. `account` is None where no ledger can be read; `problem` says why there is no status,
+    `timeline` has its counts over time: the ledger's, or what an agent was seen to count.
 
     `place` is the folder or address it was read from, `names` what it may be called, the shortest first and the last
     like no other's; `heard` is when each of its nodes last spoke (seconds since 1970); `notes` what is wrong besides.
@@ -35,6 +37,7 @@ class Reading:
     status: Mapping[str, Any]
     network: Network | None = None
     account: Account | None = None
+    timeline: Timeline | None = None
     problem: str | None = None
     latencies: Latencies = field(default_factory=Latencies)
     place: str = ""
@@ -100,6 +103,7 @@ class StateSource:
             status=status,
             network=network,
             account=followed.account,
+            timeline=followed.account.timeline if followed.account else None,
             problem=None if status or followed.account else "nothing written yet",
             latencies=followed.latencies,
             place=str(folder),

@@ -55,7 +55,7 @@ def chart(label: str, times: Sequence[float], series: Sequence[Series], *, unit:
         parts.append(f'<text x="{LEFT - 7}" y="{float(level) + 4:.1f}" text-anchor="end">{_short(step * tick)}</text>')
     for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
         place = LEFT + share * (WIDTH - LEFT - RIGHT)
-        parts.append(f'<text x="{place}" y="{HEIGHT - 14}" text-anchor="{anchor}">{span * share:.0f} s</text>')
+        parts.append(f'<text x="{place}" y="{HEIGHT - 14}" text-anchor="{anchor}">{duration(span * share)}</text>')
     for one, above, below in stacked:
         up = " ".join(f"{x(time)},{y(value)}" for time, value in zip(times, above, strict=True))
         down = " ".join(f"{x(time)},{y(value)}" for time, value in reversed(list(zip(times, below, strict=True))))
@@ -70,6 +70,18 @@ def chart(label: str, times: Sequence[float], series: Sequence[Series], *, unit:
         for one in series
     )
     return f'<div class="chart">{"".join(parts)}</div><ul class="legend">{keys}</ul>'
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it.
+
+    >>> [duration(seconds) for seconds in (0, 90, 5400, 86_400, 604_800)]
+    ['0 s', '90 s', '90 min', '24 h', '7 days']
+    """
+    for unit, length, most in (("s", 1, 600), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:.3g} days"
 
 
 def _stacked(series: Sequence[Series]) -> list[tuple[Series, list[float], list[float]]]:

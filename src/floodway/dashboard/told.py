@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from floodway.agent.account import Account, Counts
+from floodway.agent.account import Account
+from floodway.agent.counts import Counts
+from floodway.agent.metrics import move_counts
+from floodway.agent.statuses import is_participant
 from floodway.dashboard.figures import Figures
-from floodway.dashboard.sources import Reading
 from floodway.network.model import Network
 
 
-def told_counts(reading: Reading) -> Counts:
-    """Totals that a status carries itself, where no ledger can be read."""
-    counts, status = Counts(), reading.status
+def told_counts(status: Mapping[str, Any], name: str) -> Counts:
+    """Totals that the status of a job of this name carries itself, where no ledger can be read."""
+    counts = Counts()
     if "offered_total" in status:
-        counts.offered[reading.name] = status["offered_total"]
-        counts.kept[reading.name] = status["kept_total"]
+        counts.offered[name] = status["offered_total"]
+        counts.kept[name] = status["kept_total"]
         if status["dropped_total"]:
-            counts.dropped[reading.name, "shedder"] = status["dropped_total"]
+            counts.dropped[name, "shedder"] = status["dropped_total"]
     for key, target in (("offered", counts.offered), ("kept", counts.kept), ("delivered", counts.delivered)):
         if isinstance(status.get(key), Mapping):
             target.update(status[key])
@@ -72,6 +74,52 @@ def fragments(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"fragment": name, **figures, "keep": kept.get(name, 1.0)}
         for name, figures in (status.get("fragments") or {}).items()
+    ]
+
+
+def participant(status: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """What a participant of a federation has instead of a target and a score; None for other jobs.
+
+    Load in CPU-seconds/s of all that arrives, as a share of its CPU; the share of tuples that it drops; what runs here
+    of its own and for others, and what others run for it; where its leases, its moves and its balance stand.
+    """
+    if not is_participant(status):
+        return None
+    name, cpu, here = status.get("name"), status.get("cpu"), status.get("fragments") or {}
+    load = sum((status.get("load") or {}).values())
+    kept, arriving = status.get("keeps") or {}, sum(one.get("rate") or 0.0 for one in here.values())
+    dropped = sum((one.get("rate") or 0.0) * (1.0 - kept.get(fragment, 1.0)) for fragment, one in here.items())
+    ended, moving = move_counts(status)
+    leases = status.get("leases")
+    return {
+        "load": load,
+        "cpu": cpu,
+        "share": load / cpu if cpu else None,
+        "loss": dropped / arriving if arriving > 0 else 0.0,
+        "own": [fragment for fragment, one in here.items() if one.get("for", name) == name],
+        "borrowed": {fragment: one["for"] for fragment, one in here.items() if one.get("for", name) != name},
+        "lent": dict(status.get("lent") or {}),
+        "offer": status.get("offer"),
+        "moving": moving,
+        "moved": ended,
+        "balance": status.get("balance"),
+        "leases": None if leases is None else len(leases),
+        "lease_seconds": min(leases.values()) - now if leases else None,
+        "troubles": _troubles(status),
+    }
+
+
+def _troubles(status: Mapping[str, Any]) -> list[str]:
+    """What an operator of a participant has to know, as sentences."""
+    return [
+        *(f"{fragment} is held and does not run: {why}" for fragment, why in (status.get("stalled") or {}).items()),
+        *(f"{partner} does not answer ({times:g} times)" for partner, times in (status.get("cut_off") or {}).items()),
+        *(
+            f"{fragment} is not served in full by {one.get('by')}: it keeps {one.get('keep', 1.0):.0%}, "
+            f"results take {one.get('delay_seconds') or 0.0:.1f} s"
+            for fragment, one in (status.get("missed") or {}).items()
+        ),
+        *(f"{where}: {why}" for where, why in (status.get("failures") or {}).items()),
     ]
 
 

@@ -23,6 +23,12 @@ export const short = (value) => {
   return String(+value.toPrecision(3));
 };
 
+// The time of day, with the day where a chart is of more than one.
+function clock(time, span) {
+  const day = span > 72000 ? { month: "short", day: "numeric" } : span < 7200 ? { second: "2-digit" } : {};
+  return new Date(1000 * time).toLocaleString([], { hour: "2-digit", minute: "2-digit", hour12: false, ...day });
+}
+
 // spec: {label, unit, samples, lines: [{name, colour, of}], areas: [...] (stacked, below the lines), dashed: {name, of}}
 export function draw(place, spec) {
   const { samples } = spec;
@@ -40,7 +46,7 @@ export function draw(place, spec) {
   }
   const first = samples[0].time, span = Math.max(last.time - first, 1);
   const stack = (s) => areas.reduce((sum, area) => sum + (area.of(s) || 0), 0);
-  const highest = Math.max(1e-9, ...samples.flatMap((s) => [stack(s), ...all.map((one) => one.of(s) || 0)]));
+  const highest = samples.reduce((most, s) => Math.max(most, stack(s), ...all.map((one) => one.of(s) || 0)), 1e-9);
   const tick = step(highest), top = Math.ceil((highest * 1.02) / tick) * tick;
   const x = (time) => LEFT + ((time - first) / span) * (WIDTH - LEFT - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
@@ -49,9 +55,8 @@ export function draw(place, spec) {
     svg.append(node("text", { x: LEFT - 7, y: y(value) + 4, "text-anchor": "end" }, short(value)));
   }
   for (const share of [0, 0.5, 1]) {
-    const ago = Math.round(span * (1 - share));
     const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
-    svg.append(node("text", { x: LEFT + share * (WIDTH - LEFT - RIGHT), y: HEIGHT - 8, "text-anchor": anchor }, ago ? `${ago} s ago` : "now"));
+    svg.append(node("text", { x: LEFT + share * (WIDTH - LEFT - RIGHT), y: HEIGHT - 8, "text-anchor": anchor }, clock(first + share * span, span)));
   }
   let below = samples.map(() => 0);
   for (const area of areas) {

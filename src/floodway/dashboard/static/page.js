@@ -3,13 +3,14 @@
 import { draw, short } from "/static/charts.js";
 import { askKey, currentKey } from "/static/key.js";
 import { signedHeaders } from "/static/sign.js";
-import { headline, silence } from "/static/words.js";
+import { tiles } from "/static/tiles.js";
+import { headline, number, percent, silence, warning, whole } from "/static/words.js";
 
 const $ = (id) => document.getElementById(id);
-const PAST = 900;
+const PAST = 900, WHOLE_MS = 10000;
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5"];
-let chosen = null, picked = false, latest = null, drawn = null;
-const past = new Map();
+let chosen = null, picked = false, latest = null, drawn = null, range = "recent";
+const past = new Map(), everything = new Map();
 
 // --- talking to the server ------------------------------------------------------------------------------------
 
@@ -51,6 +52,7 @@ async function follow() {
       throw new Error("the server ended the stream");
     } catch (error) {
       connection(`not connected (${error.message}); trying again`, true);
+      warn("This page has lost its server. What follows is what it said last.");
       await new Promise((done) => setTimeout(done, 2000));
     }
   }
@@ -59,6 +61,11 @@ async function follow() {
 function connection(text, lost) {
   $("connection").textContent = text;
   $("connection").classList.toggle("lost", lost);
+}
+
+function warn(text) {
+  $("warning").hidden = !text;
+  if ($("warning").textContent !== text) $("warning").textContent = text;
 }
 
 // --- taking in a snapshot --------------------------------------------------------------------------------------
@@ -84,9 +91,10 @@ function show() {
   if (!job) { connection("no job has written anything yet", true); return; }
   $("job-name").textContent = job.name;
   document.title = `${job.name} – Floodway`;
-  connection(job.problem || silence(job), Boolean(job.problem) || job.stale);
-  $("notes").hidden = !job.notes.length;
-  $("notes").replaceChildren(...job.notes.map(item));
+  connection(silence(job), Boolean(job.problem) || job.stale);
+  warn(warning(job));
+  $("sentence").textContent = headline(job);
+  list("notes", job.notes);
   tiles(job);
   modes(job);
   network(job);
@@ -115,45 +123,7 @@ function choices() {
 
 // --- figures -----------------------------------------------------------------------------------------------------
 
-const seconds = (value) => (value == null ? "–" : `${value.toFixed(2)} s`);
-const percent = (share) => (share == null ? "–" : share >= 0.9995 ? "100%" : `${(100 * share).toFixed(1)}%`);
 const rate = (value) => `${number(value)}/s`;
-const whole = (value) => value.toLocaleString("en");
-function number(value) {
-  const plain = Math.abs(value) < 1e6 && (Number.isInteger(value) || Math.abs(value) >= 100);
-  return plain ? value.toFixed(0) : String(+value.toPrecision(3));
-}
-
-function fill(field, text, value) {
-  const place = document.querySelector(`[data-field="${field}"]`);
-  if (place.textContent !== text) place.textContent = text;
-  place.dataset.value = value ?? "";
-}
-
-function judge(id, verdict) {
-  const tile = $(id);
-  tile.classList.toggle("good", verdict === true);
-  tile.classList.toggle("bad", verdict === false);
-}
-
-function tiles(job) {
-  const { latency_seconds: latency, target_seconds: target } = job;
-  fill("latency", seconds(latency), latency);
-  fill("target", target == null ? "" : job.unreachable ? `target ${target} s is below the floor of ${seconds(job.floor_seconds)}` : `target ${target} s`, target);
-  judge("tile-latency", latency == null || target == null ? null : latency <= 1.1 * target);
-  fill("loss", percent(job.loss), job.loss);
-  const observed = job.would_drop != null && job.mode !== "enforce";
-  fill("would", observed ? `${percent(job.would_drop)} if enforced` : "of what arrives", observed ? job.would_drop : null);
-  const share = job.score != null && job.optimum ? job.score / job.optimum : null;
-  fill("share", percent(share), share);
-  fill("score", job.score == null ? "no network file known" : `${number(job.score)} of ${job.optimum == null ? "–" : number(job.optimum)} weighted tuples/s`, job.score);
-  const states = { reconciled: "reconciled", differs: "differs", none: "not here" };
-  fill("ledger", states[job.ledger.state], job.ledger.state);
-  fill("lines", `${whole(job.ledger.lines)} lines`, job.ledger.lines);
-  judge("tile-ledger", job.ledger.state === "none" ? null : job.ledger.state === "reconciled");
-  const sentence = headline(job, percent, seconds);
-  if ($("sentence").textContent !== sentence) $("sentence").textContent = sentence;
-}
 
 function modes(job) {
   $("mode-section").hidden = !job.switchable;
@@ -164,7 +134,7 @@ function modes(job) {
   }
   const { id, planner, objective } = job.plan;
   const parts = [id && `plan ${id}`, planner && `by ${planner}`, objective && `for ${objective}`].filter(Boolean);
-  fill("plan", parts.length ? `In force: ${parts.join(" ")}.` : "", id);
+  document.querySelector("[data-field=plan]").textContent = parts.length ? `In force: ${parts.join(" ")}.` : "";
 }
 
 function network(job) {
@@ -202,28 +172,60 @@ function figures(job) {
   }
 }
 
+// Where a job is older than its recent samples its whole past can be asked for, and is asked for again as it grows.
+function samples(job) {
+  const long = job.began != null && latest.time - job.began > PAST;
+  $("range-section").hidden = !long;
+  if (!long || range === "recent") return past.get(job.name) || [];
+  const known = everything.get(job.name) ?? { at: 0, samples: [] };
+  if (Date.now() - known.at > WHOLE_MS) {
+    everything.set(job.name, { ...known, at: Date.now() });
+    ask("GET", `/v1/page/history?job=${encodeURIComponent(job.name)}`).then((answer) => answer.json()).then((told) => {
+      everything.set(told.job, { at: Date.now(), samples: told.samples });
+      show();
+    }).catch(() => {});
+  }
+  return known.samples;
+}
+
+for (const button of document.querySelectorAll("[data-range]")) {
+  button.addEventListener("click", () => {
+    range = button.dataset.range;
+    for (const one of document.querySelectorAll("[data-range]")) one.setAttribute("aria-pressed", String(one === button));
+    show();
+  });
+}
+
 function charts(job) {
-  const samples = past.get(job.name) || [];
-  draw($("chart-latency"), {
-    label: "Latency over time", unit: "seconds", samples,
+  const all = samples(job);
+  // A chart is there if there is anything to draw; its place must have a width before it is drawn.
+  const chart = (name, known, spec) => {
+    $(`${name}-section`).hidden = !known.length;
+    if (known.length) draw($(`chart-${name}`), { ...spec, samples: known });
+  };
+  chart("latency", all.some((s) => s.latency != null) ? all : [], {
+    label: "Latency over time", unit: "seconds",
     lines: [{ name: "mean latency of results (s)", colour: "--c0", of: (s) => s.latency }],
     dashed: { name: "target (s)", of: (s) => s.target },
   });
-  const reasons = [...new Set(samples.flatMap((s) => Object.keys(s.dropped)))].sort();
+  const reasons = [...new Set(all.flatMap((s) => Object.keys(s.dropped)))].sort();
   const outside = reasons.filter((reason) => !reason.endsWith(", inside"));
-  draw($("chart-tuples"), {
-    label: "Tuples over time", unit: "tuples/s", samples,
+  chart("tuples", all.some((s) => s.offered || reasons.length) ? all : [], {
+    label: "Tuples over time", unit: "tuples/s",
     areas: [{ name: "kept (tuples/s)", colour: "--c0", of: (s) => s.kept },
       ...outside.map((reason, i) => ({ name: `dropped: ${reason}`, colour: COLOURS[i % 5], of: (s) => s.dropped[reason] ?? 0 }))],
     lines: reasons.filter((reason) => reason.endsWith(", inside")).map((reason, i) => ({ name: `dropped: ${reason} the network`, colour: COLOURS[(i + outside.length) % 5], of: (s) => s.dropped[reason] ?? 0 })),
     dashed: { name: "offered", of: (s) => s.offered },
   });
-  const scored = samples.filter((s) => s.score != null);
-  $("score-section").hidden = job.score == null && !scored.length;
-  draw($("chart-score"), {
-    label: "Score over time", unit: "weighted tuples/s", samples: scored,
+  chart("score", all.filter((s) => s.score != null), {
+    label: "Score over time", unit: "weighted tuples/s",
     lines: [{ name: "score (weighted tuples/s)", colour: "--c0", of: (s) => s.score }],
     dashed: { name: "optimum for the capacity used", of: (s) => s.optimum },
+  });
+  chart("load", all.filter((s) => s.load != null), {
+    label: "Load over time", unit: "percent",
+    lines: [{ name: "load (% of the CPU)", colour: "--c0", of: (s) => 100 * s.load }],
+    dashed: { name: "capacity", of: () => 100 },
   });
 }
 
@@ -242,25 +244,30 @@ function rows(table, values) {
 
 function places(job) {
   const dropped = (at) => Object.entries(job.dropped[at] || {}).map(([reason, count]) => `${reason} ${whole(count)}`).join(", ") || "–";
+  $("places-section").hidden = !Object.keys(job.offered).length;
   rows("places", Object.keys(job.offered).map((at) => [
-    at, whole(job.offered[at]), whole(job.kept[at] ?? 0), dropped(at), percent(job.planned[at] ?? null),
+    at, whole(job.offered[at]), whole(job.kept[at] ?? 0), dropped(at), job.planned[at] == null ? "–" : percent(job.planned[at]),
     job.waiting[at] == null ? "–" : whole(job.waiting[at]),
   ]));
-  const list = $("differences");
-  list.hidden = !job.ledger.differences.length;
-  list.replaceChildren(...job.ledger.differences.map(item));
+  $("why").replaceChildren(...Object.entries(job.why).flatMap(([reason, text]) => [term("dt", reason), term("dd", text)]));
+  list("differences", job.ledger.differences);
   $("reasons-section").hidden = !Object.keys(job.reasons).length;
-  $("reasons").replaceChildren(...Object.entries(job.reasons).map(([name, text]) => item(`${name}: ${text}`)));
+  list("reasons", Object.entries(job.reasons).map(([name, text]) => `${name}: ${text}`));
 }
 
-function item(text) {
-  const made = document.createElement("li");
+function term(kind, text) {
+  const made = document.createElement(kind);
   made.textContent = text;
   return made;
 }
 
+function list(id, texts) {
+  $(id).hidden = !texts.length;
+  $(id).replaceChildren(...texts.map((text) => term("li", text)));
+}
+
 function nodes(job) {
-  $("nodes-section").hidden = !job.nodes.length;
+  $("nodes-section").hidden = !job.nodes.length || job.participant != null;  // a participant has a tile for it
   rows("nodes", job.nodes.map((one) => {
     const cell = document.createElement("span");
     if (one.share == null) { cell.textContent = one.planned == null ? "–" : `planned ${one.planned.toFixed(2)} CPU`; return [one.name, "–", cell]; }
@@ -274,14 +281,25 @@ function nodes(job) {
 }
 
 function federation(job) {
+  list("troubles", job.participant?.troubles ?? []);
   $("federation-section").hidden = !["fragments", "contracts", "moves"].some((name) => job[name].length);
   for (const name of ["fragments", "contracts", "moves"]) {
     const values = job[name], keys = [...new Set(values.flatMap((one) => Object.keys(one)))];
     const row = document.createElement("tr");
     row.append(...keys.map((text) => { const cell = document.createElement("th"); cell.scope = "col"; cell.textContent = text.replaceAll("_", " "); return cell; }));
     $(name).tHead.replaceChildren(row);
-    rows(name, values.map((one) => keys.map((field) => (one[field] == null ? "–" : typeof one[field] === "object" ? JSON.stringify(one[field]) : String(one[field])))));
+    rows(name, values.map((one) => keys.map((field) => cell(field, one[field]))));
   }
+}
+
+function cell(field, value) {
+  if (value == null || value === "") return "–";
+  if (field === "at") return new Date(1000 * value).toLocaleString();
+  if (field === "keep") return percent(value);
+  if (typeof value === "number") return number(value);
+  if (Array.isArray(value)) return value.join(", ");
+  if (typeof value === "object") return Object.entries(value).map(([name, item]) => `${name.replaceAll("_", " ")} ${number(item)}`).join(", ") || "–";
+  return String(value);
 }
 
 // --- the mode switch -----------------------------------------------------------------------------------------------

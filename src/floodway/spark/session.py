@@ -76,8 +76,6 @@ LOCAL = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Workers without 40 ms of garbage collection after every task, and without tracebacks when a query is stopped.
-    "spark.python.daemon.module": "floodway.spark.worker_daemon",
 }
 
 
@@ -91,8 +89,9 @@ def spark_session(
     """
     # Workers must run this very environment's Python, not the first `python3` on the PATH.
     local = master is not None and master.startswith("local")
-    os.environ["PYSPARK_PYTHON"] = worker_python() if local else sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # The driver's are those that Spark asks for a source's columns and partitions whenever a query starts.
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ[name] = worker_python() if local else sys.executable
     os.environ["JAVA_HOME"] = str(find_java())
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
@@ -130,16 +129,18 @@ def _warehouse() -> Path:
 
 _WRAPPER = """#!/bin/sh
 kept=$(printf %s "$PYTHONPATH" | tr ':' '\\n' | grep -Ev '/(pyspark|py4j-[^/]*)[.]zip$' | paste -sd: -)
+if [ "$1 $2" = "-m pyspark.daemon" ]; then shift 2; set -- -m floodway.spark.worker_daemon "$@"; fi
 PYTHONPATH="$kept" exec "{python}" "$@"
 """
 
 
 @cache
 def worker_python() -> str:
-    """This environment's Python, started so that it takes pyspark from site-packages.
+    """This environment's Python, started so that it takes pyspark from site-packages, and its daemon from Floodway.
 
     Spark puts its own `pyspark.zip` in front of every worker's path. Modules in a zip have no bytecode, so each new
-    worker compiles pyspark anew: a second of CPU. The wrapper takes the zips out; the versions are the same.
+    worker compiles pyspark anew: a second of CPU. The wrapper takes the zips out; the versions are the same. Workers
+    are forked by `worker_daemon`: the setting `spark.python.daemon.module` does not reach those that plan a source.
     """
     folder = Path(tempfile.mkdtemp(prefix="floodway-python-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Spark's daemon of Python workers, with two of its habits changed: `spark.python.daemon.module`.
+"""Spark's daemon of Python workers, with two of its habits changed (`session.worker_python` puts it in its place).
 
 - *After every task* a worker looks through all that it holds for garbage: 40 ms of CPU, most of it for what imported
   modules hold, and a micro-batch has a task for every operator in Python. Here that part is left out.

@@ -197,3 +197,12 @@ def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:
     (shown,) = board.snapshot()["jobs"]
     assert shown["would_drop"] == pytest.approx(0.2 * 400 / 900)
     assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in metrics_text(board.watched()).decode()
+
+
+def test_what_is_dropped_now_is_what_the_chart_shows(tmp_path: Path) -> None:
+    job = made_job(tmp_path / "demo", ago=0, batches=20)
+    status = json.loads((job.root / "status.json").read_text())
+    (job.root / "status.json").write_text(json.dumps({**status, "loss": 0.6}), encoding="utf-8")  # of many batches
+    (shown,) = Board(StateSource([job.root]), clock=lambda: float(job.now)).snapshot()["jobs"]
+    assert shown["loss"] == pytest.approx(shown["sample"]["dropped"]["shedder"] / shown["sample"]["offered"])
+    assert shown["loss"] == pytest.approx(0.2 * 400 / 900)

@@ -24,7 +24,7 @@ from floodway.dashboard.serve import page_server
 from floodway.spark.shed_state import ShedFiles
 from tests.agent.federation_world import FILE, agent
 from tests.dashboard.conftest import Served
-from tests.dashboard.made_state import MadeJob, demo_network
+from tests.dashboard.made_state import KEEPS, MadeJob, demo_network
 from tests.dashboard.test_dashboard_agents import FIGURE1
 from tests.dashboard.test_dashboard_agents import agent as node_agent
 
@@ -95,8 +95,9 @@ def test_mixed_modes_and_a_silent_node_are_told(page: Page, tmp_path: Path) -> N
 
 def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: MadeJob) -> None:
     ShedFiles(made.root).write_mode("observe")
+    made.run(12, keeps=dict.fromkeys(KEEPS, 1.0))
     status = json.loads((made.root / "status.json").read_text())
-    told = {**status, "mode": "observe", "loss": 0.0, "plan": "8f3a01bc", "planner": "exact", "objective": "fair"}
+    told = {**status, "keeps": KEEPS, "loss": 0.0, "plan": "8f3a01bc", "planner": "exact", "objective": "fair"}
     (made.root / "status.json").write_text(json.dumps(told), encoding="utf-8")
     (made.root / "network.json").write_text("{", encoding="utf-8")
     with page_server([made.root]) as server:

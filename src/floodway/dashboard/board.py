@@ -146,12 +146,13 @@ class Board:
         member = participant(status, now)
         age = now - status["time_us"] / 1e6 if "time_us" in status else None
         silent = {node: now - heard for node, heard in reading.heard.items() if now - heard > STALE_SECONDS}
+        rates = sample_rates(now_counts, length, reading.network)
         stale = age is None or age > STALE_SECONDS
         past = self._past(reading, now, second)
         if status and not stale and reading.problem is None and batches_come:
             told: dict[str, Any] = {"latency": status.get("latency_seconds"), "load": member and member["share"]}
             past.means.note(int(now), **told)
-            told |= {"target": status.get("target_seconds")} | sample_rates(now_counts, length, reading.network)
+            told |= {"target": status.get("target_seconds")} | rates
             told |= {"score": figures.score, "optimum": figures.optimum} if figures else {}
             past.history.add(Sample(time=now, **told))
         return {
@@ -168,7 +169,7 @@ class Board:
             "target_seconds": status.get("target_seconds"),
             "unreachable": bool(status.get("unreachable")),
             "floor_seconds": status.get("floor_seconds"),
-            "loss": member["loss"] if member else status.get("loss"),
+            "loss": member["loss"] if member else loss(status, rates),
             "would_drop": would_drop(status),
             "would_drop_tuples": status.get("would_drop"),
             "scale": status.get("scale"),
@@ -237,3 +238,9 @@ def waiting(status: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         return {str(name): int(count) for name, count in told.items()}
     arrived = status.get("arrived") or {}
     return {name: max(0, int(count) - counts.offered[name]) for name, count in arrived.items()}
+
+
+def loss(status: Mapping[str, Any], rates: Mapping[str, Any]) -> float | None:
+    """The share dropped at the inputs in the window that the page shows; where it has no batch, as the job tells."""
+    offered = rates["offered"]
+    return 1.0 - rates["kept"] / offered if offered else status.get("loss")

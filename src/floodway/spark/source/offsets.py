@@ -203,7 +203,7 @@ def count_kept(
 
     >>> end = BatchOffset("s", {0: 0}, {0: 1000}, keep_ppm=250_000, mode="enforce").to_json()
     >>> count_kept(BatchOffset("s", {0: 0}, {0: 0}).to_json(), end)
-    {0: (1000, 254)}
+    {0: (1000, 261)}
     """
     end = parse_offset(end_offset)
     counts = dict.fromkeys(end.end, (0, 0))

@@ -85,8 +85,9 @@ def ensure_java() -> str:
 
 
 def pip(*arguments: str, problem: str = "pip could not install the locked versions; its message is above") -> None:
-    """Run pip inside the environment."""
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    """Run pip inside the environment; bytecode is made on import, for the few modules that are ever imported."""
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    command += arguments
     run(command, problem)
 
 

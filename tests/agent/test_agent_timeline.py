@@ -44,12 +44,12 @@ def test_every_second_is_in_one_cell_and_its_cell_is_as_long_as_its_age_allows(s
 
 def test_memory_is_bounded_and_sums_are_exact() -> None:
     thinned, step = Thinned(Counts), 7
-    for second in range(0, 400 * DAY, HOUR // 4):
+    for second in range(0, 120 * DAY, HOUR // 4):
         thinned.at(second).offered["s"] += step
-    for second in range(400 * DAY, 400 * DAY + 3 * HOUR):
+    for second in range(120 * DAY, 120 * DAY + 3 * HOUR):
         thinned.at(second).offered["s"] += step
-    assert len(thinned) < HOUR + 60 + DAY // 60 + 7 * DAY // 600 + 90 * 24 + 400
-    assert sum(cell.offered["s"] for cell in thinned.cells()) == step * (400 * 96 + 3 * HOUR)
+    assert len(thinned) < HOUR + 60 + DAY // 60 + 7 * DAY // 600 + 90 * 24 + 120
+    assert sum(cell.offered["s"] for cell in thinned.cells()) == step * (120 * 96 + 3 * HOUR)
 
 
 def test_windows_side_by_side_share_no_tuple_and_leave_none_out_however_old() -> None:

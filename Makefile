@@ -21,7 +21,7 @@ setup: ## Make .venv with the locked versions, and find or obtain Java >= 17
 demo: setup ## Two minutes of overload, without and with Floodway, side by side
 	$(BIN)/floodway demo
 
-test: setup lint ## All checks: lint, types, import direction, tests (ARGS="-k plan" is passed to pytest)
+test: setup ## All checks: lint, types, import direction, tests (ARGS="-k plan" runs these tests alone)
 	$(BIN)/python scripts/run_tests.py $(ARGS)
 
 lint: setup ## Formatting, style, strict types and import direction

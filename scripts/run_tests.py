@@ -1,8 +1,9 @@
-"""All tests, on both cores: `make test`.
+"""All checks, on both cores: `make test`.
 
-Three lanes run side by side: tests that use neither Spark nor Kafka, those of `tests/spark` with one Spark session, and
-all others with another; the third takes a few folders of the first's before its own, so that all are busy for about as
-long. Tests marked `timing` measure latencies and need the machine to themselves: they come last, alone.
+Three lanes of tests run side by side: those that use neither Spark nor Kafka, those of `tests/spark` with one Spark
+session, and all others with another; the third takes a few folders of the first's before its own, so that all are busy
+for about as long. `make lint` runs beside them. Tests marked `timing` measure latencies and need the machine to
+themselves: they come last, alone.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -12,30 +13,32 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10", "-p", "no:cacheprovider"]
+LINT = ["make", "--no-print-directory", "lint"]
 HEAVY = "(spark or kafka)"
 FOLDERS = ("tests/docs", "tests/experiments", "tests/properties")
 """Those that the third lane takes from the first."""
-FIRST = {"without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in FOLDERS)]}
-SECOND = {"of Spark itself": ["-m", f"{HEAVY} and not timing", "tests/spark"]}
+FIRST = {"tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in FOLDERS)]}
+SECOND = {"tests of Spark itself": ["-m", f"{HEAVY} and not timing", "tests/spark"]}
 THIRD = {
-    f"without Spark of {', '.join(FOLDERS)}": ["-m", f"not {HEAVY}", *FOLDERS],
-    "of all else": ["-m", f"{HEAVY} and not timing", "--ignore=tests/spark"],
+    f"tests without Spark of {', '.join(FOLDERS)}": ["-m", f"not {HEAVY}", *FOLDERS],
+    "tests of all else": ["-m", f"{HEAVY} and not timing", "--ignore=tests/spark"],
 }
-LAST = {"of latencies": ["-m", f"{HEAVY} and timing"]}
+LAST = {"tests of latencies": ["-m", f"{HEAVY} and timing"]}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tests; 0 if all passed."""
+    """Run all checks; 0 if all passed."""
     if arguments:
         return _run(arguments)
-    print("Three lanes of tests; the third is shown as it runs, the others when they have ended.", flush=True)
+    print("Lint and three lanes of tests; the third is shown as it runs, the others when they have ended.", flush=True)
+    lanes = {"lint": LINT} | {what: [*PYTEST, *chosen] for what, chosen in (FIRST | SECOND).items()}
     with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder:
-        beside = [_Lane(lane, Path(folder)) for lane in (FIRST, SECOND)]
+        beside = [_Lane(what, command, Path(folder)) for what, command in lanes.items()]
         try:
             codes = {what: _run(chosen) for what, chosen in THIRD.items()}
             for lane in beside:
@@ -45,7 +48,7 @@ def main(arguments: list[str]) -> int:
                 lane.end()
     codes |= {what: _run(chosen) for what, chosen in LAST.items()}
     for what, failed in codes.items():
-        print(f"Tests {what}: {f'FAILED, pytest exit {failed}' if failed else 'passed'}")
+        print(f"{what}: {f'FAILED, exit {failed}' if failed else 'passed'}")
     return max(codes.values())
 
 
@@ -54,13 +57,13 @@ def _run(chosen: Sequence[str]) -> int:
 
 
 class _Lane:
-    """One pytest beside the others, its output in a file until it has ended."""
+    """One command beside the others, its output in a file until it has ended."""
 
-    def __init__(self, lane: Mapping[str, Sequence[str]], folder: Path) -> None:
-        ((self._what, chosen),) = lane.items()
-        self._log = folder / self._what
+    def __init__(self, what: str, command: Sequence[str], folder: Path) -> None:
+        self._what = what
+        self._log = folder / what
         with self._log.open("w") as output:
-            self._process = subprocess.Popen([*PYTEST, *chosen], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
     def wait(self) -> dict[str, int]:
         code = self._process.wait()

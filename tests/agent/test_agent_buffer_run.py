@@ -180,7 +180,7 @@ def overhead(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> float:
 def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFactory) -> tuple[Turn, Turn]:
     """Both managers at the same time over the same logs: the same input, and the same noise."""
     root = tmp_path_factory.mktemp("duel")
-    tight = max(4.0, round(6 * overhead, 1))
+    tight = max(3.0, round(6 * overhead, 1))
     nets = {manager: network(root, manager.upper(), tight=tight) for manager in ("cwb", "cob")}
     ours = Turn.of(spark, nets["cwb"], root / "cwb", "enforce", BufferOptions("cwb"))
     peer = Turn.of(spark, nets["cob"], root / "cob", "enforce", BufferOptions("cob"))

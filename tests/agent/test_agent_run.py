@@ -106,7 +106,7 @@ def test_blocks_that_are_never_read_are_accounted_for_too(warm: Session, tmp_pat
 
 def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=16, mode="off")
+    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=12, mode="off")
     latencies = [point.latency_seconds for point in report.points if point.latency_seconds is not None]
     assert latencies[-1] > 2 * 2.0
     assert latencies[-1] > 2 * latencies[0]
@@ -142,7 +142,7 @@ def test_the_mode_is_switched_while_running(warm: Session, tmp_path: Path) -> No
             ShedFiles(tmp_path).write_mode("off")
 
     options = RunOptions(
-        seconds=11, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
+        seconds=8, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
     )
     run_network(parse_network(CHAIN), options, warm)
     lines = [line for line in Ledger(Layout(tmp_path).ledger).lines() if line.at == "s" and line.offered]

@@ -24,7 +24,7 @@ from floodway.spark.decision import PPM
 
 BLOCK = 256
 SEQUENCE_BITS = 48
-_CACHED = 16_384
+_CACHED = 65_536
 """Tuples hashed at a time: the passes over them stay in the processor's cache, three times as quick."""
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +25,7 @@ from scripts.fetch_browser import fetch_browser
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
-RUN_SECONDS, WAIT_SECONDS, START_SECONDS = 180, 50.0, 90.0
+RUN_SECONDS, WAIT_SECONDS, START_SECONDS = 300, 40.0, 90.0
 LATE, LEAST_SCALE = 1.1, 0.4
 """A picture shows latency at most this many times the target, and a node that is worth this much of its file."""
 WIDTH, HEIGHT, PHONE = 1120, 1150, 390
@@ -41,8 +42,11 @@ def names() -> list[str]:
     return [f"{name}.png" for name, _, _ in SHOTS]
 
 
-def shoot(url: str, folder: Path) -> None:
-    """Photograph the page at this address, light, dark and at a phone's width."""
+def shoot(url: str, folder: Path, ready: Callable[[], None] = lambda: None) -> None:
+    """Photograph the page at this address, light, dark and at a phone's width, each when `ready` returns.
+
+    The browser itself takes CPU from a run beside it when it starts and draws a page for the first time.
+    """
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,15 +58,17 @@ def shoot(url: str, folder: Path) -> None:
             page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
             page.goto(url)
             page.wait_for_selector("#picture [data-value]", timeout=30_000)
-            page.wait_for_timeout(1500)
+            page.wait_for_timeout(6000)
+            ready()
+            page.wait_for_timeout(1200)  # the page asks once a second
             page.screenshot(path=str(folder / f"{name}.png"))
             page.close()
         browser.close()
 
 
 @contextmanager
-def running_demo() -> Iterator[str]:
-    """The demo network on real Spark with its page; yields the address when the page has something to show."""
+def running_demo() -> Iterator[tuple[str, Path]]:
+    """The demo network on real Spark: the address of its page, and its status, when there is something to show."""
     with tempfile.TemporaryDirectory(prefix="floodway-shot-", ignore_cleanup_errors=True) as state:
         command = [str(Path(sys.executable).parent / "floodway"), "run", "src/floodway/cli/demo.yaml"]
         command += ["--seconds", str(RUN_SECONDS), "--target", "4", "--state", state, "--page", "127.0.0.1:0", "--json"]
@@ -77,16 +83,16 @@ def running_demo() -> Iterator[str]:
             while not ledger.exists() and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.5)
             time.sleep(WAIT_SECONDS)
-            await_good_picture(Path(state) / "status.json", time.monotonic() + START_SECONDS / 2)
-            yield line.removeprefix("page: ").strip()
+            yield line.removeprefix("page: ").strip(), Path(state) / "status.json"
         finally:
             # The whole group: feeders are processes of their own, and the folder can go only when they are gone.
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(timeout=60)
 
 
-def await_good_picture(status: Path, deadline: float) -> None:
+def await_good_picture(status: Path) -> None:
     """Wait until latency is at its target on a machine that has time for the run, or give up."""
+    deadline = time.monotonic() + START_SECONDS / 2
     while True:
         told = json.loads(status.read_text(encoding="utf-8"))
         late = (told["latency_seconds"] or 0.0) / told["target_seconds"]
@@ -109,8 +115,8 @@ def main() -> None:
     if given.url:
         shoot(given.url, given.out)
         return
-    with running_demo() as url:
-        shoot(url, given.out)
+    with running_demo() as (url, status):
+        shoot(url, given.out, partial(await_good_picture, status))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.spark.java import find_java
+from floodway.spark.session.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
-from floodway.spark.java import find_java
+from floodway.spark.session.java import find_java
 from scripts.fetch_kafka import BROKER, fetch
 
 START_SECONDS = 120.0  # a bound for a broken start, not an expectation: a start takes a few seconds

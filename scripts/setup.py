@@ -21,7 +21,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "floodway-setup.stamp"
 LOCK = ROOT / "requirements.lock"
 JAVA_LOCK = ROOT / "requirements-java.lock"
-JAVA_FINDER = ROOT / "src" / "floodway" / "spark" / "java.py"
+JAVA_FINDER = ROOT / "src" / "floodway" / "spark" / "session" / "java.py"
 
 
 def main() -> None:

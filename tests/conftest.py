@@ -73,7 +73,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     It has the Kafka connector if a selected test is marked `kafka`, or if an earlier run left it in the
     cache: jars cannot be added to the session's own class loader later.
     """
-    from floodway.spark.session import settings, spark_session
+    from floodway.spark.session.session import settings, spark_session
     from tests.kafka_jars import connector_if_cached, try_connector
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)

@@ -11,7 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
-    "shed": "floodway.spark.shed",
+    "shed": "floodway.spark.shed.shed",
     "load_network": "floodway.network.file",
     "FloodwayError": "floodway.errors",
 }

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from floodway.agent.buffer.loop import Buffering
-from floodway.agent.buffer.options import BufferOptions
-from floodway.agent.loop import fragments_of
-from floodway.agent.steering import FragmentBatch, Steering
+from floodway.agent.loop.buffer.loop import Buffering
+from floodway.agent.loop.buffer.options import BufferOptions
+from floodway.agent.loop.loop import fragments_of
+from floodway.agent.loop.steering import FragmentBatch, Steering
+from floodway.job.decision import Decision, Mode, read_decision, write_decision
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
-from floodway.spark.decision import Decision, Mode, read_decision, write_decision
-from floodway.spark.journal import JournaledBatch
-from floodway.spark.layout import Layout
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.schema import TIMESTAMP
+from floodway.spark.query.journal import JournaledBatch
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.accounts import Account
 from floodway.spark.source.admit import admit, output_schema
 from floodway.spark.source.backend import open_backend

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from pyspark.sql import functions as fn
 
-from floodway.spark.catalogue import Catalogue, NoParameters
+from floodway.spark.query.catalogue import Catalogue, NoParameters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

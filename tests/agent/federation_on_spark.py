@@ -13,7 +13,7 @@ from floodway.agent.federation.participant import Pace, ParticipantAgent
 from floodway.agent.federation.spark_engine import SparkEngine
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.participant import Settings
-from floodway.spark.catalogue import load_catalogue
+from floodway.spark.query.catalogue import load_catalogue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.query.node_layout import NodeLayout
 
 FIGURE1 = """
 version: 1

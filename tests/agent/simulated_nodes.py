@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.backlog import Backlog
-from floodway.agent.nodes.steering import NodeSteering
+from floodway.agent.loop.backlog import Backlog
+from floodway.agent.loop.rates import RateMeter
+from floodway.agent.loop.steering import FragmentBatch, source_work
+from floodway.agent.node.steering import NodeSteering
 from floodway.agent.planes.plane import Coordinator, make_control_plane, make_coordinator
-from floodway.agent.rates import RateMeter
-from floodway.agent.steering import FragmentBatch, source_work
 from floodway.agent.wire.messages import COORDINATOR, decode, encode
 from floodway.agent.wire.signing import Security
+from floodway.job.decision import PPM, Decision
 from floodway.network.model import Network
 from floodway.network.part import node_part
-from floodway.spark.decision import PPM, Decision
-from floodway.spark.journal import JournaledBatch
+from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
 
 TICK = 0.2

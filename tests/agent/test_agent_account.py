@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.account import Account
-from floodway.agent.report import totals
-from floodway.spark.ledger import LedgerLine, reconcile
+from floodway.agent.loop.report import totals
+from floodway.job.account import Account
+from floodway.job.ledger import LedgerLine, reconcile
 
 
 def line(batch: int, at: str = "s", reason: str = "shedder", kept: int = 4, dropped: int = 6) -> LedgerLine:

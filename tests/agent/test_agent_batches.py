@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from floodway.agent.batches import BatchFigures, append_figures, latencies_of, read_figures
-from floodway.spark.fragment_query import BatchReport
-from floodway.spark.journal import JournaledBatch
-from floodway.spark.sinks import Written
+from floodway.agent.loop.batches import BatchFigures, append_figures, latencies_of, read_figures
+from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.journal import JournaledBatch
+from floodway.spark.query.sinks import Written
 
 
 def report(batch: int, ended: float) -> BatchReport:

@@ -21,29 +21,29 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.buffer.options import BufferOptions, Manager
-from floodway.agent.feeding import Feed, Feeder
-from floodway.agent.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
-from floodway.agent.report import totals
-from floodway.agent.runner import RunOptions, run_network
-from floodway.agent.steering import Steering
+from floodway.agent.loop.buffer.options import BufferOptions, Manager
+from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
+from floodway.agent.loop.report import totals
+from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.agent.loop.steering import Steering
+from floodway.job.decision import Mode
+from floodway.job.ledger import Ledger, Reason
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
-from floodway.spark.audit import audit
-from floodway.spark.decision import Mode
-from floodway.spark.journal import committed_batches, last_offsets, read_batch
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger, Reason
+from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, create_log
 from floodway.spark.log.tuples import DEFAULT_SCHEMA
+from floodway.spark.query.journal import committed_batches, last_offsets, read_batch
+from floodway.spark.query.layout import Layout
 from floodway.spark.source import register
 from floodway.spark.source.admit import admit, output_schema
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timing]
 

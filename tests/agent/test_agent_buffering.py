@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from floodway.agent.buffer.deadlines import Deadlines
-from floodway.agent.buffer.loop import Buffering
-from floodway.agent.buffer.options import BufferOptions, Manager
-from floodway.agent.loop import fragments_of
+from floodway.agent.loop.buffer.deadlines import Deadlines
+from floodway.agent.loop.buffer.loop import Buffering
+from floodway.agent.loop.buffer.options import BufferOptions, Manager
+from floodway.agent.loop.loop import fragments_of
 from floodway.buffering.adaptors import adaptors
 from floodway.buffering.schedulers import schedulers
 from floodway.errors import InputError
+from floodway.job.decision import read_decision
+from floodway.job.ledger import LedgerLine
 from floodway.network.file import parse_network
-from floodway.spark.decision import read_decision
-from floodway.spark.fragment_query import BatchReport
-from floodway.spark.journal import JournaledBatch, last_offsets
-from floodway.spark.ledger import LedgerLine
-from floodway.spark.sinks import Written
+from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.journal import JournaledBatch, last_offsets
+from floodway.spark.query.sinks import Written
 from floodway.spark.source.accounts import Account
 from tests.agent.buffer_plant import QUERY, START, TWO_CLASSES, Plant, bursts
 

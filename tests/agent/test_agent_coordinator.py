@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.agent.dfit.own import UNMEASURED, Measured, as_measured
 from floodway.agent.planes.coordinated import Post, UploadedPlanner, post_from_journal, post_to_journal
 from floodway.agent.planes.coordinator import WHOLE, Office
+from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured
 from floodway.agent.planes.machines import CoordinatorMachine, PostMachine
 from floodway.agent.wire.messages import AnyMessage, PlanChoice, PlanUpload, decode, encode
 from floodway.agent.wire.refusals import RefusedError

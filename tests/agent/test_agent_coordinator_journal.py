@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from floodway.agent.dfit.own import Measured
 from floodway.agent.planes.coordinator import WHOLE, Office
 from floodway.agent.planes.coordinator_journal import CoordinatorJournal
+from floodway.agent.planes.dfit.own import Measured
 from floodway.agent.planes.machines import CoordinatorMachine
 from floodway.agent.planes.plane import Coordinated, make_control_plane
 from floodway.agent.wire.client import Client, PeerError
@@ -26,7 +26,7 @@ from floodway.agent.wire.messages import COORDINATOR, PlanUpload
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.test_agent_coordinator import RATES, Office1
 from tests.oracles.plan_checks import example
 

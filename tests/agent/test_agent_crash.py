@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from floodway.job.ledger import Ledger, Reason
 from floodway.network.file import load_network
-from floodway.spark.audit import audit
-from floodway.spark.audit_sinks import count_log
-from floodway.spark.drops import arc_drop
-from floodway.spark.journal import read_batch
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger, Reason
+from floodway.spark.audit.run import audit
+from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
+from floodway.spark.query.drops import arc_drop
+from floodway.spark.query.journal import read_batch
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.drops import kept_mask, tuple_ids
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 NETWORK = """

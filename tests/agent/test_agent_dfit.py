@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from floodway.agent.dfit.journal import from_journal, to_journal
-from floodway.agent.dfit.machine import Heard, Observed, Ticked, first_state, step
-from floodway.agent.dfit.own import UNMEASURED, Measured, as_measured
-from floodway.agent.dfit.planner import OwnTablePlanner
-from floodway.agent.dfit.simulation import SimulatedAgents, Wire
-from floodway.agent.dfit.state import DFitState, Role, Settings
-from floodway.agent.dfit.topology import Topology
+from floodway.agent.planes.dfit.journal import from_journal, to_journal
+from floodway.agent.planes.dfit.machine import Heard, Observed, Ticked, first_state, step
+from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured
+from floodway.agent.planes.dfit.planner import OwnTablePlanner
+from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
+from floodway.agent.planes.dfit.state import DFitState, Role, Settings
+from floodway.agent.planes.dfit.topology import Topology
 from floodway.agent.planes.machines import DFitMachine
 from floodway.agent.wire.messages import AnyMessage, Statistics, TableAck, TablePush
 from floodway.agent.wire.refusals import RefusedError

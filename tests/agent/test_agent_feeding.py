@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.feeding import Feed, Feeder, FeedError
+from floodway.agent.loop.feeding import Feed, Feeder, FeedError
 from floodway.network.file import parse_network
-from floodway.spark.layout import Layout
 from floodway.spark.log import LogReader
+from floodway.spark.query.layout import Layout
 
 NETWORK = parse_network("""
 version: 1

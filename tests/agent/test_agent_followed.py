@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from floodway.agent.account import Account
-from floodway.agent.followed import HEAD_BYTES, LEDGER, Followed
-from floodway.spark.ledger import Ledger, LedgerLine
+from floodway.agent.watch.followed import HEAD_BYTES, LEDGER, Followed
+from floodway.job.account import Account
+from floodway.job.ledger import Ledger, LedgerLine
 from tests.dashboard.made_state import CLICKS, MadeJob
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodway.agent.feeding import Feed
-from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.network.file import parse_network
-from floodway.spark.audit import audit
-from floodway.spark.layout import Layout
+from floodway.spark.audit.run import audit
+from floodway.spark.query.layout import Layout
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = pytest.mark.spark
 

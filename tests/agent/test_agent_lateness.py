@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.loop import fragments_of
+from floodway.agent.loop.loop import fragments_of
+from floodway.agent.loop.stages import stages
 from floodway.agent.planes.lateness import FORGET_SECONDS, LEAST_FACTOR, Lateness, outputs_below
 from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, PostMachine
 from floodway.agent.planes.plane import Alone, Coordinated, DistributedFit, make_control_plane, make_coordinator
-from floodway.agent.stages import stages
 from floodway.agent.wire.messages import COORDINATOR, Statistics, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security

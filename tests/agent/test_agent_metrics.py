@@ -14,12 +14,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.counts import Counts
-from floodway.agent.latencies import Latencies
-from floodway.agent.metrics import Watched, metrics_text, of_status
-from floodway.agent.nodes.metrics import FolderMetrics, node_metrics_routes
+from floodway.agent.node.metrics import FolderMetrics, node_metrics_routes
+from floodway.agent.watch.metrics import Watched, metrics_text, of_status
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.serve import page_server
+from floodway.job.counts import Counts
+from floodway.job.latencies import Latencies
 from tests.dashboard.made_state import CLICKS, MadeJob
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,9 +17,9 @@ import pyspark
 import pytest
 
 from floodway.network.file import load_network
-from floodway.spark.java import find_java
-from floodway.spark.node_audit import audit_nodes
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.audit.nodes import audit_nodes
+from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.session.java import find_java
 from tests.agent.nodes import until
 
 NETWORK = """

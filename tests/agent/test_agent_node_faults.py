@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from floodway.network.file import parse_network
-from floodway.spark.node_audit import audit_nodes
+from floodway.spark.audit.nodes import audit_nodes
 from tests.agent.nodes import FIGURE1, Relay, Up, until
 
 pytestmark = pytest.mark.spark

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.batches import BatchFigures, append_figures
-from floodway.agent.nodes.report import NodesReport, report_nodes
+from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.node.report import NodesReport, report_nodes
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import parse_network
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.nodes import FIGURE1
 
 

@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.metrics import metrics_text
-from floodway.agent.otlp import OtlpExport
+from floodway.agent.watch.metrics import metrics_text
+from floodway.agent.watch.otlp import OtlpExport
 from floodway.cli.page import metrics_sent
 from floodway.dashboard.serve import watching
 from floodway.errors import InputError

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.plans import PLANS, PlanBook, find_plan
-from floodway.agent.steering import Steered
+from floodway.agent.loop.plans import PLANS, PlanBook, find_plan
+from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
-from floodway.spark.decision import Decision, QueueStep, StreamDecision, named
-from floodway.spark.journal import JournaledBatch
+from floodway.job.decision import Decision, QueueStep, StreamDecision, named
+from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
 from tests.agent.test_agent_steering import split_network, steering
 

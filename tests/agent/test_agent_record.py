@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from floodway.agent.record import Record
-from floodway.agent.steering import Steering
+from floodway.agent.loop.record import Record
+from floodway.agent.loop.steering import Steering
+from floodway.job.ledger import LedgerLine
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective
-from floodway.spark.fragment_query import BatchReport
-from floodway.spark.fragments import fragments
-from floodway.spark.journal import JournaledBatch
-from floodway.spark.ledger import LedgerLine
-from floodway.spark.sinks import Written
+from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.fragments import fragments
+from floodway.spark.query.journal import JournaledBatch
+from floodway.spark.query.sinks import Written
 
 NETWORK = Network(
     "n", {"s": Stream("s")}, {"A": Node("A")}, {"a": Operator("a", "A", ("s",), cost=1.0)}, {"q": Output("q", "a")}
@@ -87,7 +87,7 @@ def test_batches_are_added_up_and_not_kept() -> None:
 
 
 def test_points_are_bounded_and_batches_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodway.agent.record.MOST_POINTS", 3)
+    monkeypatch.setattr("floodway.agent.loop.record.MOST_POINTS", 3)
     found = record(112.0, 114.0, 117.0, 119.0, 120.0)
     assert [point.seconds for point in found.points] == [17.0, 19.0, 20.0]
     assert found.batches == 5

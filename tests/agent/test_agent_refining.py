@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.agent.refining import Counted, Refining
+from floodway.agent.loop.refining import Counted, Refining
+from floodway.job.ledger import LedgerLine
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.ledger import LedgerLine
 
 
 def network(cheap: float, dear: float) -> Network:

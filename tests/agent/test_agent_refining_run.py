@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodway.agent.feeding import Feed
-from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.network.file import parse_network
 from tests.agent.busy_operators import SECONDS_A_TUPLE
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 WRONG = """
 version: 1

@@ -9,19 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.dashboard.report import make_report
+from floodway.job.ledger import Reason
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
-from floodway.spark.audit import audit
-from floodway.spark.journal import committed_offsets, last_offsets
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Reason
+from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log
+from floodway.spark.query.journal import committed_offsets, last_offsets
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.options import OnLoss
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = pytest.mark.spark
 

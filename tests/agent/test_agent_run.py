@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from floodway.agent.feeding import Feed
-from floodway.agent.report import RunReport
-from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.report import RunReport
+from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.job.ledger import Ledger
+from floodway.job.shed_state import ShedFiles
 from floodway.network.file import parse_network
 from floodway.network.model import Network
-from floodway.spark.audit import audit
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger
-from floodway.spark.shed_state import ShedFiles
+from floodway.spark.audit.run import audit
+from floodway.spark.query.layout import Layout
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timing]
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from floodway.agent.stages import Stage, stages
+from floodway.agent.loop.stages import Stage, stages
 from floodway.network.file import load_network
-from floodway.spark.fragments import Fragment, fragments
+from floodway.spark.query.fragments import Fragment, fragments
 
 
 def of(path: str) -> dict[str, Fragment]:

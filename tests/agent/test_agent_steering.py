@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.agent.backlog import Backlog
-from floodway.agent.rates import RateMeter
-from floodway.agent.stages import Stage
-from floodway.agent.steering import FragmentBatch, Steering, source_work
+from floodway.agent.loop.backlog import Backlog
+from floodway.agent.loop.rates import RateMeter
+from floodway.agent.loop.stages import Stage
+from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
-from floodway.spark.fragments import fragments
-from floodway.spark.journal import JournaledBatch
+from floodway.spark.query.fragments import fragments
+from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.nodes.supervisor import Program, Supervisor
+from floodway.agent.node.supervisor import Program, Supervisor
 
 
 def program(tmp_path: Path, code: str, name: str = "child") -> Program:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from floodway.agent.counts import Counts
-from floodway.agent.thinned import DAY, HOUR, STEPS, Thinned
-from floodway.agent.timeline import Timeline
+from floodway.job.counts import Counts
+from floodway.job.thinned import DAY, HOUR, STEPS, Thinned
+from floodway.job.timeline import Timeline
 
 NEVER, EVER = 0, 2**40
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.nodes.options import Control
-from floodway.agent.nodes.report import NodesReport
-from floodway.agent.nodes.up import UpOptions, bring_up
+from floodway.agent.node.options import Control
+from floodway.agent.node.report import NodesReport
+from floodway.agent.node.up import UpOptions, bring_up
 from floodway.network.file import parse_network
 from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
 

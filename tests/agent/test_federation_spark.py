@@ -16,12 +16,12 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from floodway.spark.catalogue import load_catalogue
-from floodway.spark.catalogue_audit import audit_fragment
-from floodway.spark.catalogue_query import CatalogueQuery, QueryFiles
-from floodway.spark.fragment_query import BatchError
-from floodway.spark.journal import committed_batches
+from floodway.spark.audit.catalogue import audit_fragment
 from floodway.spark.log import LogReader, LogWriter, create_log
+from floodway.spark.query.catalogue import load_catalogue
+from floodway.spark.query.catalogue_query import CatalogueQuery, QueryFiles
+from floodway.spark.query.fragment_query import BatchError
+from floodway.spark.query.journal import committed_batches
 from floodway.spark.source import register
 from tests.agent.federation_on_spark import Running, participant_on, wait
 from tests.oracles import intrusion

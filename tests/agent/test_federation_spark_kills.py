@@ -34,8 +34,8 @@ def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) 
     from floodway.agent.federation.participant import Pace, ParticipantAgent
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.contracts.participant import Settings
-    from floodway.spark.catalogue import load_catalogue
-    from floodway.spark.session import spark_session
+    from floodway.spark.query.catalogue import load_catalogue
+    from floodway.spark.session.session import spark_session
 
     def at(step: str) -> None:
         if step == kill_at:

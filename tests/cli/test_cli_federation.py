@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.claim import locked
 from floodway.agent.federation.journal import FILE, BookedEntry, Journal, MoveRow
+from floodway.agent.loop.claim import locked
 from floodway.contracts.ledger import Entry, Reason
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from pathlib import Path
 START = """
 import sys
 from pathlib import Path
-from floodway.agent.feeding import Feed, Feeder
+from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.layout import Layout
+from floodway.spark.query.layout import Layout
 
 network = Network("n", {"s": Stream("s", 10.0)}, {"A": Node("A")}, {"w": Operator("w", "A", ("s",))}, {})
 feeder = Feeder(network, Layout(Path(sys.argv[1])), {"s": Feed(rate=10.0)})

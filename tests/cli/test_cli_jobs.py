@@ -19,7 +19,7 @@ from floodway.cli.set import set as set_
 from floodway.cli.top import top
 from floodway.contracts.federation_file import parse_federation
 from floodway.errors import InputError
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.shed_state import ShedFiles
 from tests.agent.federation_world import FILE, agent
 
 

@@ -11,11 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.agent.run_files import save_network
+from floodway.agent.loop.run_files import save_network
 from floodway.cli import main
 from floodway.errors import FloodwayError
+from floodway.job.ledger import Ledger
 from floodway.network.file import load_network
-from floodway.spark.ledger import Ledger
 from tests.dashboard.made_state import MadeJob
 
 NETWORKS = Path(__file__).parents[2] / "examples" / "networks"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from floodway.agent.nodes.options import NodeOptions, parse_listen, spark_master, spark_settings
+from floodway.agent.node.options import NodeOptions, parse_listen, spark_master, spark_settings
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Node
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.query.node_layout import NodeLayout
 
 FIGURE1 = Path(__file__).parents[2] / "examples" / "networks" / "figure1.yaml"
 

@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.agent.run_files import save_network
+from floodway.agent.loop.run_files import save_network
 from floodway.cli.node import node
 from floodway.cli.page import page_of
 from floodway.cli.participant import participant

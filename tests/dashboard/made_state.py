@@ -9,12 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.batches import BatchFigures, append_figures
-from floodway.agent.run_files import BATCHES, save_network
+from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.loop.run_files import BATCHES, save_network
+from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.shed_state import ShedFiles, write_atomically
 from floodway.network.file import parse_network
 from floodway.network.model import Network
-from floodway.spark.ledger import Ledger, LedgerLine
-from floodway.spark.shed_state import ShedFiles, write_atomically
 
 KEEPS = {"clicks": 0.8, "orders": 1.0, "enrich->dashboard": 1.0, "enrich->billing": 0.1}
 CLICKS, ORDERS = 400, 500

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from floodway.agent.nodes.api import node_routes
-from floodway.agent.nodes.metrics import FolderMetrics
+from floodway.agent.node.api import node_routes
+from floodway.agent.node.metrics import FolderMetrics
 from floodway.agent.planes.plane import Alone
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource

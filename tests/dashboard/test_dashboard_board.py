@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.metrics import metrics_text
+from floodway.agent.watch.metrics import metrics_text
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Reading, Sources, StateSource
 from floodway.errors import InputError
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.shed_state import ShedFiles
 from tests.dashboard.made_state import CLICKS, MadeJob
 
 

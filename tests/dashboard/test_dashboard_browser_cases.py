@@ -14,14 +14,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from floodway.agent.federation.journal import MoveRow
-from floodway.agent.nodes.metrics import FolderMetrics
+from floodway.agent.loop.run_files import save_network
+from floodway.agent.node.metrics import FolderMetrics
 from floodway.agent.planes.plane import Alone
-from floodway.agent.run_files import save_network
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
 from floodway.dashboard.serve import page_server
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.shed_state import ShedFiles
 from tests.agent.federation_world import FILE, agent
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import KEEPS, MadeJob, demo_network

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from floodway.agent.feeding import Feed
-from floodway.agent.report import totals
-from floodway.agent.run_files import saved_report
-from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.report import totals
+from floodway.agent.loop.run_files import saved_report
+from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.dashboard.serve import page_server
+from floodway.job.ledger import Ledger
 from floodway.network.file import parse_network
-from floodway.spark.ledger import Ledger
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timing]
 

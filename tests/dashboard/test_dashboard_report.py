@@ -13,13 +13,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.agent.counts import Counts
 from floodway.cli.report import report
 from floodway.dashboard.advice import advice
 from floodway.dashboard.report import make_report
 from floodway.dashboard.report_html import to_html
 from floodway.errors import InputError
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.counts import Counts
+from floodway.job.shed_state import ShedFiles
 from tests.dashboard.made_state import CLICKS, KEEPS, TARGET, MadeJob, demo_network
 
 app = typer.Typer()

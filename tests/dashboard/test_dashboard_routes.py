@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from floodway.dashboard.routes import to_json
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.shed_state import ShedFiles
 from tests.dashboard.conftest import Served
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from floodway.agent.nodes.api import node_routes
+from floodway.agent.loop.run_files import save_network
+from floodway.agent.node.api import node_routes
 from floodway.agent.planes.plane import Alone
-from floodway.agent.run_files import save_network
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Sources, StateSource
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.shed_state import ShedFiles, Status, shed_files
 from floodway.network.file import load_network
-from floodway.spark.ledger import Ledger, LedgerLine
-from floodway.spark.shed_state import ShedFiles, Status, shed_files
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "networks"

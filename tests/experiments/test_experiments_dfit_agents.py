@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.agent.dfit.simulation import Wire
+from floodway.agent.planes.dfit.simulation import Wire
 from floodway.experiments.dfit_agents import EPSILON, simulate
 from floodway.experiments.registry import load
 

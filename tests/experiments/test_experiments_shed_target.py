@@ -12,7 +12,7 @@ from floodway.experiments.bench.spark_limit import COST_SECONDS, TARGET_SECONDS,
 from floodway.spark.source import register
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timing, pytest.mark.slow]
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from floodway.agent.buffer.options import BufferOptions
-from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.loop.buffer.options import BufferOptions
+from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.network.file import parse_network
-from floodway.spark.audit import audit
-from floodway.spark.layout import Layout
+from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.record_times import RecordTimes
 from scripts.kafka_broker import Broker
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc
-from floodway.spark.kafka_links import LinkError, append_link, link_counts, link_schema, parse_kafka, prepare_link
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.audit.nodes import audit_nodes
+from floodway.spark.log.kafka_links import LinkError, append_link, link_counts, link_schema, parse_kafka, prepare_link
 from floodway.spark.log.kafka_target import KafkaTarget
 from floodway.spark.log.schema import parse_schema
-from floodway.spark.node_audit import audit_nodes
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
@@ -32,7 +32,7 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 WRITER = """
 import sys
 import pyarrow as pa
-from floodway.spark.kafka_links import append_link
+from floodway.spark.log.kafka_links import append_link
 rows = pa.table({"id": pa.array(range(200_000), pa.int64()), "name": pa.array(["x" * 50] * 200_000)})
 print("ready", flush=True)
 append_link(rows, sys.argv[1], 0, "A.main:3:0", None)

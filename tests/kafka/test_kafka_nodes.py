@@ -10,9 +10,9 @@ import pytest
 
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
-from floodway.spark.kafka_links import link_counts, link_schema, parse_kafka
+from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.log import LogReader
-from floodway.spark.node_audit import audit_nodes
+from floodway.spark.log.kafka_links import link_counts, link_schema, parse_kafka
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from floodway.agent.runner import RunError, RunOptions, run_network
+from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.network.file import parse_network
-from floodway.spark.audit import audit
-from floodway.spark.layout import Layout
+from floodway.spark.audit.run import audit
 from floodway.spark.log import PositionError
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.options import OnLoss, parse_options
@@ -21,7 +21,7 @@ from scripts.kafka_broker import Broker
 from tests.kafka.test_kafka_buffer import produce
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 NETWORK = """
 version: 1

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.errors import FloodwayError
+from floodway.job.ledger import Ledger
 from floodway.network.file import parse_network
 from floodway.network.model import Network
-from floodway.spark.audit import audit
-from floodway.spark.audit_sinks import count_log
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger
+from floodway.spark.audit.run import audit
+from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
 
 if TYPE_CHECKING:
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

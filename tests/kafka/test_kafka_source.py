@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.agent.wire.ports import free_ports
-from floodway.spark.decision import Decision, StreamDecision, write_decision
+from floodway.job.decision import Decision, StreamDecision, write_decision
 from floodway.spark.source import count_kept, explain, register
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import kept_runs

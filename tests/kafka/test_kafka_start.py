@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from floodway.cli import main
-from floodway.spark.ledger import Ledger
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.ledger import Ledger
+from floodway.job.shed_state import ShedFiles
 from scripts.kafka_broker import Broker
 from tests.docs.pages import ROOT, Block, blocks_of, command_line, commands
 

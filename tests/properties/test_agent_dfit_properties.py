@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodway.agent.dfit.own import Measured, as_measured
-from floodway.agent.dfit.simulation import SimulatedAgents, Wire
-from floodway.agent.dfit.topology import Topology
+from floodway.agent.planes.dfit.own import Measured, as_measured
+from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
+from floodway.agent.planes.dfit.topology import Topology
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.dfit import DFitPlanner

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from floodway.spark.decision import Decision, Drop, Mode, StreamDecision, write_decision
+from floodway.job.decision import Decision, Drop, Mode, StreamDecision, write_decision
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.source import BatchOffset, count_kept, parse_offset, register
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.audit import audit
-from floodway.spark.catalogue_audit import audit_fragment
-from floodway.spark.catalogue_query import QueryFiles
-from floodway.spark.journal import read_batch
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.audit.catalogue import audit_fragment
+from floodway.spark.audit.run import audit
 from floodway.spark.log import LogWriter, Retention, create_log
-from floodway.spark.query_notes import NOTES, note_beginnings, read_notes
+from floodway.spark.query.catalogue_query import QueryFiles
+from floodway.spark.query.journal import read_batch
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
 from floodway.spark.source.offsets import BatchOffset
 
 NETWORK = Network(

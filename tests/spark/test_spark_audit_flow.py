@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from floodway.job.findings import Findings
+from floodway.job.ledger import LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.audit_findings import Findings
-from floodway.spark.audit_flow import check_flow
-from floodway.spark.fragments import fragments
-from floodway.spark.ledger import LedgerLine, Reason
+from floodway.spark.audit.flow import check_flow
+from floodway.spark.query.fragments import fragments
 
 HALF = Operator("left", "A", ("work",), selectivity=0.5)
 NETWORK = Network(

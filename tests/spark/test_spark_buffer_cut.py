@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from floodway.buffering.ranges import Cursor
 from floodway.errors import InputError
-from floodway.spark.decision import (
+from floodway.job.decision import (
     PPM,
     SILENCE_US,
     Decision,

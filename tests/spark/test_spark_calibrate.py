@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from floodway.errors import InputError
 from floodway.network.model import Operator, OperatorKind
 from floodway.planning.costs import CostRefiner
-from floodway.spark.calibrate import Effort, Input, measure_cost, release, steady_plans, take
-from floodway.spark.cpu import CpuMeter
-from floodway.spark.operators import apply_operator
+from floodway.spark.measure.calibrate import Effort, Input, measure_cost, release, steady_plans, take
+from floodway.spark.measure.cpu import CpuMeter
+from floodway.spark.query.operators import apply_operator
 
 pytestmark = pytest.mark.spark
 

@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from floodway.errors import InputError
-from floodway.spark.catalogue import Catalogue, CatalogueError
-from floodway.spark.inputs import Arrivals, place, source_options
 from floodway.spark.log import LogWriter, create_log
+from floodway.spark.log.inputs import Arrivals, place, source_options
+from floodway.spark.query.catalogue import Catalogue, CatalogueError
 
 TOPIC = "kafka://one:9092,two:9092/clicks"
 

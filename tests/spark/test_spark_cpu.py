@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from floodway.spark.cpu import CpuMeter, StageClock, cpu_meter
+from floodway.spark.measure.cpu import CpuMeter, StageClock, cpu_meter
 
 
 class Stage(SimpleNamespace):

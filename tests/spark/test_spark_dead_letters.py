@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from floodway.spark.dead_letters import DeadLetters
 from floodway.spark.log import LogReader
-from floodway.spark.sinks import _append
+from floodway.spark.query.dead_letters import DeadLetters
+from floodway.spark.query.sinks import _append
 from floodway.spark.source.decode import ERROR, RAW, decode_json, json_schema
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.spark.decision import (
+from floodway.job.decision import (
     PPM,
     Decision,
     DecisionError,

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 from scipy import stats
 
-from floodway.spark.drops import random_drop
-from floodway.spark.estimates import (
+from floodway.spark.measure.estimates import (
     avg_estimate,
     count_estimate,
     estimate_avg,
@@ -21,6 +20,7 @@ from floodway.spark.estimates import (
     student95,
     sum_estimate,
 )
+from floodway.spark.query.drops import random_drop
 
 TRIALS = 500
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.fragments import fragments
+from floodway.spark.query.fragments import fragments
 
 
 def network(

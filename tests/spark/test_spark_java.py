@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from floodway.spark import java as finder
-from floodway.spark.java import VECTOR_MODULE, JavaNotFoundError, find_java, is_wrapper, probe, wrap
+from floodway.spark.session import java as finder
+from floodway.spark.session.java import VECTOR_MODULE, JavaNotFoundError, find_java, is_wrapper, probe, wrap
 
 
 @pytest.fixture

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
+from floodway.job.ledger import LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Network
-from floodway.spark.kafka_links import (
+from floodway.spark.audit.nodes import LinkAccount, kafka_account
+from floodway.spark.log import SchemaError
+from floodway.spark.log.kafka_links import (
     LinkCounts,
     Mark,
     count_marks,
@@ -24,11 +27,8 @@ from floodway.spark.kafka_links import (
     link_topic,
     positions_of,
 )
-from floodway.spark.ledger import LedgerLine, Reason
-from floodway.spark.log import SchemaError
 from floodway.spark.log.schema import parse_schema
-from floodway.spark.node_audit import LinkAccount, kafka_account
-from floodway.spark.node_layout import NodeLayout, parse_links
+from floodway.spark.query.node_layout import NodeLayout, parse_links
 from floodway.spark.source.decode import decode_rows, encode_rows
 from floodway.spark.source.options import parse_options
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from floodway.spark.ledger import Ledger, LedgerError, LedgerLine
-from floodway.spark.ledger_memory import RecentLines
+from floodway.job.ledger import Ledger, LedgerError, LedgerLine
+from floodway.job.ledger_memory import RecentLines
 
 
 def line(batch: int, *, offered: int = 10, kept: int = 4, reason: str = "shedder", at: str = "clicks") -> LedgerLine:
@@ -146,8 +146,8 @@ def test_concurrent_writers_lose_and_double_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def short_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodway.spark.ledger.TAIL_BYTES", 3000)
-    monkeypatch.setattr("floodway.spark.ledger.PART_BYTES", 700)
+    monkeypatch.setattr("floodway.job.ledger.TAIL_BYTES", 3000)
+    monkeypatch.setattr("floodway.job.ledger.PART_BYTES", 700)
 
 
 @pytest.mark.usefixtures("short_tail")

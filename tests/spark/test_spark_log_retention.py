@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log, tally
-from floodway.spark.sinks import _append
+from floodway.spark.query.sinks import _append
 
 WIDE = "x" * 1000
 

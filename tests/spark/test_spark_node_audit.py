@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Network
-from floodway.spark.ledger import Ledger, LedgerLine, Reason
+from floodway.spark.audit.nodes import LinkAccount, audit_nodes
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.node_audit import LinkAccount, audit_nodes
-from floodway.spark.node_layout import NodeLayout
+from floodway.spark.query.node_layout import NodeLayout
 
 LINK = "a1->b1"
 

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.fragment_query import FragmentQuery
-from floodway.spark.fragments import fragments
-from floodway.spark.layout import Layout
-from floodway.spark.ledger import Ledger
-from floodway.spark.query_notes import NOTES, note_tasks, read_notes
+from floodway.spark.query.fragment_query import FragmentQuery
+from floodway.spark.query.fragments import fragments
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.query_notes import NOTES, note_tasks, read_notes
 from floodway.spark.source.gone import forget_gone
 from floodway.spark.source.notes import leave, left
 from floodway.spark.source.offsets import BatchOffset

@@ -9,10 +9,10 @@ import pytest
 
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Arc, Network
-from floodway.spark.layout import Layout
 from floodway.spark.log import Retention
-from floodway.spark.node_layout import NodeLayout
-from floodway.spark.retaining import node_retaining, run_retaining
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.retaining import node_retaining, run_retaining
 from floodway.spark.source.offsets import BatchOffset
 
 KEPT = Retention(max_bytes=1000, max_age_seconds=60.0)

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
-from floodway.spark.java import probe
-from floodway.spark.session import COMMON, LOCAL, settings, spark_session
-from floodway.spark.worker_daemon import collect_the_new, print_unless_hung_up
+from floodway.spark.session.java import probe
+from floodway.spark.session.session import COMMON, LOCAL, settings, spark_session
+from floodway.spark.session.worker_daemon import collect_the_new, print_unless_hung_up
 
 
 def test_the_callers_settings_win() -> None:

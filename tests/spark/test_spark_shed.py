@@ -14,12 +14,12 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.errors import InputError
-from floodway.spark.control_table import HIGHEST, LOWEST, PPM, Entry
-from floodway.spark.drops import hash_ppm, identity_columns
-from floodway.spark.ledger import Ledger
-from floodway.spark.shed import Shedder
-from floodway.spark.shed_audit import audit_shed
-from floodway.spark.shed_checkpoints import noted_checkpoints
+from floodway.job.ledger import Ledger
+from floodway.spark.audit.shed import audit_shed
+from floodway.spark.query.drops import hash_ppm, identity_columns
+from floodway.spark.shed.checkpoints import noted_checkpoints
+from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
+from floodway.spark.shed.shed import Shedder
 from tests.spark.shedding import Stream, wait_for
 
 pytestmark = pytest.mark.spark

@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from floodway.cli.audit import audit
 from floodway.errors import InputError
-from floodway.spark.ledger import Ledger, LedgerLine
-from floodway.spark.shed_audit import ShedAudit, audit_shed
-from floodway.spark.shed_checkpoints import MOST, note_checkpoint, noted_checkpoints
-from floodway.spark.shed_state import ShedFiles
+from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.shed_state import ShedFiles
+from floodway.spark.audit.shed import ShedAudit, audit_shed
+from floodway.spark.shed.checkpoints import MOST, note_checkpoint, noted_checkpoints
 
 NOW = 1_700_000_000.0
 LONG_AGO_US = 1_600_000_000_000_000

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.spark.drops import arc_drop, arc_kept, random_drop
+from floodway.spark.query.drops import arc_drop, arc_kept, random_drop
 
 pytestmark = pytest.mark.spark
 SIZE = 40_000

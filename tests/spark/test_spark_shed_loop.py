@@ -13,12 +13,12 @@ import pytest
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger
+from floodway.job.shed_state import ShedFiles, shed_files
 from floodway.planning.window_drop import PPM, WindowShape
-from floodway.spark.control_table import GUARD_US, ControlTable, ControlTableError, Entry, trim
-from floodway.spark.ledger import Ledger
-from floodway.spark.shed_loop import BatchReport, ShedLoop, ShedSettings
-from floodway.spark.shed_state import ShedFiles, shed_files
-from floodway.spark.utility import Utilities
+from floodway.spark.shed.control_table import GUARD_US, ControlTable, ControlTableError, Entry, trim
+from floodway.spark.shed.loop import BatchReport, ShedLoop, ShedSettings
+from floodway.spark.shed.utility import Utilities
 
 SECOND = 1_000_000
 
@@ -220,7 +220,7 @@ def test_a_foreign_control_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
-    hold = "from pathlib import Path; from floodway.spark.locks import hold; import sys; hold(Path(sys.argv[1]))"
+    hold = "from pathlib import Path; from floodway.job.locks import hold; import sys; hold(Path(sys.argv[1]))"
     command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from floodway.spark import side_output
-from floodway.spark.decision import Drop
+from floodway.job.decision import Drop
 from floodway.spark.log import LogWriter, Retention, create_log, tally
-from floodway.spark.side_output import dropped_sample, save_sample
+from floodway.spark.query import side_output
+from floodway.spark.query.side_output import dropped_sample, save_sample
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.source.options import parse_options

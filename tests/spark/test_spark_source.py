@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from floodway.spark.decision import PPM, Decision, StreamDecision, write_decision
+from floodway.job.decision import PPM, Decision, StreamDecision, write_decision
 from floodway.spark.log import LogWriter, create_log
 from tests.spark.source_job import DDL, Job, source_job
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.spark.decision import PPM, Decision, StreamDecision
+from floodway.job.decision import PPM, Decision, StreamDecision
 from floodway.spark.log import PositionError, Span
 from floodway.spark.source import BatchOffset, count_kept, parse_offset
 from floodway.spark.source.accounts import Account

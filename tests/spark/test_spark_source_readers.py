@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from floodway.errors import InputError
-from floodway.spark.decision import Decision, Drop, StreamDecision, write_decision
-from floodway.spark.fragment_lines import source_stages
-from floodway.spark.layout import Layout
+from floodway.job.decision import Decision, Drop, StreamDecision, write_decision
 from floodway.spark.log import LogError, LogWriter, MissingLogError, PositionError, Retention, SchemaError, create_log
+from floodway.spark.query.fragment_lines import source_stages
+from floodway.spark.query.layout import Layout
 from floodway.spark.source.admit import output_schema
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.gone import count_gone

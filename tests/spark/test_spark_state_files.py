@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.spark.shed_state import ShedFiles
-from floodway.spark.state_files import read_mode, write_atomically, write_mode
+from floodway.job.shed_state import ShedFiles
+from floodway.job.state_files import read_mode, write_atomically, write_mode
 
 
 def test_a_status_is_replaced_without_a_flush_and_a_wish_with_one(

@@ -17,12 +17,12 @@ from floodway.errors import InputError
 from floodway.network.dump import network_to_yaml
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
-from floodway.spark.calibrate import Effort, Input, measure_cost, steady_plans
-from floodway.spark.cpu import CpuMeter
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.operators import apply_operator
-from floodway.spark.samples import SampleError, load_samples
-from floodway.spark.statistics import MeasureError, Statistics, measure_network
+from floodway.spark.measure.calibrate import Effort, Input, measure_cost, steady_plans
+from floodway.spark.measure.cpu import CpuMeter
+from floodway.spark.measure.samples import SampleError, load_samples
+from floodway.spark.measure.statistics import MeasureError, Statistics, measure_network
+from floodway.spark.query.operators import apply_operator
 
 pytestmark = pytest.mark.spark
 

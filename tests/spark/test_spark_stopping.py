@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from floodway.spark.journal import committed_batches
-from floodway.spark.stopping import stop_between_batches
+from floodway.spark.query.journal import committed_batches
+from floodway.spark.query.stopping import stop_between_batches
 
 pytestmark = pytest.mark.spark
 

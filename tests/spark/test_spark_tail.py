@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.fragments import fragments
-from floodway.spark.sinks import Written
-from floodway.spark.tail import run_tail
+from floodway.spark.query.fragments import fragments
+from floodway.spark.query.sinks import Written
+from floodway.spark.query.tail import run_tail
 
 pytestmark = pytest.mark.spark
 

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger
 from floodway.planning.window_drop import PPM, WindowShape, slot_ppm
-from floodway.spark.ledger import Ledger
-from floodway.spark.shed import Shedder
-from floodway.spark.window_drop import WindowDrop, emits, kept_windows, passes, window_drop
+from floodway.spark.shed.shed import Shedder
+from floodway.spark.shed.window_drop import WindowDrop, emits, kept_windows, passes, window_drop
 from tests.spark.shedding import Stream
 
 pytestmark = pytest.mark.spark

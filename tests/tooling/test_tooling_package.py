@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.spark.java import find_java
+from floodway.spark.session.java import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE1 = ROOT / "examples" / "networks" / "figure1.yaml"

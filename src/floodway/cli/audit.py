@@ -13,7 +13,7 @@ import typer
 from floodway.cli.output import print_json
 
 if TYPE_CHECKING:
-    from floodway.spark.audit_findings import Audit
+    from floodway.job.findings import Audit
 
 
 def audit(
@@ -39,12 +39,12 @@ def audit(
 
     Example: floodway audit net.yaml --state runs/net
     """
-    from floodway.agent.claim import check_owner
+    from floodway.agent.loop.claim import check_owner
     from floodway.errors import InputError
     from floodway.network.file import load_network
-    from floodway.spark.audit import audit as reconcile
-    from floodway.spark.layout import Layout
-    from floodway.spark.node_layout import NodeLayout
+    from floodway.spark.audit.run import audit as reconcile
+    from floodway.spark.query.layout import Layout
+    from floodway.spark.query.node_layout import NodeLayout
 
     if shed is not None:
         if network is not None or shared is not None:
@@ -75,7 +75,7 @@ def audit(
 def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, as_json: bool) -> None:
     from floodway.cli.jobs import find_jobs
     from floodway.errors import InputError
-    from floodway.spark.shed_audit import audit_shed
+    from floodway.spark.audit.shed import audit_shed
 
     found = find_jobs(name, state)
     if name not in found:
@@ -90,8 +90,8 @@ def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, a
 
 def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
     from floodway.network.file import load_network
-    from floodway.spark.node_audit import audit_nodes
-    from floodway.spark.node_layout import NodeLayout
+    from floodway.spark.audit.nodes import audit_nodes
+    from floodway.spark.query.node_layout import NodeLayout
 
     result = audit_nodes(load_network(network), NodeLayout(state))
     lines = [f"{name}: {_line(one)}" for name, one in result.nodes.items()]

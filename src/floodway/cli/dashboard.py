@@ -39,7 +39,7 @@ def dashboard(
     Example: floodway dashboard runs/shop --open
     """
     from floodway.agent.wire.signing import Security, load_security
-    from floodway.spark.shed_state import state_root
+    from floodway.job.shed_state import state_root
 
     not_negative("--seconds", seconds or 0.0)
     folders = list(state or [])

@@ -18,10 +18,10 @@ from floodway.cli.page import LISTEN, report_html, report_of, serving
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.agent.report import RunReport
+    from floodway.agent.loop.report import RunReport
+    from floodway.job.decision import Mode
     from floodway.network.model import Network
-    from floodway.spark.decision import Mode
-    from floodway.spark.session import Session
+    from floodway.spark.session.session import Session
 
 WITHOUT, WITH = "without Floodway", "with Floodway"
 
@@ -42,7 +42,7 @@ def demo(
     """
     from floodway.cli.demo_plot import save_plot
     from floodway.network.file import parse_network
-    from floodway.spark.session import spark_session
+    from floodway.spark.session.session import spark_session
 
     above_zero("--seconds", seconds, "40")
     above_zero("--target", target, "4")
@@ -94,8 +94,8 @@ def _run(
     title: str | None,
     share: float = 1.0,
 ) -> RunReport:
-    from floodway.agent.feeding import Feed
-    from floodway.agent.runner import RunOptions, run_network
+    from floodway.agent.loop.feeding import Feed
+    from floodway.agent.loop.runner import RunOptions, run_network
 
     options = RunOptions(
         seconds=seconds,

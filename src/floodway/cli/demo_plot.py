@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
-    from floodway.agent.report import RunReport
+    from floodway.agent.loop.report import RunReport
 
 COLOURS = ("#d1603d", "#0b6e8f")
 

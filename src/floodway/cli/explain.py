@@ -82,7 +82,7 @@ def explain(
 
 
 def _plan_of_run(state: Path, plan: str) -> Mapping[str, Any]:
-    from floodway.agent.plans import find_plan
+    from floodway.agent.loop.plans import find_plan
 
     return find_plan(state, plan)
 

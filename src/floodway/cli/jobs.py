@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodway.agent.run_files import node_folders
+from floodway.agent.loop.run_files import node_folders
 from floodway.errors import InputError
-from floodway.spark.shed_state import ShedFiles, shed_files, state_root
+from floodway.job.shed_state import ShedFiles, shed_files, state_root
 
 
 def find_jobs(name: str, state: Path | None) -> dict[str, ShedFiles]:

@@ -14,8 +14,8 @@ from floodway.cli.spark_options import Conf, Master, parse_conf
 
 if TYPE_CHECKING:
     from floodway.network.model import Network
-    from floodway.spark.session import Session
-    from floodway.spark.statistics import Statistics
+    from floodway.spark.measure.statistics import Statistics
+    from floodway.spark.session.session import Session
 
 
 def measure(
@@ -49,8 +49,8 @@ def measure(
     writable("--write", write)
     settings = parse_conf(conf)
 
-    from floodway.spark.samples import logs_of
-    from floodway.spark.session import LOCAL_MASTER, spark_session
+    from floodway.spark.measure.samples import logs_of
+    from floodway.spark.session.session import LOCAL_MASTER, spark_session
 
     logs = logs_of(net, sample)  # before Spark starts: a wrong path should not take seconds to tell
     # As `python -m` does, so that functions in the project at hand are found.
@@ -84,9 +84,9 @@ def measure_on(
     """Take the samples and measure on a session that runs; `quiet` tells nothing on stderr."""
     import numpy as np
 
-    from floodway.spark.calibrate import Effort
-    from floodway.spark.samples import load_samples
-    from floodway.spark.statistics import measure_network
+    from floodway.spark.measure.calibrate import Effort
+    from floodway.spark.measure.samples import load_samples
+    from floodway.spark.measure.statistics import measure_network
 
     samples = load_samples(spark, net, path=sample, tuples=tuples, rng=np.random.default_rng(seed))
 

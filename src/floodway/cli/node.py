@@ -52,7 +52,7 @@ def node(
 
     Example: floodway node net.yaml --node A --state runs/net --control dfit --listen 127.0.0.1:8701
     """
-    from floodway.agent.nodes.options import NodeOptions, parse_control, parse_listen
+    from floodway.agent.node.options import NodeOptions, parse_control, parse_listen
     from floodway.agent.wire.signing import load_security
     from floodway.cli.run import parse_mode
     from floodway.network.file import load_network
@@ -66,7 +66,7 @@ def node(
     addresses = {**declared, **parse_urls(urls)}
     host, port = parse_listen(listen or _own_address(addresses, node or "coordinator"))
     if node is None:
-        from floodway.agent.nodes.coordinator import run_coordinator
+        from floodway.agent.node.coordinator import run_coordinator
 
         run_coordinator(
             net,
@@ -79,8 +79,8 @@ def node(
             parent=parent,
         )
         return
-    from floodway.agent.nodes.node import run_node
-    from floodway.agent.run_files import save_network
+    from floodway.agent.loop.run_files import save_network
+    from floodway.agent.node.node import run_node
 
     if page is not None:
         save_network(state, net)

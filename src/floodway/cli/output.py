@@ -11,7 +11,7 @@ import typer
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.agent.report import Latency
+    from floodway.agent.loop.report import Latency
 
 
 def latency_line(latency: Latency) -> str:

@@ -70,7 +70,7 @@ def metrics_sent(root: Path, otlp: str | None) -> AbstractContextManager[object]
     """The metrics of the run in this folder, pushed to an OpenTelemetry collector if one is given."""
     if otlp is None:
         return nullcontext()
-    from floodway.agent.otlp import OtlpExport
+    from floodway.agent.watch.otlp import OtlpExport
 
     root.mkdir(parents=True, exist_ok=True)
     read = import_module(SERVE).watching([root])

@@ -47,15 +47,15 @@ def participant(
 
     Example: floodway participant three.yaml --name A --state state/A --shared shared --catalogue my_queries.catalogue
     """
-    from floodway.agent.claim import locked
     from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
     from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.loop.claim import locked
     from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
     from floodway.contracts.participant import Settings
-    from floodway.spark.catalogue import load_catalogue
+    from floodway.spark.query.catalogue import load_catalogue
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects the module of the catalogue to be found
     found = load_federation(federation)
@@ -78,7 +78,7 @@ def participant(
         pass
 
     from floodway.agent.federation.spark_engine import SparkEngine
-    from floodway.spark.session import LOCAL_MASTER, spark_session
+    from floodway.spark.session.session import LOCAL_MASTER, spark_session
 
     with page_of(state, page, key_file=key_file, read_token_file=read_token_file):
         store = LeaseStore(shared, seconds=lease)

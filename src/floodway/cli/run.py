@@ -20,8 +20,8 @@ from floodway.cli.spark_options import Conf, Master, parse_conf
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.agent.report import RunReport
-    from floodway.spark.decision import Drop, Mode
+    from floodway.agent.loop.report import RunReport
+    from floodway.job.decision import Drop, Mode
     from floodway.spark.source.options import OnLoss
 
 
@@ -76,8 +76,8 @@ def run(
 
     Example: floodway run net.yaml --seconds 60 --target 2 --state runs/net
     """
-    from floodway.agent.feeding import Feed
-    from floodway.agent.runner import RunOptions, run_network
+    from floodway.agent.loop.feeding import Feed
+    from floodway.agent.loop.runner import RunOptions, run_network
     from floodway.cli.plan import parse_objective
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
@@ -130,7 +130,7 @@ def parse_mode(text: str) -> Mode:
     """One of the three modes, or a clear error."""
     from typing import get_args
 
-    from floodway.spark.decision import Mode
+    from floodway.job.decision import Mode
 
     for mode in get_args(Mode):
         if mode == text:

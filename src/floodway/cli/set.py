@@ -22,10 +22,10 @@ def set(
 
     Example: floodway set clicks --mode off
     """
-    from floodway.agent.run_files import saved_status
-    from floodway.agent.statuses import has_mode
+    from floodway.agent.loop.run_files import saved_status
+    from floodway.agent.watch.statuses import has_mode
     from floodway.cli.jobs import find_jobs
-    from floodway.spark.shed_state import checked_mode
+    from floodway.job.shed_state import checked_mode
 
     checked_mode(mode)
     jobs = find_jobs(name, state)

@@ -72,7 +72,7 @@ def table_of(told: Mapping[str, Any], now: float) -> Table:
     """A status as a table; `now` in seconds since 1970."""
     from rich.table import Table
 
-    from floodway.agent.statuses import is_participant, normal, would_drop
+    from floodway.agent.watch.statuses import is_participant, normal, would_drop
 
     status = normal(told)
     age = now - status["time_us"] / 1e6 if "time_us" in status else float("inf")
@@ -112,7 +112,7 @@ def table_of(told: Mapping[str, Any], now: float) -> Table:
 
 def _participant(status: Mapping[str, Any], table: Table) -> Table:
     """What a participant of a federation tells: it has no mode, no target and no loss, but fragments and moves."""
-    from floodway.agent.metrics import move_counts
+    from floodway.agent.watch.metrics import move_counts
 
     cpu = status.get("cpu")
     for name, load in (status.get("load") or {}).items():

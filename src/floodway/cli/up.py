@@ -20,7 +20,7 @@ from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_ret
 from floodway.cli.spark_options import Conf, parse_conf
 
 if TYPE_CHECKING:
-    from floodway.agent.nodes.report import NodesReport
+    from floodway.agent.node.report import NodesReport
 
 
 def up(
@@ -56,10 +56,10 @@ def up(
 
     Example: floodway up net.yaml --seconds 60 --target 6 --control dfit --state runs/net
     """
-    from floodway.agent.claim import claimed
-    from floodway.agent.feeding import Feed
-    from floodway.agent.nodes.options import parse_control
-    from floodway.agent.nodes.up import UpOptions, bring_up
+    from floodway.agent.loop.claim import claimed
+    from floodway.agent.loop.feeding import Feed
+    from floodway.agent.node.options import parse_control
+    from floodway.agent.node.up import UpOptions, bring_up
     from floodway.agent.wire.signing import load_security
     from floodway.cli.node import parse_urls
     from floodway.cli.run import parse_mode

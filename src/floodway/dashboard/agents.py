@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from floodway.agent.counts import Counts
-from floodway.agent.statuses import merged, normal
-from floodway.agent.timeline import Timeline
+from floodway.agent.watch.statuses import merged, normal
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.sources import Reading, named
 from floodway.dashboard.told import told_counts
 from floodway.errors import FloodwayError, InputError
+from floodway.job.counts import Counts
+from floodway.job.shed_state import checked_mode
+from floodway.job.timeline import Timeline
 from floodway.network.file import parse_network
 from floodway.network.model import Network
-from floodway.spark.shed_state import checked_mode
 
 STATUS_PATHS = ("/v1/node", "/v1/status")
 NETWORK_PATH = "/v1/network"

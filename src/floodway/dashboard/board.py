@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.agent.counts import Counts
-from floodway.agent.metrics import Watched
-from floodway.agent.statuses import has_mode, would_drop
-from floodway.agent.timeline import Timeline
+from floodway.agent.watch.metrics import Watched
+from floodway.agent.watch.statuses import has_mode, would_drop
 from floodway.dashboard.advice import WHY
 from floodway.dashboard.figures import Figures, Gauge
 from floodway.dashboard.history import SAMPLES, History, Sample
@@ -20,6 +18,8 @@ from floodway.dashboard.past import WINDOW_SECONDS, Means, recent, sample_rates,
 from floodway.dashboard.sources import Reading, Source
 from floodway.dashboard.told import flow, fragments, keeps, ledger, nodes, participant, plan, reasons, told_counts
 from floodway.errors import InputError
+from floodway.job.counts import Counts
+from floodway.job.timeline import Timeline
 
 BATCH_SECONDS = 4.0
 STALE_SECONDS = 15.0

@@ -4,7 +4,7 @@
     score = Σ weight · throughput           optimum = the LP's best for those rates and the capacity that was used
 
 The capacity that was used is g times nominal, g = max over nodes of load / cpu for the tuples kept: the same definition
-as in the report of a run (`agent/report.py`).
+as in the report of a run (`agent/loop/report.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodway.agent.counts import Counts
 from floodway.errors import FloodwayError
+from floodway.job.counts import Counts
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.agent.counts import Counts
-from floodway.agent.latencies import Mean, mean_of
-from floodway.agent.thinned import Thinned
-from floodway.agent.timeline import Timeline
 from floodway.dashboard.figures import Gauge
 from floodway.dashboard.history import SAMPLES, Sample
 from floodway.dashboard.sources import Reading
+from floodway.job.counts import Counts
+from floodway.job.latencies import Mean, mean_of
+from floodway.job.thinned import Thinned
+from floodway.job.timeline import Timeline
 from floodway.network.model import Network
 
 WINDOW_SECONDS = 10

@@ -12,11 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.account import Account
-from floodway.agent.batches import latencies_of, read_figures
-from floodway.agent.counts import Counts
-from floodway.agent.report import Latency
-from floodway.agent.run_files import BATCHES, node_folders, saved_report
+from floodway.agent.loop.batches import latencies_of, read_figures
+from floodway.agent.loop.report import Latency
+from floodway.agent.loop.run_files import BATCHES, node_folders, saved_report
 from floodway.dashboard.advice import advice
 from floodway.dashboard.board import waiting
 from floodway.dashboard.figures import Figures, Gauge
@@ -24,6 +22,8 @@ from floodway.dashboard.history import Sample
 from floodway.dashboard.past import whole
 from floodway.dashboard.sources import Reading, StateSource
 from floodway.errors import InputError
+from floodway.job.account import Account
+from floodway.job.counts import Counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.metrics import metrics_route
+from floodway.agent.watch.metrics import metrics_route
 from floodway.agent.wire.refusals import RefusedError
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from floodway.agent.metrics import Watched
+from floodway.agent.watch.metrics import Watched
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.agents import UrlSource

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from floodway.agent.account import Account
-from floodway.agent.followed import LEDGER, Followed
-from floodway.agent.latencies import Latencies
-from floodway.agent.run_files import NETWORK, node_folders, saved_status
-from floodway.agent.statuses import merged, normal
-from floodway.agent.timeline import Timeline
+from floodway.agent.loop.run_files import NETWORK, node_folders, saved_status
+from floodway.agent.watch.followed import LEDGER, Followed
+from floodway.agent.watch.statuses import merged, normal
 from floodway.errors import FloodwayError, InputError
+from floodway.job.account import Account
+from floodway.job.latencies import Latencies
+from floodway.job.shed_state import ShedFiles
+from floodway.job.timeline import Timeline
 from floodway.network.file import load_network
 from floodway.network.model import Network
-from floodway.spark.shed_state import ShedFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from floodway.agent.account import Account
-from floodway.agent.counts import Counts
-from floodway.agent.metrics import move_counts
-from floodway.agent.statuses import is_participant
+from floodway.agent.watch.metrics import move_counts
+from floodway.agent.watch.statuses import is_participant
 from floodway.dashboard.figures import Figures
+from floodway.job.account import Account
+from floodway.job.counts import Counts
 from floodway.network.model import Network
 
 

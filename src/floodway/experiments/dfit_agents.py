@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floodway.agent.dfit.own import Measured, as_measured
-from floodway.agent.dfit.simulation import SimulatedAgents, Wire
-from floodway.agent.dfit.topology import Topology
+from floodway.agent.planes.dfit.own import Measured, as_measured
+from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
+from floodway.agent.planes.dfit.topology import Topology
 from floodway.experiments.result import Claim, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from starlette.types import Message, Scope
 
-from floodway.agent.dfit.own import UNMEASURED
+from floodway.agent.planes.dfit.own import UNMEASURED
 from floodway.agent.planes.peers import Peers
 from floodway.agent.planes.plane import Coordinated, Coordinator, DistributedFit, make_control_plane, make_coordinator
 from floodway.agent.wire.client import Client

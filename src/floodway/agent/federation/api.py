@@ -23,14 +23,14 @@ from starlette.routing import BaseRoute, Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.journal import BookedEntry
-from floodway.agent.metrics import metrics_route, of_status
+from floodway.agent.watch.metrics import metrics_route, of_status
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
-from floodway.spark.catalogue import CatalogueError
+from floodway.spark.query.catalogue import CatalogueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from pathlib import Path
 from floodway.agent.federation.leases import LeaseStore
 from floodway.contracts.federation_file import Federation
 from floodway.errors import InputError
-from floodway.spark.audit import Audit
-from floodway.spark.catalogue_audit import audit_fragment
-from floodway.spark.catalogue_query import QueryFiles
-from floodway.spark.inputs import place
+from floodway.spark.audit.catalogue import audit_fragment
+from floodway.spark.audit.run import Audit
+from floodway.spark.log.inputs import place
+from floodway.spark.query.catalogue_query import QueryFiles
 
 
 def audit_federation(federation: Federation, shared: Path) -> dict[str, Audit]:

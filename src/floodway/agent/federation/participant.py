@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.claim import locked
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
@@ -34,6 +33,7 @@ from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
 from floodway.agent.federation.service import Served
 from floodway.agent.federation.shedding import Shedding
+from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
 from floodway.contracts.cost import CostFunction, Learning, unit_cost
@@ -56,7 +56,7 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
-from floodway.spark.shed_state import write_atomically
+from floodway.job.shed_state import write_atomically
 
 SHOWN_MOVES = 50
 """How many of the last moves a status shows."""

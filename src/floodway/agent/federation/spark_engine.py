@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.agent.federation.engine import Fence, Measure
-from floodway.agent.rates import RateMeter
+from floodway.agent.loop.rates import RateMeter
 from floodway.contracts.federation_file import FragmentSpec
-from floodway.spark.catalogue import Catalogue
-from floodway.spark.catalogue_cpu import PythonShares, QueryCpu
-from floodway.spark.catalogue_query import CatalogueBatch, CatalogueQuery, QueryFiles
-from floodway.spark.cpu import CpuMeter
-from floodway.spark.decision import PPM, Decision, Mode, StreamDecision, write_decision
-from floodway.spark.inputs import Arrivals, place
-from floodway.spark.session import Session
+from floodway.job.decision import PPM, Decision, Mode, StreamDecision, write_decision
+from floodway.spark.log.inputs import Arrivals, place
+from floodway.spark.measure.cpu import CpuMeter
+from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
+from floodway.spark.query.catalogue import Catalogue
+from floodway.spark.query.catalogue_query import CatalogueBatch, CatalogueQuery, QueryFiles
+from floodway.spark.session.session import Session
 from floodway.spark.source import register
 
 RATE_SECONDS = 5.0

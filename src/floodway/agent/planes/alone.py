@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from floodway.agent.dfit.own import UNMEASURED, Measured, as_measured, has_moved
+from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner

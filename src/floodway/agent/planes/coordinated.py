@@ -13,10 +13,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from floodway.agent.dfit.own import UNMEASURED, Measured
-from floodway.agent.dfit.state import stamp
 from floodway.agent.planes.alone import AlonePlanning
 from floodway.agent.planes.coordinator import WHOLE
+from floodway.agent.planes.dfit.own import UNMEASURED, Measured
+from floodway.agent.planes.dfit.state import stamp
 from floodway.agent.wire.messages import (
     COORDINATOR,
     AnyMessage,

@@ -20,8 +20,8 @@ from functools import cached_property
 
 import numpy as np
 
-from floodway.agent.dfit.own import UNMEASURED, Measured, as_measured, has_moved
-from floodway.agent.dfit.state import Member, stamp
+from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
+from floodway.agent.planes.dfit.state import Member, stamp
 from floodway.agent.wire.messages import (
     COORDINATOR,
     AnyMessage,

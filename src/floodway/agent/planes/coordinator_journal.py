@@ -16,9 +16,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from floodway.agent.dfit.own import Measured, as_measured
-from floodway.agent.dfit.state import Member
 from floodway.agent.planes.coordinator import WHOLE, CoordinatorState, Office, Told, first_coordinator_state
+from floodway.agent.planes.dfit.own import Measured, as_measured
+from floodway.agent.planes.dfit.state import Member
 from floodway.agent.wire.messages import Amount, Amounts, Name, Number, PlanRow
 from floodway.network.dump import network_to_json
 from floodway.network.part import node_part

@@ -1,6 +1,6 @@
 """How late results are at the outputs, for the nodes before: a factor for their share of the end-to-end target.
 
-Nodes share a target T along each path (`agent/stages.py`). The last one sees what the others really took and corrects
+Nodes share a target T along each path (`loop/stages.py`). The last one sees what the others really took and corrects
 itself; when it cannot make up for them, they must hurry too. So the node that owns an output keeps a factor for it,
 
     c(t+1) = min(1, max(1/4, c(t) · (1 + q (T − ℓ)/T)))

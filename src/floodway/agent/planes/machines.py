@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 
-from floodway.agent.dfit.machine import Heard, Observed, Step, Ticked, first_state, reconfigured, step
-from floodway.agent.dfit.own import Measured
-from floodway.agent.dfit.state import DFitState, Role
 from floodway.agent.planes.coordinated import Post, PostState, hear_order, report
 from floodway.agent.planes.coordinator import CoordinatorState, Office, first_coordinator_state, hear, turn
+from floodway.agent.planes.dfit.machine import Heard, Observed, Step, Ticked, first_state, reconfigured, step
+from floodway.agent.planes.dfit.own import Measured
+from floodway.agent.planes.dfit.state import DFitState, Role
 from floodway.agent.planes.lateness import Lateness, outputs_below
 from floodway.agent.wire.messages import COORDINATOR, AnyMessage, Keeps, PlanChoice, Statistics, TablePush
 from floodway.network.model import Network

@@ -13,26 +13,26 @@ from typing import Protocol
 
 from starlette.routing import BaseRoute
 
-from floodway.agent.dfit.journal import from_journal, to_journal
-from floodway.agent.dfit.own import UNMEASURED, Measured
-from floodway.agent.dfit.planner import OwnTablePlanner
-from floodway.agent.dfit.state import Role, Settings
-from floodway.agent.dfit.topology import Topology
 from floodway.agent.planes.alone import AlonePlanning
 from floodway.agent.planes.coordinated import Post, UploadedPlanner, post_from_journal, post_to_journal
 from floodway.agent.planes.coordinator import Office
 from floodway.agent.planes.coordinator_journal import CoordinatorJournal
+from floodway.agent.planes.dfit.journal import from_journal, to_journal
+from floodway.agent.planes.dfit.own import UNMEASURED, Measured
+from floodway.agent.planes.dfit.planner import OwnTablePlanner
+from floodway.agent.planes.dfit.state import Role, Settings
+from floodway.agent.planes.dfit.topology import Topology
 from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, Hurry, PostMachine
 from floodway.agent.planes.peers import Machine, PeerLoop, Peers, peer_routes
 from floodway.agent.wire.messages import AnyMessage
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
+from floodway.job.shed_state import write_atomically
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.network.suggest import did_you_mean
 from floodway.planning.plan import Planner
-from floodway.spark.shed_state import write_atomically
 
 KINDS = ("alone", "dfit", "coordinator")
 JOURNAL = "control.json"

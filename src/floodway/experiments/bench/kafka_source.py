@@ -27,10 +27,10 @@ from floodway.experiments.bench.spark_common import (
     workbench,
 )
 from floodway.experiments.result import Progress
-from floodway.spark.cpu import CpuMeter
 from floodway.spark.log.kafka_target import KafkaTarget
 from floodway.spark.log.schema import ARRIVAL
-from floodway.spark.session import Session
+from floodway.spark.measure.cpu import CpuMeter
+from floodway.spark.session.session import Session
 
 BATCH, BATCHES, PARTITIONS = 200_000, 3, 2
 _CHUNK = 20_000

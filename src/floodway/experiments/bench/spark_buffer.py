@@ -11,16 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.buffer.options import BufferOptions, Manager
-from floodway.agent.feeding import Feed
-from floodway.agent.report import RunReport
-from floodway.agent.runner import RunOptions, run_network
+from floodway.agent.loop.buffer.options import BufferOptions, Manager
+from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.report import RunReport
+from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Workbench, workbench
 from floodway.experiments.result import Progress
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.audit import audit
-from floodway.spark.layout import Layout
+from floodway.spark.audit.run import audit
+from floodway.spark.query.layout import Layout
 
 COST_SECONDS = 0.002
 DEADLINES = {"urgent": 4.0, "patient": 16.0}

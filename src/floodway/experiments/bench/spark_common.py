@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from floodway.errors import FloodwayError
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.session import Session, spark_session
+from floodway.spark.session.session import Session, spark_session
 from floodway.spark.source import register
 
 Frame = Any

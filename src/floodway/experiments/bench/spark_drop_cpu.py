@@ -6,7 +6,7 @@ tiny log tells what a run costs whatever it holds. With N tuples, keep k and CPU
     processed  p = (C(1) − C(tiny)) / N
     dropped    d = (C(k) − C(tiny) − k·N·p) / ((1 − k)·N)
 
-CPU is that of Spark's tasks and of all Python workers (`spark/cpu.py`): reading, dropping, handing over to the JVM and
+CPU is that of Spark's tasks and of all Python workers (`measure/cpu.py`): reading, dropping, handing over to the JVM,
 the query. `whole process tree` in the detail is the JVM with its compiler and garbage collector too, from /proc.
 """
 
@@ -22,9 +22,9 @@ from typing import Any
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress
-from floodway.spark.cpu import CpuMeter
-from floodway.spark.decision import PPM, Decision, Drop, StreamDecision, write_decision
-from floodway.spark.session import Session
+from floodway.job.decision import PPM, Decision, Drop, StreamDecision, write_decision
+from floodway.spark.measure.cpu import CpuMeter
+from floodway.spark.session.session import Session
 
 GOAL = 0.05
 KEEP_PPM = 10_000

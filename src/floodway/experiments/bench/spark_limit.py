@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from floodway.agent.feeding import Feed, Feeder
+from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.control.batch import BATCH_SHARE
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.fragment_query import shortened
-from floodway.spark.layout import Layout
-from floodway.spark.operators import apply_operator
-from floodway.spark.shed import shed
+from floodway.spark.query.fragment_query import shortened
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.operators import apply_operator
+from floodway.spark.shed.shed import shed
 
 TARGET_SECONDS = 2.0
 COST_SECONDS = 0.001

@@ -12,8 +12,8 @@ from statistics import median
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import Batch, Workbench, workbench
 from floodway.experiments.result import Progress
-from floodway.spark.cpu import CpuMeter
-from floodway.spark.shed import shed
+from floodway.spark.measure.cpu import CpuMeter
+from floodway.spark.shed.shed import shed
 
 GOAL_MS = 100.0
 SMALL, LARGE = 2_000, 200_000

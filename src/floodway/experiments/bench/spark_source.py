@@ -27,9 +27,9 @@ from floodway.experiments.bench.spark_common import (
     workbench,
 )
 from floodway.experiments.result import Progress
-from floodway.spark.cpu import CpuMeter
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.log.segments import SegmentName, parse_name
+from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.source.datasource import FloodwaySource
 from floodway.spark.source.offsets import Admission
 from floodway.spark.source.options import ID, WEIGHT, parse_options

@@ -134,9 +134,9 @@ def _closing(table: pa.Table) -> pa.Table:
 
 def _same_as_unmoved(root: Path, federation: Federation) -> tuple[dict[str, bool], dict[str, int]]:
     """Run every fragment over its whole log in one session, and compare what it writes, to the tuple."""
-    from floodway.spark.catalogue import load_catalogue
-    from floodway.spark.catalogue_query import CatalogueQuery, QueryFiles
-    from floodway.spark.session import spark_session
+    from floodway.spark.query.catalogue import load_catalogue
+    from floodway.spark.query.catalogue_query import CatalogueQuery, QueryFiles
+    from floodway.spark.session.session import spark_session
     from floodway.spark.source import register
 
     catalogue = load_catalogue(CATALOGUE)

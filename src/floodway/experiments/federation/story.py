@@ -21,8 +21,8 @@ import floodway
 from floodway.agent.federation.leases import LeaseStore
 from floodway.contracts.federation_file import Federation
 from floodway.errors import FloodwayError, InputError
-from floodway.spark.journal import committed_batches, read_batch
 from floodway.spark.log import LogReader, LogWriter, create_log
+from floodway.spark.query.journal import committed_batches, read_batch
 
 CHECKOUT = Path(floodway.__file__).parents[2]
 CATALOGUE = "examples.intrusion_catalogue"

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from floodway.spark.ledger import Reason
+from floodway.job.ledger import Reason
 from floodway.spark.source.drops import kept_mask, tuple_ids
 
 Zone = Literal["cleaned", "front", "read"]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from floodway.spark.decision import PPM
+from floodway.job.decision import PPM
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
 from floodway.spark.source.backend import Piece, Readable
 from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from floodway.spark.decision import Decision, QueueStep
+from floodway.job.decision import Decision, QueueStep
 from floodway.spark.log import PositionError, Span
 from floodway.spark.source.offsets import BatchOffset
 

@@ -25,7 +25,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from floodway.buffering.ranges import Cursor
 from floodway.errors import InputError
-from floodway.spark.decision import PPM, Drop, KeepPpm, Mode
+from floodway.job.decision import PPM, Drop, KeepPpm, Mode
 from floodway.spark.source.accounts import Account, Part, Zone, count_both
 from floodway.spark.source.drops import count_kept_hash, count_kept_range, kept_runs
 

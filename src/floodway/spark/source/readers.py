@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from floodway.errors import InputError
-from floodway.spark.decision import Decision, DecisionFile, StreamDecision
+from floodway.job.decision import Decision, DecisionFile, StreamDecision
 from floodway.spark.log import SchemaError, Span
 from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Backend, open_backend

@@ -1,0 +1,1 @@
+"""The loop of a running network: look, steer, write down."""

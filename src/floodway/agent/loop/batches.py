@@ -1,0 +1,94 @@
+"""Figures of a node's batches, one JSON line each, for a report over several processes and their restarts.
+
+These are measurements, not accounts: a line lost in a crash costs a point in a figure. The accounts are in the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.spark.query.fragment_query import BatchReport
+
+STEP_MS = 10
+"""Latencies are kept in steps of this many milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """One finished batch: when it was cut and ended (seconds since 1970), the work it kept, what it delivered.
+
+    `work_seconds` are seconds of the node's nominal CPU; `latencies` are [milliseconds, tuples] at the outputs of the
+    network, counted from a tuple's first arrival at any node.
+    """
+
+    query: str
+    batch: int
+    cut_seconds: float
+    ended_seconds: float
+    work_seconds: float
+    scale: float
+    delivered: Mapping[str, int]
+    latencies: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, report: BatchReport, outputs: Iterable[str], work_seconds: float, scale: float) -> BatchFigures:
+        """The figures of a batch; `outputs` are those of the whole network."""
+        pairs = [
+            report.delivered[name].latencies_seconds(report.ended_seconds)
+            for name in outputs
+            if name in report.delivered
+        ]
+        steps: dict[int, int] = {}
+        for seconds, tuples in pairs:
+            for step, count in zip(np.round(seconds * 1e3 / STEP_MS).astype(int), tuples, strict=True):
+                steps[int(step) * STEP_MS] = steps.get(int(step) * STEP_MS, 0) + int(count)
+        return cls(
+            query=report.fragment,
+            batch=report.journal.batch,
+            cut_seconds=report.journal.timestamp_ms / 1e3,
+            ended_seconds=report.ended_seconds,
+            work_seconds=work_seconds,
+            scale=scale,
+            delivered={name: written.rows for name, written in report.delivered.items()},
+            latencies=tuple(sorted(steps.items())),
+        )
+
+
+def append_figures(path: Path, figures: BatchFigures) -> None:
+    """Add a line in one write."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, (json.dumps(asdict(figures), separators=(",", ":")) + "\n").encode())
+    finally:
+        os.close(descriptor)
+
+
+def read_figures(path: Path) -> list[BatchFigures]:
+    """All whole lines; a batch that was repeated after a crash counts once, as it ended last."""
+    found: dict[tuple[str, int], BatchFigures] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            body = json.loads(line)
+            body["latencies"] = tuple((int(ms), int(count)) for ms, count in body["latencies"])
+            figures = BatchFigures(**body)
+        except (ValueError, TypeError, KeyError):
+            continue  # torn by a crash
+        found[figures.query, figures.batch] = figures
+    return list(found.values())
+
+
+def latencies_of(figures: Iterable[BatchFigures]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Latencies in seconds, with how many tuples had each."""
+    pairs = [pair for item in figures for pair in item.latencies]
+    if not pairs:
+        return np.zeros(0), np.zeros(0, dtype=np.int64)
+    values = np.array(pairs, dtype=np.int64)
+    return values[:, 0] / 1e3, values[:, 1]

@@ -1,0 +1,167 @@
+"""The buffer of a running network: looks at the logs, asks a manager, and puts its answer into the decision.
+
+One manager a fragment, because one fragment is one query, and its queues share its batches. The loop calls, every
+tick, `demand` (before the plan is made) and `told` (after); `cut` when a query has journaled a batch, from that
+query's thread; `ended` when a batch is done.
+
+A step is for the state that the last journaled batch left. The source takes it over as a whole or not at all, so a
+step that comes late or twice does nothing, and what a batch admitted can be told from its offset alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from floodway.agent.loop.buffer.managers import BatchSeen, BufferManager, Choice, make_manager
+from floodway.agent.loop.buffer.options import BufferOptions
+from floodway.agent.loop.buffer.queues import Queue
+from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
+from floodway.control.base import Decision as ControlDecision
+from floodway.errors import InputError
+from floodway.job.decision import PPM, StreamDecision, named
+from floodway.network.model import Network
+from floodway.spark.query.buffer_logs import QueueLog
+from floodway.spark.query.fragments import Fragment
+from floodway.spark.query.journal import JournaledBatch, last_offsets
+from floodway.spark.query.layout import Layout
+from floodway.spark.source.offsets import BatchOffset
+
+LEAST_WORK_SECONDS = 1e-6
+REMEMBERED = 200
+"""Decisions whose adaptor states are kept until the batch that used one is seen: some twenty seconds of ticks."""
+
+
+class Buffering:
+    """The buffers of all fragments that read streams."""
+
+    def __init__(
+        self, options: BufferOptions, network: Network, fragments: Mapping[str, Fragment], layout: Layout
+    ) -> None:
+        self._parts = {
+            name: _Part(options, network, fragment, layout)
+            for name, fragment in fragments.items()
+            if any(spec.producer in network.streams and spec.location is not None for spec in fragment.sources)
+        }
+
+    def demand(self, now: float, steering: Steering) -> dict[str, float]:
+        """Tuples/s of each stream that the next batches will hold: what is planned for, the rest waits.
+
+        The manager has measured what a batch can hold; so the plan gets the capacity that its choice asks for, and
+        sheds for other nodes and on branches only.
+        """
+        takes = dict.fromkeys(steering.network.streams, 0.0)
+        for name, part in self._parts.items():
+            choice = part.choose(now)
+            work = sum(part.work[location] * count for location, count in choice.takes.items())
+            scale = max(1.0, work / steering.period_seconds)
+            steering.control[name] = ControlDecision(work, scale, choice.reason)
+            for location, count in choice.takes.items():
+                stream = part.producer[location]
+                takes[stream] = max(takes[stream], count / steering.period_seconds)
+        return takes
+
+    def told(self, steered: Steered) -> Steered:
+        """The decision with the managers' choices in it."""
+        streams = dict(steered.decision.streams)
+        for part in self._parts.values():
+            for location, own in part.choice.streams.items():
+                planned = streams.get(location, StreamDecision())
+                # Both keeps are shares of what enters a batch; a budget would cut a batch that the buffer has cut.
+                keep_ppm = planned.keep_ppm * own.keep_ppm // PPM
+                streams[location] = replace(own, keep_ppm=keep_ppm)
+        decision = named(replace(steered.decision, streams=streams))
+        for part in self._parts.values():
+            part.issue(decision.plan)
+        return replace(steered, decision=decision)
+
+    def cut(self, query: str, journal: JournaledBatch) -> None:
+        """A batch was journaled: its queues go on from there."""
+        if query in self._parts:
+            self._parts[query].cut(journal.offsets)
+
+    def ended(self, now: float, batch: FragmentBatch, miss_ratio: float | None) -> None:
+        """A batch is done. A miss ratio seen at the end of a chain concerns all that feed it."""
+        for name, part in self._parts.items():
+            if name == batch.fragment:
+                part.ended(now, batch, miss_ratio)
+            elif miss_ratio is not None:
+                part.missed = miss_ratio
+
+    def waiting(self) -> dict[str, int]:
+        """Tuples in each queue, for the status."""
+        return {queue.name: queue.waiting for part in self._parts.values() for queue in part.queues}
+
+
+class _Part:
+    """One fragment: its queues, its manager, and the choices it has issued."""
+
+    def __init__(self, options: BufferOptions, network: Network, fragment: Fragment, layout: Layout) -> None:
+        self.producer = {
+            spec.location: spec.producer
+            for spec in fragment.sources
+            if spec.location is not None and spec.producer in network.streams
+        }
+        nominal = source_work(network, fragment, {})
+        self.work = {location: max(nominal.get(location, 0.0), LEAST_WORK_SECONDS) for location in self.producer}
+        self._logs = {location: QueueLog.of(network, layout, stream) for location, stream in self.producer.items()}
+        journaled = last_offsets(layout.checkpoint(fragment))
+        self.queues: list[Queue] = []
+        for location, log in self._logs.items():
+            offset = journaled.get(location)
+            for partition, first in sorted(log.first().items()):
+                known = offset if offset is not None and partition in offset.end else None
+                start = BatchOffset(location, {partition: first}, {partition: first}) if known is None else known
+                kind = options.queue_class(network, self.producer[location], partition)
+                cursor = start.cursor(partition)
+                self.queues.append(Queue(location, partition, kind, self.work[location], log, cursor))
+        names = {f"{q.kind.stream}/{q.partition}" for q in self.queues}
+        for name in options.deadlines:
+            if "/" in name and name.partition("/")[0] in self.producer.values() and name not in names:
+                raise InputError(f"a deadline for {name}, which its log has not", hint=f"It has {', '.join(names)}")
+        self._manager: BufferManager = make_manager(options, self.queues)
+        self.choice = Choice({}, {})
+        self._issued: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._lock = Lock()
+        self._reported: dict[str, int] = {}
+        self.missed: float | None = None
+
+    def choose(self, now: float) -> Choice:
+        with self._lock:
+            ends = {location: log.ends() for location, log in self._logs.items()}
+            for queue in self.queues:
+                queue.look(now, ends[queue.location].get(queue.partition, queue.cursor.tail))
+            self.choice = self._manager.choose(now, self.queues)
+            return self.choice
+
+    def issue(self, plan: str) -> None:
+        """The choice is in force under this name."""
+        with self._lock:
+            self._issued[plan] = self.choice.states
+            while len(self._issued) > REMEMBERED:
+                self._issued.popitem(last=False)
+
+    def cut(self, offsets: Mapping[str, BatchOffset]) -> None:
+        with self._lock:
+            for queue in self.queues:
+                offset = offsets.get(queue.location)
+                if offset is not None and queue.partition in offset.end:
+                    queue.settled(offset, self._issued.get(offset.plan, {}).get(queue.name))
+
+    def ended(self, now: float, batch: FragmentBatch, miss_ratio: float | None) -> None:
+        with self._lock:
+            seen = BatchSeen(
+                now,
+                batch.batch_seconds,
+                kept=sum(self.work.get(at, 0.0) * count for at, count in batch.kept.items()),
+                offered=sum(q.work_seconds * (q.end - self._reported.get(q.name, q.end)) for q in self.queues),
+                waiting=sum(q.work_seconds * q.cursor.waiting for q in self.queues),
+                arrived=sum(q.work_seconds * max(0, q.end - q.cursor.tail) for q in self.queues),
+                miss_ratio=self.missed if miss_ratio is None else miss_ratio,
+            )
+            self._reported = {queue.name: queue.end for queue in self.queues}
+            self.missed = None
+            self._manager.ended(seen)

@@ -1,0 +1,254 @@
+"""The loop of a running network, or of one node of it: look, collect, steer, tell. It knows neither files nor ends.
+
+Every tick the loop asks the logs how much has arrived, takes the batches that have ended, steers, and writes the next
+decision; the queries read it when they cut their next batch. Nothing here waits for a batch, so a slow one cannot
+stop the loop, and a dead loop leaves the last decision in force.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from floodway.agent.loop.backlog import Backlog
+from floodway.agent.loop.buffer.deadlines import Deadlines
+from floodway.agent.loop.buffer.loop import Buffering
+from floodway.agent.loop.buffer.options import BufferOptions
+from floodway.agent.loop.plans import PlanBook
+from floodway.agent.loop.rates import RateMeter
+from floodway.agent.loop.record import Record
+from floodway.agent.loop.refining import Counted, Refining
+from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
+from floodway.errors import FloodwayError, InputError
+from floodway.job.decision import Mode, write_decision
+from floodway.job.ledger import Ledger, Reason, counts_by_place
+from floodway.job.state_files import read_mode
+from floodway.network.model import Network
+from floodway.spark.measure.cpu import cpu_meter
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery, RunningFragment
+from floodway.spark.query.fragments import Fragment, fragments
+from floodway.spark.query.journal import JournaledBatch, committed_batches
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.logs import create_sink_logs, stream_arrivals
+from floodway.spark.query.retaining import Retaining
+from floodway.spark.session.session import Session
+from floodway.spark.source.options import OnLoss
+
+TICK_SECONDS = 0.1
+RATE_WINDOW_SECONDS = 1.0
+DEFAULT_TARGET_SECONDS = 2.0
+
+
+class RunError(FloodwayError):
+    """A query of the run failed; the checkpoint is intact and a restart continues."""
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """What a loop may be told beside its network: the mode it starts in, and how it looks at what arrives.
+
+    `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
+    delivery that has just come is not taken for a backlog. `side_output` caps the dropped tuples saved a batch.
+    `on_loss` is for tuples that their log deleted before a batch took them, `retaining` for what the logs keep that are
+    written here.
+    """
+
+    mode: Mode = "enforce"
+    side_output: int = 0
+    on_loss: OnLoss = "fail"
+    retaining: Retaining | None = None
+    rate_window_seconds: float = RATE_WINDOW_SECONDS
+    delivered_every: Mapping[str, float] = field(default_factory=dict)
+    buffer: BufferOptions | None = None
+
+
+class SteeringLoop:
+    """Queries, and the state of the loop that steers them; whoever owns it calls `tick` until the end.
+
+    `on_costs` gets the network with costs as the batches show them, when they have changed remarkably; `on_batch`
+    every finished batch, with the mean latency of its results.
+    """
+
+    def __init__(
+        self,
+        spark: Session,
+        network: Network,
+        steering: Steering,
+        parts: Mapping[str, Fragment],
+        layout: Layout,
+        options: LoopOptions,
+        *,
+        on_costs: Callable[[Network], None] = lambda network: None,
+        on_batch: Callable[[FragmentBatch, BatchReport], None] = lambda batch, report: None,
+    ) -> None:
+        self.network = network
+        self.steering = steering
+        self.layout = layout
+        self.ledger = Ledger(layout.ledger)
+        self.record = Record(self.network)
+        self.mode: Mode = options.mode
+        self.arrived: dict[str, int] = {}
+        self._options = options
+        self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
+        self._backlog = Backlog(self.network, parts, options.delivered_every)
+        self.deadlines = Deadlines(self.network, options.buffer.deadlines if options.buffer else {})
+        self._buffer: Buffering | None = None
+        self._plans = PlanBook(layout.root)
+        self._parts = parts
+        self.queries = [
+            FragmentQuery(
+                spark,
+                self.network,
+                fragment,
+                layout,
+                self.ledger,
+                self._reports.put,
+                self._cut,
+                side_output=options.side_output,
+                on_loss=options.on_loss,
+                retaining=options.retaining,
+            )
+            for fragment in parts.values()
+        ]
+        self._meter = RateMeter(options.rate_window_seconds)
+        # Only where one query's CPU time is all there is can it be told whose it was.
+        self._cpu = cpu_meter(spark) if len(parts) == 1 else None
+        self.refining = Refining(self.network) if self._cpu is not None else None
+        self._on_costs = on_costs
+        self._on_batch = on_batch
+        self._seen: set[str] = set()
+        self._warm: set[str] = set()
+        self._running: list[RunningFragment] = []
+
+    def missing_inputs(self) -> list[str]:
+        """Inputs whose log is not there yet."""
+        return sorted({name for query in self.queries for name in query.missing_sources()})
+
+    def start(self, now: float) -> None:
+        """Create the sinks' logs, write a first decision and start the queries."""
+        create_sink_logs(self.queries, self.network, self.layout)
+        self._logs = stream_arrivals(self.network, self.layout)
+        if self._options.buffer is not None:
+            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout)
+        self.steer(now)
+        self._running = [query.start() for query in self.queries]
+
+    def tick(self, now: float) -> Steered:
+        """One turn; raises RunError if a query has failed."""
+        self._raise_failure()
+        self.mode = read_mode(self.layout.root) or self._options.mode
+        self.collect(now)
+        return self.steer(now)
+
+    def status(self, now: float, target_seconds: float, steered: Steered) -> dict[str, Any]:
+        """The latest figures, for `floodway top`."""
+        figures = self.record.status(now, target_seconds, steered, self.arrived)
+        return figures if self._buffer is None else {**figures, "queues": self._buffer.waiting()}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and no batch is under way."""
+        return self._backlog.idle(self.arrived)
+
+    @property
+    def warm(self) -> bool:
+        """Whether every query has processed a batch since it was started, or had nothing to do but resume."""
+        return all(query.name in self._seen or committed_batches(query.checkpoint) for query in self.queries)
+
+    def waiting(self) -> dict[str, int]:
+        """Tuples of each input that no batch has taken yet."""
+        return self._backlog.waiting(self.arrived)
+
+    def stop(self) -> None:
+        """Stop the queries between two batches, where they come to one in time, and take their last reports."""
+        for query in self._running:
+            query.stop()
+        self._running = []
+        self.collect(time.time())
+
+    def steer(self, now: float) -> Steered:
+        """Measure what has arrived, plan for the demand, write the decision."""
+        self.arrived = self._logs.totals()
+        self._meter.sample(now, self.arrived)
+        rates = self._meter.rates()
+        period, length = self.steering.period_seconds, self.steering.batch_seconds
+        demand = self._backlog.demand(now, self.arrived, rates, period, length)
+        if self._buffer is not None:
+            demand = self._buffer.demand(now, self.steering)
+        steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
+        if self._buffer is not None:
+            steered = self._buffer.told(steered)
+        self._plans.issued(steered)
+        write_decision(self.layout.decision, steered.decision)
+        return steered
+
+    def collect(self, now: float) -> None:
+        """Take the batches that have ended since the last tick."""
+        while not self._reports.empty():
+            report = self._reports.get()
+            counts = counts_by_place(report.lines)
+            offered = {at: count[0] for at, count in counts.items()}
+            kept = {at: count[1] for at, count in counts.items()}
+            self._backlog.ended(report.fragment, report.seconds)
+            latency = self.record.batch(report, self.steering.scale)
+            arc_keeps = _arc_keeps(self.network, report)
+            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
+            # The first batch that holds anything starts workers and compiles plans: it tells nothing of those to come.
+            missed = self.deadlines.observe(report)
+            if report.fragment in self._warm:
+                if self._buffer is not None:
+                    self._buffer.ended(now, batch, missed)
+                else:
+                    self.steering.observe(now, batch, self.waiting())
+                self._refine(report)
+            self._seen.add(report.fragment)
+            if any(kept.values()):
+                self._warm.add(report.fragment)
+            self._on_batch(batch, report)
+
+    def _cut(self, query: str, journal: JournaledBatch) -> None:
+        """A query has journaled a batch; called from its thread."""
+        self._plans.cut(journal)
+        self._backlog.cut(query, journal)
+        if self._buffer is not None:
+            self._buffer.cut(query, journal)
+
+    def _refine(self, report: BatchReport) -> None:
+        if self.refining is not None and self._cpu is not None:
+            corrected = self.refining.observe(Counted.of(self.network, report.lines), self._cpu.cpu_seconds())
+            if corrected is not None:
+                self._on_costs(corrected)
+
+    def _raise_failure(self) -> None:
+        for query in self._running:
+            reason = query.failure()
+            if reason is not None:
+                raise RunError(reason, hint=f"Mend it and run again with --state {self.layout.root} to continue")
+
+
+def target_of(network: Network, given: float | None) -> float:
+    """The latency target: the option, else the strictest of the outputs, else two seconds."""
+    targets = [out.latency for out in network.outputs.values() if out.latency is not None]
+    return given if given is not None else min(targets, default=DEFAULT_TARGET_SECONDS)
+
+
+def fragments_of(network: Network, nodes: Iterable[str] = ()) -> dict[str, Fragment]:
+    """All fragments of these nodes (all, if none is named), by `node.name`."""
+    direct = [out.name for out in network.outputs.values() if out.source in network.streams]
+    if direct:
+        raise InputError(
+            f"outputs.{direct[0]} reads a stream directly, so no node runs it", hint="Put a map between them"
+        )
+    chosen = tuple(nodes) or tuple(network.nodes)
+    return {f"{node}.{f.name}": f for node in chosen for f in fragments(network, node)}
+
+
+def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:
+    return {
+        line.at: line.kept / line.offered
+        for line in report.lines
+        if line.offered and line.reason == Reason.SHEDDER and line.at not in network.streams
+    }

@@ -1,0 +1,129 @@
+"""The figures of a run: what was offered, kept and dropped, how late results were, and how good the mix was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodway.job.ledger import LedgerLine, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds from a tuple's arrival to its result being visible; None where nothing was delivered."""
+
+    mean: float | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    target: float
+
+    @classmethod
+    def of(cls, seconds: NDArray[np.float64], tuples: NDArray[np.int64], target: float) -> Latency:
+        """Mean and quantiles of latencies with how many tuples had each."""
+        total = int(tuples.sum())
+        if total == 0:
+            return cls(None, None, None, None, target)
+        order = np.argsort(seconds)
+        reached = np.cumsum(tuples[order]) / total
+        p50, p95, p99 = (float(seconds[order][np.searchsorted(reached, q)]) for q in (0.5, 0.95, 0.99))
+        return cls(float(np.average(seconds, weights=tuples)), p50, p95, p99, target)
+
+    def to_dict(self) -> dict[str, float | None]:
+        """As in the `--json` output."""
+        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99, "target": self.target}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One finished micro-batch, for plots: seconds since the start of the run."""
+
+    fragment: str
+    seconds: float
+    batch_seconds: float
+    latency_seconds: float | None
+    offered: int
+    kept: int
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see `measured`).
+
+    `accounts` are the ledger's sums, as `totals` gives them.
+
+    `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have: what was kept
+    asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the capacity the file
+    declares. `load` is what was kept, in CPU-seconds a second; `costs` are CPU-seconds a tuple and `selectivities`
+    tuples out per tuple in, as the batches showed them.
+    """
+
+    accounts: Mapping[str, Any]
+    differences: tuple[str, ...]
+    latency: Latency
+    score: float
+    optimum: float
+    nominal_optimum: float
+    load: Mapping[str, float]
+    throughput: Mapping[str, float]
+    rates: Mapping[str, float]
+    capacity_scale: float
+    measured_seconds: float
+    mode: str
+    unreachable: bool
+    floor_seconds: float | None
+    costs: Mapping[str, float]
+    selectivities: Mapping[str, float]
+    points: tuple[Point, ...]
+    deadlines: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of `floodway run`."""
+        return {
+            **self.accounts,
+            "reconciled": not self.differences,
+            "differences": list(self.differences),
+            "latency": self.latency.to_dict(),
+            "score": self.score,
+            "optimum": self.optimum,
+            "nominal_optimum": self.nominal_optimum,
+            "load": dict(self.load),
+            "throughput": dict(self.throughput),
+            "rates": dict(self.rates),
+            "capacity_scale": self.capacity_scale,
+            "measured_seconds": self.measured_seconds,
+            "mode": self.mode,
+            "unreachable": self.unreachable,
+            "floor_seconds": self.floor_seconds,
+            "costs": dict(self.costs),
+            "selectivities": dict(self.selectivities),
+            "deadlines": dict(self.deadlines),
+        }
+
+
+def totals(lines: Iterable[LedgerLine]) -> dict[str, Any]:
+    """Tuples offered and kept at the inputs, and dropped by place and reason (also inside the nodes)."""
+    offered: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    dropped: dict[str, Counter[str]] = {}
+    for line in lines:
+        if line.reason == Reason.DELIVERED:
+            continue
+        if line.reason == Reason.SHEDDER:  # the first reason a tuple can go; the others take from what it kept
+            offered[line.at] += line.offered
+            kept[line.at] += line.kept
+        else:
+            kept[line.at] -= line.dropped
+        if line.dropped:
+            dropped.setdefault(line.at, Counter())[line.reason] += line.dropped
+    return {
+        "offered": dict(offered),
+        "kept": dict(kept),
+        "dropped": {at: dict(reasons) for at, reasons in dropped.items()},
+    }

@@ -1,0 +1,69 @@
+"""What a run leaves beside its ledger for those who look at it later: its network, its batches and its report.
+
+ROOT/network.json    the network that runs, as a network file (JSON is YAML)
+ROOT/batches.jsonl   figures of its batches, latencies among them (agent/loop/batches.py)
+ROOT/report.json     the figures at the end, as `floodway run --json` prints them
+
+The ledger alone tells what was offered, kept and dropped; these add what it cannot: latency, and where in the network
+a place is. A run that was killed has no report, and everything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from floodway.errors import FloodwayError
+from floodway.job.shed_state import write_atomically
+from floodway.network.dump import network_to_json
+from floodway.network.file import load_network
+from floodway.network.model import Network
+
+NETWORK, BATCHES, REPORT = "network.json", "batches.jsonl", "report.json"
+
+
+def save_network(root: Path, network: Network) -> None:
+    """Leave the network beside the ledger, so that the page and the report can draw it."""
+    write_atomically(root / NETWORK, network_to_json(network))
+
+
+def saved_network(root: Path) -> Network | None:
+    """The network that a run left; None if it left none that can be read."""
+    path = root / NETWORK
+    if not path.is_file():
+        return None
+    try:
+        return load_network(path)
+    except FloodwayError:
+        return None
+
+
+def save_report(root: Path, body: Mapping[str, Any]) -> None:
+    """Leave the figures of a finished run."""
+    write_atomically(root / REPORT, json.dumps(body))
+
+
+def saved_report(root: Path) -> dict[str, Any]:
+    """The figures a finished run left; empty if there are none."""
+    return _object(root / REPORT)
+
+
+def saved_status(root: Path) -> dict[str, Any]:
+    """The latest `status.json`; empty if there is none that can be read."""
+    return _object(root / "status.json")
+
+
+def node_folders(root: Path) -> list[Path]:
+    """The folders of a network's nodes that ran as processes of their own; none for a run in one process."""
+    inside = root / "nodes"
+    return sorted(path for path in inside.iterdir() if path.is_dir()) if inside.is_dir() else []
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}

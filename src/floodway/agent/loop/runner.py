@@ -1,0 +1,206 @@
+"""Run a network's nodes in one process on real Spark, for a given time, and report: `floodway run`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.loop.buffer.options import BufferOptions
+from floodway.agent.loop.claim import claimed
+from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
+from floodway.agent.loop.report import Latency, RunReport, totals
+from floodway.agent.loop.run_files import BATCHES, save_network, save_report
+from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
+from floodway.job.decision import Drop, Mode
+from floodway.job.state_files import write_atomically
+from floodway.network.flow import flows
+from floodway.network.model import Network
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.factory import make_planner
+from floodway.planning.plan import Objective, Planner
+from floodway.planning.program import Program
+from floodway.spark.log import Retention
+from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.logs import check_streams
+from floodway.spark.query.retaining import run_retaining
+from floodway.spark.session.session import LOCAL_MASTER, Session, spark_session
+from floodway.spark.source import register
+from floodway.spark.source.options import OnLoss
+
+DRAIN_TARGETS = 3.0
+
+__all__ = ["RunError", "RunOptions", "run_network", "target_of"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run. `settle_seconds` at the start count for the ledger but not for latency and score.
+
+    Costs are refined while it runs and reported; with `replan` they are planned with as well. `master` and `settings`
+    are Spark's, for the session that is started here; the root must then be storage that its executors share. The
+    `retention` is for the logs below the root that the run writes; links keep what their reader has not committed.
+    """
+
+    seconds: float
+    root: Path
+    mode: Mode = "enforce"
+    target_seconds: float | None = None
+    controller: str = "batch"
+    planner: str = "exact"
+    objective: Objective = Objective.THROUGHPUT
+    headroom: float = 1.0
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+    settle_seconds: float = 10.0
+    nodes: tuple[str, ...] = ()
+    drop: Drop = "hash"
+    side_output: int = 0
+    on_loss: OnLoss = "fail"
+    retention: Retention | None = None
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    replan: bool = False
+    buffer: BufferOptions | None = None
+    progress: Callable[[Mapping[str, Any]], None] = lambda status: None
+
+
+def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
+    """Run for `options.seconds` seconds and report. The session is left running when it was given."""
+    if options.buffer is not None:
+        network = options.buffer.checked(network)
+    _steering(network, options)  # refuses what is wrong before Spark starts
+    check_streams(network, Layout(options.root))
+    with claimed(options.root, network):
+        session = spark or spark_session(
+            f"floodway-{network.name}", master=options.master or LOCAL_MASTER, conf=options.settings
+        )
+        try:
+            register(session)
+            run = _Run(session, network, options)
+            return run.to_end()
+        finally:
+            if spark is None:
+                session.stop()
+
+
+class _Run:
+    def __init__(self, spark: Session, network: Network, options: RunOptions) -> None:
+        self.network = network
+        self.options = options
+        self.layout = Layout(options.root)
+        self.target = target_of(network, options.target_seconds)
+        self.parts = fragments_of(network, options.nodes)
+        save_network(options.root, network)
+        kept = None if options.retention is None else run_retaining(network, self.layout, options.retention)
+        self.loop = SteeringLoop(
+            spark,
+            network,
+            _steering(network, options),
+            self.parts,
+            self.layout,
+            LoopOptions(
+                mode=options.mode,
+                side_output=options.side_output,
+                on_loss=options.on_loss,
+                retaining=kept,
+                buffer=options.buffer,
+            ),
+            on_costs=self._replan,
+            on_batch=self._note,
+        )
+        self.record = self.loop.record
+
+    def to_end(self) -> RunReport:
+        with Feeder(self.network, self.layout, self.options.feeds) as feeder:
+            self.loop.start(time.time())
+            try:
+                feeder.start()
+                self._measure(feeder)
+                feeder.stop()
+                self._drain()
+            finally:
+                self.loop.stop()
+        report = self._report()
+        save_report(self.options.root, report.to_dict())
+        return report
+
+    def _measure(self, feeder: Feeder) -> None:
+        self.record.begin(time.time(), self.loop.arrived)
+        end = time.time() + self.options.seconds
+        settled = False
+        while (now := time.time()) < end:
+            feeder.check()
+            steered = self.loop.tick(now)
+            if not settled and now - self.record.started >= self.options.settle_seconds:
+                settled = True
+                self.record.settle(now, self.loop.arrived)
+            status = self.loop.status(now, self.target, steered)
+            write_atomically(self.layout.status, json.dumps(status), durable=False)
+            self.options.progress(status)
+            time.sleep(max(0.0, TICK_SECONDS - (time.time() - now)))
+        self.record.end(time.time(), self.loop.arrived)
+
+    def _drain(self) -> None:
+        """Let the queries finish what waits, as long as a protected job needs; more is left to a restart."""
+        end = time.time() + DRAIN_TARGETS * self.target
+        while (now := time.time()) < end and not self.loop.idle:
+            self.loop.tick(now)
+            time.sleep(TICK_SECONDS)
+
+    def _replan(self, corrected: Network) -> None:
+        if self.options.replan:
+            self.loop.steering.plan_with(_planner(corrected, self.options))
+
+    def _note(self, batch: FragmentBatch, report: BatchReport) -> None:
+        """Leave the batch's figures for the page and the report."""
+        work = source_work(self.network, self.parts[batch.fragment], batch.arc_keeps)
+        kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
+        figures = BatchFigures.of(report, self.network.outputs, kept, self.loop.steering.scale)
+        append_figures(self.options.root / BATCHES, figures)
+
+    def _report(self) -> RunReport:
+        rates, throughput = self.record.rates(), self.record.throughput()
+        load = flows(self.network, rates, self.record.kept_shares()).load
+        scale = max(load[name] / node.cpu for name, node in self.network.nodes.items())
+        exact = ExactPlanner(Program(self.network))
+        control = self.loop.steering.control.values()
+        return RunReport(
+            accounts=totals(self.loop.ledger.lines()),
+            differences=tuple(self.loop.ledger.reconcile()),
+            latency=Latency.of(*self.record.latencies(), self.target),
+            score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
+            optimum=exact.plan(rates, scale or 1.0).score,
+            nominal_optimum=exact.plan(rates).score,
+            load=load,
+            throughput=throughput,
+            rates=rates,
+            capacity_scale=scale,
+            measured_seconds=self.record.measured_seconds,
+            mode=self.loop.mode,
+            unreachable=any(decision.unreachable for decision in control),
+            floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
+            costs=self.loop.refining.costs() if self.loop.refining else {},
+            selectivities=self.loop.refining.selectivities() if self.loop.refining else {},
+            points=tuple(self.record.points),
+            deadlines=self.loop.deadlines.to_dict(self.loop.ledger.lines()),
+        )
+
+
+def _planner(network: Network, options: RunOptions) -> Planner:
+    return make_planner(network, options.planner, objective=options.objective, headroom=options.headroom)
+
+
+def _steering(network: Network, options: RunOptions) -> Steering:
+    return Steering(
+        _planner(network, options),
+        fragments_of(network, options.nodes),
+        target_seconds=target_of(network, options.target_seconds),
+        controller=options.controller,
+        drop=options.drop,
+    )

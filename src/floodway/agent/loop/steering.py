@@ -1,0 +1,288 @@
+"""From what was measured to what is dropped: controllers choose the capacity, the planner chooses the drops.
+
+Every fragment has a controller of its own, in units of *work*: seconds that its node's nominal CPU would need. With
+P* = T/1.5, the batch period that meets its share T of the target, a controller that admits n per batch says that the
+node is worth g = n/P* of its nominal capacity. The plan is made for the smallest g; by scaling, a look-up at r/g.
+A query that others feed is judged by its results' latency from their first arrival, less what the queries before it
+were due to take: if those are late, it has less time, and shows it.
+
+A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so
+that a batch holds the planned work however long the one before it took. On an input that another node writes, drops
+below 10% are left out (the original prototype ignored small changes too): that node sheds for this one already, and
+what it misjudges by so little is gone in the next batch or turns into a backlog that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from floodway.agent.loop.stages import Stage, stages
+from floodway.control.base import Controller, Loop, Observation
+from floodway.control.base import Decision as ControlDecision
+from floodway.control.batch import BATCH_SHARE
+from floodway.control.pid import PidConfig
+from floodway.control.red import RedConfig
+from floodway.control.registry import make_controller
+from floodway.job.decision import PPM, Decision, Drop, Mode, StreamDecision, named
+from floodway.network.flow import flows
+from floodway.network.model import Arc, Network
+from floodway.planning.plan import Plan, Planner
+from floodway.spark.query.fragments import Fragment
+
+LEAST_SCALE = 1e-3
+IGNORED_DROP = 0.1
+BINDING = 0.95
+"""Share of a node's planned capacity from which on the node itself, and not another, is what limits the plan."""
+
+
+ShareFactor = Callable[[Collection[str], float], float]
+"""(operators of a query, seconds since 1970) -> what is left of its share of the target, in (0, 1]."""
+
+
+def whole_share(operators: Collection[str], now_seconds: float) -> float:
+    """For one process by itself: all of the share."""
+    return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentBatch:
+    """A finished batch as the controller sees it: counts by source, mean latency of its results in seconds."""
+
+    fragment: str
+    offered: Mapping[str, int]
+    kept: Mapping[str, int]
+    batch_seconds: float
+    latency_seconds: float | None
+    arc_keeps: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """The plan in force (for the demand), arrival rates, the capacity planned for, and what the controllers said.
+
+    `planner` and `objective` name who made the plan, and for what.
+    """
+
+    plan: Plan
+    rates: Mapping[str, float]
+    scale: float
+    decision: Decision
+    control: Mapping[str, ControlDecision]
+    planner: str = ""
+    objective: str = ""
+
+
+class Steering:
+    """One node's (or one process's) loop state: a controller a fragment, one planner.
+
+    A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
+    that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
+    `share_factor` says what is left of the share of the target when results are late at outputs further down.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        fragments: Mapping[str, Fragment],
+        *,
+        target_seconds: float,
+        controller: str = "batch",
+        salt: int = 0,
+        drop: Drop = "hash",
+        places: Mapping[str, Stage] | None = None,
+        links: Collection[str] = (),
+        share_factor: ShareFactor = whole_share,
+    ) -> None:
+        self.target_seconds = target_seconds
+        self.planned_scale = 1.0
+        """g at which the planner's own costs were given: look-ups are relative to it."""
+        self.network: Network = planner.network
+        """The network that is steered, with the costs that work is counted in."""
+        self._planner = planner
+        self._fragments = fragments
+        self._among_others = places is not None
+        self._links = frozenset(links)
+        self._places = places if places is not None else stages(fragments)
+        self._use: dict[str, float] = {}
+        self._share_factor = share_factor
+        share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
+        self._period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
+        heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
+        self.period_seconds = min(self._period[name] for name in heads or fragments)
+        self._salt = salt
+        self._drop = drop
+        self._loops = {name: Loop(_controller(controller, share[name], self.period_seconds)) for name in fragments}
+        self.control: dict[str, ControlDecision] = {}
+
+    @property
+    def scale(self) -> float:
+        """g: the share of the nominal capacity that may be planned for now."""
+        return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
+
+    @property
+    def batch_seconds(self) -> float:
+        """How long the batches that are planned now are expected to take; P* where no controller has a model of it."""
+        found = [seconds for work, seconds in self._planned_batches() if work > 0.0]
+        return max(found, default=self.period_seconds)
+
+    @property
+    def sustained_scale(self) -> float:
+        """The share of the nominal capacity that batches of at most P* do in the long run: their work over their time.
+
+        Where latency asks for shorter batches than P*, for those. Where it leaves room for longer ones, not for those:
+        the room is what others on the path leave today, and whoever is told of more capacity would use it up.
+        """
+        found = []
+        for name, (work, overhead, cost) in self._models().items():
+            full = min(work, (self._period[name] - overhead) / cost)
+            if full > 0.0:
+                found.append(full / (overhead + cost * full))
+        return max(min(found, default=self.scale), LEAST_SCALE)
+
+    def _planned_batches(self) -> list[tuple[float, float]]:
+        """(work, seconds) of the next full batch of every fragment whose controller models it: n and a + c·n."""
+        return [(work, overhead + cost * work) for work, overhead, cost in self._models().values()]
+
+    def _models(self) -> dict[str, tuple[float, float, float]]:
+        """n, a and c of every fragment whose controller models its batches."""
+        found = {}
+        for name in self.control:
+            state = self._loops[name].snapshot()
+            work, overhead, cost = (state.get(key) for key in ("n", "overhead", "cost"))
+            if isinstance(work, float) and isinstance(overhead, float) and isinstance(cost, float) and cost > 0.0:
+                found[name] = work, overhead, cost
+        return found
+
+    def plan_with(self, planner: Planner, network: Network | None = None, planned_scale: float = 1.0) -> None:
+        """From now on plan with this planner: the same network with other costs.
+
+        Work is counted in the costs of `network`, the planner's own if left out; `planned_scale` is the g that the
+        planner's costs include already.
+        """
+        self._planner = planner
+        self.network = planner.network if network is None else network
+        self.planned_scale = planned_scale
+
+    def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
+        """Feed one finished batch to its fragment's controller."""
+        fragment = self._fragments[batch.fragment]
+        cost = source_work(self.network, fragment, batch.arc_keeps)
+        full = source_work(self.network, fragment, {})
+        kept, offered = _work(cost, batch.kept), _work(full, batch.offered)
+        if self._among_others and self._use.pop(fragment.node, 0.0) < BINDING:
+            offered = min(kept, offered)  # what was dropped was dropped for another node
+        self.control[batch.fragment] = self._loops[batch.fragment].step(
+            Observation(
+                time_seconds=now_seconds,
+                waiting=_work(full, waiting),
+                latency_seconds=self._own_latency(batch),
+                kept=kept,
+                offered=offered,
+                batch_seconds=batch.batch_seconds,
+                target_seconds=self._places[batch.fragment].share_seconds(self.target_seconds)
+                * self._share_factor(fragment.operators, now_seconds),
+            )
+        )
+
+    def _own_latency(self, batch: FragmentBatch) -> float | None:
+        """The part of the measured latency that this query answers for."""
+        if batch.latency_seconds is None:
+            return None
+        place = self._places[batch.fragment]
+        before = place.target_seconds(self.target_seconds) - place.share_seconds(self.target_seconds)
+        return max(0.0, batch.latency_seconds - before)
+
+    def decide(self, rates: Mapping[str, float], demand: Mapping[str, float], mode: Mode, issued_us: int) -> Steered:
+        """The decision for the coming batches: planned for the demand on them, both in tuples/s."""
+        scale = self.scale
+        plan = self._planner.plan(demand, scale / self.planned_scale)
+        if self._among_others:
+            for node, load in flows(self.network, demand, plan.keeps).load.items():
+                self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
+        decision = Decision(
+            mode=mode,
+            salt=self._salt,
+            drop=self._drop,
+            streams={
+                spec.location: self._stream(plan, spec.producer, spec.branch)
+                for fragment in self._fragments.values()
+                for spec in fragment.sources
+                if spec.location is not None
+            },
+            arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
+            issued_us=issued_us,
+        )
+        made = self._planner
+        return Steered(plan, dict(rates), scale, named(decision), dict(self.control), made.name, made.objective.value)
+
+    def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
+        keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)
+        if keep >= 1.0 or (stream in self._links and keep > 1.0 - IGNORED_DROP):
+            return StreamDecision()
+        return StreamDecision(_ppm(keep), max(1, round(keep * plan.rates[stream] * self.period_seconds)))
+
+
+def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of the node's nominal CPU that one tuple of each source costs in this fragment.
+
+    Costs and selectivities along the fragment's operators, with the keeps of drops on inner branches.
+    """
+    cpu = network.nodes[fragment.node].cpu
+    inside = set(fragment.operators)
+    below: dict[str, float] = {}
+
+    def arc_work(producer: str, consumer: str) -> float:
+        if consumer not in inside:
+            return 0.0
+        operator = network.operators[consumer]
+        per_tuple = (operator.cost or 0.0) / cpu + network.contribution(operator, producer) * below[consumer]
+        return per_tuple * arc_keeps.get(str(Arc(producer, consumer)), 1.0)
+
+    for name in reversed(fragment.operators):
+        cut = {arc.consumer for arc in fragment.cut if arc.producer == name}
+        below[name] = sum(arc_work(name, c) for c in network.consumers[name] if c not in cut)
+    work: dict[str, float] = {}
+    for spec in fragment.sources:
+        if spec.name == spec.producer:
+            work[spec.location or spec.name] = sum(arc_work(spec.producer, c) for c in network.consumers[spec.producer])
+        else:
+            consumer = spec.name.removeprefix(f"{spec.producer}->")
+            # The source itself applies the branch's keep here, so what it passes on costs the full amount.
+            keep = arc_keeps.get(spec.name, 1.0)
+            work[spec.location or spec.name] = arc_work(spec.producer, consumer) / keep if keep > 0 else 0.0
+    return work
+
+
+def _controller(name: str, target_seconds: float, period_seconds: float) -> Controller[Any]:
+    """A controller in units of work (seconds of nominal CPU) for batches of this period.
+
+    Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is one batch.
+    """
+    common: dict[str, object] = {"nominal": period_seconds, "floor": LEAST_SCALE * period_seconds}
+    limit = 2.0 * period_seconds
+    unit = limit / PidConfig().queue_limit
+    options: Mapping[str, Mapping[str, object]] = {
+        "batch": {"target_seconds": target_seconds, "cost_guess": 1.0},
+        "latency": {"target_seconds": target_seconds, "tick_seconds": period_seconds, "delay_ticks": 2.0},
+        "aurora": {"target_seconds": target_seconds, "tick_seconds": period_seconds},
+        "tu": {"target_seconds": target_seconds, "period_seconds": period_seconds},
+        "pid": {
+            "queue_limit": limit,
+            **{gain: unit * getattr(PidConfig(), gain) for gain in ("k_p", "k_i", "k_d")},
+        },
+        "red": {
+            "min_threshold": unit * RedConfig().min_threshold,
+            "max_threshold": unit * RedConfig().max_threshold,
+        },
+    }
+    return make_controller(name, **common, **options.get(name, {}))
+
+
+def _work(cost: Mapping[str, float], tuples: Mapping[str, int]) -> float:
+    return sum(cost.get(name, 0.0) * count for name, count in tuples.items())
+
+
+def _ppm(keep: float) -> int:
+    return max(0, min(PPM, round(keep * PPM)))

@@ -1,0 +1,53 @@
+"""The coordinator of a network as a process of its own: no Spark, only the control plane and its HTTP API."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from floodway.agent.planes.plane import make_coordinator
+from floodway.agent.wire.messages import COORDINATOR
+from floodway.agent.wire.server import HttpServer
+from floodway.agent.wire.signing import Security
+from floodway.job.shed_state import write_atomically
+from floodway.network.model import Network
+from floodway.spark.query.node_layout import NodeLayout
+
+TICK_SECONDS = 0.5
+
+
+def run_coordinator(
+    network: Network,
+    root: Path,
+    *,
+    host: str,
+    port: int,
+    urls: Mapping[str, str],
+    security: Security,
+    planner: str = "exact",
+    parent: int | None = None,
+) -> None:
+    """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
+    files = NodeLayout(root)
+    plane = make_coordinator(network, security, urls, files.control(COORDINATOR), planner=planner)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    server = HttpServer(plane.routes(), host=host, port=port, security=security)
+    server.start()
+    try:
+        plane.start()
+        process = {"node": COORDINATOR, "pid": os.getpid(), "url": server.url, "control": "coordinator"}
+        write_atomically(files.agent(COORDINATOR), json.dumps(process))
+        while not ended.is_set() and (parent is None or os.getppid() == parent):
+            body = {**process, "time_us": int(time.time() * 1e6), "phase": "running", "refused": dict(server.refused)}
+            write_atomically(files.own(COORDINATOR).status, json.dumps({**body, "control": plane.status()}))
+            ended.wait(TICK_SECONDS)
+    finally:
+        plane.stop()
+        server.stop()

@@ -1,0 +1,181 @@
+"""One report over the nodes of a network: what each kept and dropped, links reconciled, latency and score end to end.
+
+Accounts come from the nodes' ledgers; rates, latency and score from the figures of their batches (`loop/batches.py`),
+so that a restarted process leaves no hole but its own absence.
+
+The optimum is the linear program's best for the rates that arrived and for the CPU that each node turned out to have:
+
+    capacity of a node = Σ work kept / Σ seconds of its batches        (nominal CPU-seconds a second)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from floodway.agent.loop.batches import BatchFigures, latencies_of, read_figures
+from floodway.agent.loop.report import Latency, totals
+from floodway.job.ledger import Ledger
+from floodway.network.model import Network
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.program import Program
+from floodway.spark.audit.nodes import LinkAccount, audit_nodes
+from floodway.spark.query.node_layout import NodeLayout
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """One node: its accounts by place and reason, its capacity and load as shares of the nominal CPU, restarts."""
+
+    accounts: Mapping[str, Any]
+    capacity: float
+    load: float
+    batches: int
+    restarts: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the `--json` output."""
+        return {
+            **self.accounts,
+            "capacity": self.capacity,
+            "load": self.load,
+            "batches": self.batches,
+            "restarts": self.restarts,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodesReport:
+    """All figures of a network whose nodes ran as processes; times in seconds, rates in tuples/s."""
+
+    control: str
+    nodes: Mapping[str, NodeFigures]
+    links: tuple[LinkAccount, ...]
+    differences: tuple[str, ...]
+    latency: Latency
+    score: float
+    optimum: float
+    nominal_optimum: float
+    throughput: Mapping[str, float]
+    rates: Mapping[str, float]
+    measured_seconds: float
+    restarts: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of `floodway up`: that of `floodway run` with places of all nodes, and the nodes beside."""
+        return {
+            "control": self.control,
+            **_merged([node.accounts for node in self.nodes.values()]),
+            "reconciled": not self.differences,
+            "differences": list(self.differences),
+            "latency": self.latency.to_dict(),
+            "score": self.score,
+            "optimum": self.optimum,
+            "nominal_optimum": self.nominal_optimum,
+            "load": {name: node.load for name, node in self.nodes.items()},
+            "capacity": {name: node.capacity for name, node in self.nodes.items()},
+            "throughput": dict(self.throughput),
+            "rates": dict(self.rates),
+            "measured_seconds": self.measured_seconds,
+            "restarts": dict(self.restarts),
+            "nodes": {name: node.to_dict() for name, node in self.nodes.items()},
+            "links": {link.link: link.to_dict() for link in self.links},
+        }
+
+
+def report_nodes(
+    network: Network,
+    layout: NodeLayout,
+    *,
+    control: str,
+    target_seconds: float,
+    rates: Mapping[str, float],
+    window: tuple[float, float],
+    restarts: Mapping[str, int],
+) -> NodesReport:
+    """The report over all nodes; `window` is the measured part in seconds since 1970, `rates` those that arrived."""
+    audited = audit_nodes(network, layout)
+    measured = {node: _measured(read_figures(layout.batches(node)), window) for node in audited.nodes}
+    throughput = _throughput(network, measured, window)
+    nodes = {node: _node(network, layout, node, measured[node], restarts.get(node, 0)) for node in measured}
+    had = {
+        name: replace(node, cpu=node.cpu * (nodes[name].capacity if name in nodes else 1.0) or node.cpu)
+        for name, node in network.nodes.items()
+    }
+    everything = [figures for found in measured.values() for figures in found]
+    return NodesReport(
+        control=control,
+        nodes=nodes,
+        links=audited.links,
+        differences=audited.differences,
+        latency=Latency.of(*latencies_of(everything), target_seconds),
+        score=sum(network.outputs[name].weight * rate for name, rate in throughput.items()),
+        optimum=ExactPlanner(Program(replace(network, nodes=had))).plan(rates).score,
+        nominal_optimum=ExactPlanner(Program(network)).plan(rates).score,
+        throughput=throughput,
+        rates=dict(rates),
+        measured_seconds=window[1] - window[0],
+        restarts=dict(restarts),
+    )
+
+
+def _measured(figures: Sequence[BatchFigures], window: tuple[float, float]) -> list[BatchFigures]:
+    return [item for item in figures if window[0] <= item.ended_seconds <= window[1]]
+
+
+def _node(
+    network: Network, layout: NodeLayout, node: str, measured: Sequence[BatchFigures], restarts: int
+) -> NodeFigures:
+    busy = sum(item.ended_seconds - item.cut_seconds for item in measured)
+    work = sum(item.work_seconds for item in measured)
+    length = max((item.ended_seconds for item in measured), default=0.0) - min(
+        (item.cut_seconds for item in measured), default=0.0
+    )
+    return NodeFigures(
+        accounts=totals(Ledger(layout.own(node).ledger).lines()),
+        capacity=work / busy if busy > 0 else 1.0,
+        load=work / length if length > 0 else 0.0,
+        batches=len(measured),
+        restarts=restarts,
+    )
+
+
+def _throughput(
+    network: Network, measured: Mapping[str, Sequence[BatchFigures]], window: tuple[float, float]
+) -> dict[str, float]:
+    """Tuples/s delivered to each output, from the end of its query's first measured batch to the end of its last.
+
+    Cut anywhere else, the measured part would hold a part of a batch at either end, whose results all come at once.
+    """
+    delivered: Counter[str] = Counter()
+    length: dict[str, float] = {}
+    for figures in measured.values():
+        for query in {item.query for item in figures}:
+            mine = sorted((item for item in figures if item.query == query), key=lambda item: item.ended_seconds)
+            counted = mine[1:] or mine
+            begin = mine[0].ended_seconds if len(mine) > 1 else window[0]
+            for item in counted:
+                for sink, rows in item.delivered.items():
+                    if sink in network.outputs:
+                        delivered[sink] += rows
+                        length[sink] = mine[-1].ended_seconds - begin
+    return {name: delivered[name] / length[name] if length.get(name) else 0.0 for name in network.outputs}
+
+
+def _merged(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The accounts of several nodes as one, by place; a stream that two nodes read counts for each."""
+    offered: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    dropped: dict[str, Counter[str]] = {}
+    for account in accounts:
+        offered.update(account["offered"])
+        kept.update(account["kept"])
+        for at, reasons in account["dropped"].items():
+            dropped.setdefault(at, Counter()).update(reasons)
+    return {
+        "offered": dict(offered),
+        "kept": dict(kept),
+        "dropped": {at: dict(reasons) for at, reasons in dropped.items()},
+    }

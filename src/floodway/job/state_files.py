@@ -1,0 +1,59 @@
+"""Small files of a running job that others read or leave while it runs: replaced whole, never written in place.
+
+`mode.json` in a job's folder is the operator's wish, {"mode": "observe" | "enforce" | "off"}: written by `floodway set`
+and by the page, read by the job; it outlives restarts and wins over what the job was started with. A shed and a network
+have the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import get_args
+
+from pydantic import TypeAdapter
+
+from floodway.errors import InputError
+from floodway.job.decision import Mode
+
+MODE = "mode.json"
+MODES: tuple[str, ...] = get_args(Mode)
+
+
+def read_mode(folder: Path) -> Mode | None:
+    """The operator's wish; None if there is none, or none that can be understood."""
+    try:
+        body = json.loads((folder / MODE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    mode = body.get("mode") if isinstance(body, dict) else None
+    return mode if mode in MODES else None
+
+
+def write_mode(folder: Path, mode: str) -> None:
+    """Leave a wish for the running job."""
+    write_atomically(folder / MODE, json.dumps({"mode": checked_mode(mode)}))
+
+
+def checked_mode(mode: str) -> Mode:
+    """Refuse what is no mode."""
+    for known in get_args(Mode):
+        if mode == known:
+            return TypeAdapter[Mode](Mode).validate_python(known)
+    raise InputError(f"mode {mode!r} is not known", hint=f"Choose one of {', '.join(MODES)}.")
+
+
+def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
+    """Replace a small file so that a reader sees the old or the new one, never half.
+
+    What is written many times a second and means nothing after a crash of the machine need not be `durable`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with fresh.open("w") as file:
+        file.write(text + "\n")
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,1 @@
+"""Do ledgers tell the truth? Reconciled with Spark's journal, the logs and the sinks."""

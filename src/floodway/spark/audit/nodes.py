@@ -1,0 +1,191 @@
+"""Do the ledgers of all nodes agree, end to end? What one delivered to a link is what the other was offered, or waits.
+
+For every link between two nodes, in tuples:
+
+    delivered by the writer's ledger = length of the link's log = offered by the reader's ledger + still waiting
+
+A writer that was killed in a batch may have filled the log and not the ledger: the restarted batch finds its tuples
+there and accounts for them. Until then they are told as `unfinished`, and are no difference.
+
+A link over Kafka is counted by its records' headers (`log/kafka_links.py`), batch by batch as far as Kafka still has
+them. Records that are there twice are told, and are a difference: the reader was offered tuples that nobody delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from floodway.errors import FloodwayError
+from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.network.model import Network
+from floodway.network.part import incoming
+from floodway.spark.audit.run import Audit, audit
+from floodway.spark.audit.sinks import count_log
+from floodway.spark.log.kafka_links import LinkCounts, is_topic, link_counts
+from floodway.spark.log.meta import META
+from floodway.spark.query.fragments import fragments
+from floodway.spark.query.node_layout import NodeLayout
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAccount:
+    """One link's tuples: what its writer says it delivered, what its log holds, what its reader says it was offered.
+
+    `unfinished` are those in the log of a batch that the writer's ledger does not hold yet. `wrong` are sentences about
+    single batches; only a link over Kafka has any here, those of logs are in the writer's own audit.
+    """
+
+    link: str
+    writer: str
+    reader: str
+    delivered: int
+    unfinished: int
+    in_log: int
+    offered: int
+    repeated: int = 0
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def waiting(self) -> int:
+        """Tuples in the log that the reader has not taken yet."""
+        return self.in_log - self.offered
+
+    def to_dict(self) -> dict[str, int]:
+        """As in the `--json` output."""
+        return {
+            "delivered": self.delivered,
+            "unfinished": self.unfinished,
+            "in_log": self.in_log,
+            "offered": self.offered,
+            "waiting": self.waiting,
+            "repeated": self.repeated,
+        }
+
+    def differences(self) -> list[str]:
+        """What does not agree, as sentences."""
+        found = list(self.wrong)
+        if self.repeated:
+            found.append(f"{self.link}: {self.repeated} record(s) are in the topic twice; did two {self.writer} run?")
+        if self.delivered + self.unfinished + self.repeated != self.in_log:
+            unfinished = f" and {self.unfinished} of an unfinished batch" if self.unfinished else ""
+            found.append(
+                f"{self.link}: {self.writer}'s ledger delivered {self.delivered}{unfinished}, "
+                f"the log holds {self.in_log}"
+            )
+        if self.offered > self.in_log:
+            found.append(f"{self.link}: {self.reader}'s ledger was offered {self.offered}, the log holds {self.in_log}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAudit:
+    """The audits of all nodes, and the accounts of the links between them."""
+
+    nodes: dict[str, Audit]
+    links: tuple[LinkAccount, ...]
+    differences: tuple[str, ...]
+    silent: tuple[str, ...] = ()
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """What could not be checked from here, by node; then links whose broker did not answer."""
+        counted = {link.link for link in self.links}
+        notes = [
+            f"{node}: {note}"
+            for node, one in self.nodes.items()
+            for note in one.unchecked
+            if note.partition(":")[0] not in counted
+        ]
+        return (*notes, *self.silent)
+
+
+def audit_nodes(network: Network, layout: NodeLayout) -> NodesAudit:
+    """Reconcile the ledger of every node, then the links between them."""
+    ran = [node for node in _with_operators(network) if layout.own(node).root.is_dir()]
+    audits = {node: audit(layout.part(network, node), layout.own(node), (node,)) for node in ran}
+    lines = {node: Ledger(layout.own(node).ledger).read() for node in ran}
+    links, silent = link_accounts(network, layout, lines)
+    differences = [f"{node}: {text}" for node, one in audits.items() for text in one.differences]
+    differences += [text for account in links for text in account.differences()]
+    return NodesAudit(audits, tuple(links), tuple(differences), tuple(silent))
+
+
+def link_accounts(
+    network: Network, layout: NodeLayout, lines: dict[str, list[LedgerLine]]
+) -> tuple[list[LinkAccount], list[str]]:
+    """The account of every link whose log is there, and sentences on those whose broker does not answer."""
+    found: list[LinkAccount] = []
+    silent: list[str] = []
+    for node in _with_operators(network):
+        for arc in incoming(network, node):
+            writer = network.operators[arc.producer].node
+            written = [ln for ln in lines.get(writer, []) if ln.at == str(arc) and ln.reason == Reason.DELIVERED]
+            account = LinkAccount(
+                link=str(arc),
+                writer=writer,
+                reader=node,
+                delivered=sum(line.kept for line in written),
+                unfinished=0,
+                in_log=0,
+                offered=sum(
+                    line.offered
+                    for line in lines.get(node, [])
+                    if line.at == str(arc) and line.reason == Reason.SHEDDER
+                ),
+            )
+            address = layout.link(arc)
+            query = _query(layout.part(network, writer), writer, str(arc))
+            try:
+                if is_topic(address):
+                    found.append(kafka_account(account, link_counts(address, query), written))
+                elif (Path(address) / META).exists():
+                    found.append(_through_log(account, Path(address), query, written))
+            except FloodwayError as error:
+                silent.append(f"{arc}: {error.message}")
+    return found, silent
+
+
+def _through_log(account: LinkAccount, log: Path, query: str, written: Sequence[LedgerLine]) -> LinkAccount:
+    counts = count_log(log, query)
+    return replace(account, in_log=counts.length, unfinished=_unfinished(counts.batches, written))
+
+
+def kafka_account(account: LinkAccount, counts: LinkCounts, written: Sequence[LedgerLine]) -> LinkAccount:
+    """The account with what the link's topic holds; `written` are the writer's lines about it."""
+    said = {line.batch: line.kept for line in written}
+    first = min(counts.batches, default=-1)
+    wrong = [
+        f"{account.link}, batch {batch}: the ledger says {said.get(batch, 0)} tuples were delivered, "
+        f"the topic holds {counts.batches[batch]}"
+        for batch in sorted(said.keys() | counts.batches.keys())
+        # Of a batch whose first records are retired Kafka cannot tell the size; one past the ledger is unfinished.
+        if batch <= max(said, default=-1)
+        and (batch > first or not counts.retired)
+        and said.get(batch, 0) != counts.batches[batch]
+    ]
+    if counts.foreign:
+        wrong.append(f"{account.link}: {counts.foreign} record(s) in the topic are not {account.writer}'s")
+    return replace(
+        account,
+        in_log=counts.length,
+        unfinished=_unfinished(counts.batches, written),
+        repeated=counts.repeated,
+        wrong=tuple(wrong),
+    )
+
+
+def _unfinished(batches: Mapping[int, int], written: Sequence[LedgerLine]) -> int:
+    """Tuples under the tag of a batch later than the writer's ledger knows."""
+    last = max((line.batch for line in written), default=-1)
+    return sum(count for batch, count in batches.items() if batch > last)
+
+
+def _query(part: Network, writer: str, link: str) -> str:
+    return next(f"{writer}.{f.name}" for f in fragments(part, writer) if link in f.outputs)
+
+
+def _with_operators(network: Network) -> list[str]:
+    used = {operator.node for operator in network.operators.values()}
+    return [node for node in network.nodes if node in used]

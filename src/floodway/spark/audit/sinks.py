@@ -1,0 +1,191 @@
+"""What the ledger says was delivered, against what lies in the sinks.
+
+| sink | how it is counted |
+| --- | --- |
+| log | by the batch's tag in its segments; tuples under no tag of the query are a difference |
+| format:path | by batch folder: rows of Parquet and ORC, lines of JSON and text; of others whether they are there |
+| kafka://… | it has had no less than what was delivered: a topic may repeat a batch, and others may write to it |
+| console | not at all |
+
+The last batch may have reached the sink and not the ledger: it will be repeated, and find itself there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from floodway.errors import FloodwayError
+from floodway.job.findings import Findings
+from floodway.spark.log import LogReader, tally
+from floodway.spark.log.inputs import open_input
+from floodway.spark.log.kafka_links import is_kafka_link, is_topic
+from floodway.spark.log.meta import META
+
+_BATCH = "batch="
+_NEVER = 1 << 62
+
+
+@dataclass
+class LogCounts:
+    """Tuples in a log by batch of one query, those that nobody known delivered, and how many were ever appended.
+
+    Where retention has taken the oldest segments, batches are whole from `whole_from` on. `torn` are segments.
+    """
+
+    length: int = 0
+    retired: int = 0
+    foreign: int = 0
+    torn: int = 0
+    whole_from: int = 0
+    batches: Counter[int] = field(default_factory=Counter)
+
+
+def count_log(log: Path, query: str, others: Collection[str] = ()) -> LogCounts:
+    """Count a log's tuples by their tags QUERY:BATCH:PARTITION; `others` are further queries that may write to it."""
+    held = tally(log)
+    reader = LogReader(log)
+    length, torn = sum(reader.end_positions().values()), reader.skipped().torn
+    counts = LogCounts(length, sum(held.retired.values()), held.untagged, torn)
+    oldest = dict.fromkeys((partition for partition, retired in held.retired.items() if retired), _NEVER)
+    for tag, count in held.tagged.items():
+        writer, *numbers = tag.rsplit(":", 2)
+        if writer == query and len(numbers) == 2 and all(number.isdecimal() for number in numbers):
+            batch, partition = map(int, numbers)
+            counts.batches[batch] += count
+            if partition in oldest:
+                oldest[partition] = min(oldest[partition], batch)
+        elif writer not in others:
+            counts.foreign += count
+    counts.whole_from = max(oldest.values(), default=0)
+    return counts
+
+
+def check_sink(
+    address: str, query: str, sink: str, said: Mapping[int, int], found: Findings, others: Collection[str] = ()
+) -> None:
+    """Compare what each batch delivered to a sink that is no link over Kafka with what is there."""
+    if is_topic(address):
+        if is_kafka_link(sink, address):
+            found.unchecked.append(f"{sink}: a link over Kafka, counted where both its nodes are audited")
+        else:
+            _check_topic(address, sink, sum(said.values()), found)
+    elif address == "console":
+        found.unchecked.append(f"{sink}: went to the console, so its tuples were not counted")
+    elif ":" in address:
+        kind, _, path = address.partition(":")
+        check_files(kind, path, sink, said, found)
+    else:
+        check_log(Path(address), query, sink, said, found, others)
+
+
+def check_log(
+    log: Path, query: str, sink: str, said: Mapping[int, int], found: Findings, others: Collection[str] = ()
+) -> None:
+    """Compare with the tuples in a log under each batch's tag."""
+    if not (log / META).exists():
+        if total := sum(said.values()):
+            found.differences.append(
+                f"{sink}: the ledger says {total} tuples were delivered, but there is no log {log}"
+            )
+        return
+    try:
+        counts = count_log(log, query, others)
+    except FloodwayError as error:
+        found.differences.append(f"{sink}: the log cannot be read: {error.message}")
+        return
+    last = max(said, default=-1)
+    whole = {batch: count for batch, count in said.items() if batch >= counts.whole_from}
+    there = {batch: count for batch, count in counts.batches.items() if counts.whole_from <= batch <= last}
+    found.compare(sink, "the log holds", whole, there)
+    if counts.foreign:
+        found.differences.append(f"{sink}: {counts.foreign} tuple(s) in the log were not delivered by {query}")
+    if counts.torn:
+        found.differences.append(f"{sink}: {counts.torn} torn segment(s) in the log {log}")
+    if counts.retired:
+        found.unchecked.append(f"{sink}: the log has let {counts.retired} tuples go, which were only summed up")
+    if counts.retired and not others:
+        # What was retired cannot be counted by batch any more, but numbers go on: the sum still tells.
+        unfinished = sum(count for batch, count in counts.batches.items() if batch > last)
+        ever = counts.length - counts.foreign - unfinished
+        if sum(said.values()) != ever:
+            found.differences.append(
+                f"{sink}: the ledger says {sum(said.values())} tuples were delivered in all, "
+                f"{ever} were appended to the log"
+            )
+
+
+def _check_topic(address: str, sink: str, total: int, found: Findings) -> None:
+    try:
+        length = sum(open_input(address).latest().values())
+    except FloodwayError as error:
+        found.unchecked.append(f"{sink}: {address} was not counted: {error.message}")
+        return
+    if length < total:
+        found.differences.append(f"{sink}: the ledger says {total} tuples were delivered, {address} has had {length}")
+    else:
+        found.unchecked.append(
+            f"{sink}: {address} has had {length} records, of which {total} should be this run's; a topic may repeat "
+            "batches and has other writers, so they were not counted one by one"
+        )
+
+
+def check_files(kind: str, path: str, sink: str, said: Mapping[int, int], found: Findings) -> None:
+    """Compare with the rows in the folders `batch=N` of a file format."""
+    if "://" in path:
+        found.unchecked.append(f"{sink}: {path} is on another file system, so its tuples were not counted")
+        return
+    last = max(said, default=-1)
+    folders = {
+        int(folder.name.removeprefix(_BATCH)): folder
+        for folder in Path(path).glob(f"{_BATCH}*")
+        if folder.name.removeprefix(_BATCH).isdecimal()
+    }
+    count = _COUNTERS.get(kind)
+    if count is None:
+        found.unchecked.append(f"{sink}: rows of {kind} files were not counted, only whether they are there")
+        missing = [batch for batch, rows in said.items() if rows and batch not in folders]
+        found.differ(
+            f"{sink}, batch {batch}: the ledger says {said[batch]} tuples, no {_BATCH}{batch} in {path}"
+            for batch in sorted(missing)
+        )
+        return
+    try:
+        rows = {
+            batch: sum(count(file) for file in folder.iterdir() if file.is_file() and file.name[0] not in "._")
+            for batch, folder in folders.items()
+            if batch <= last
+        }
+    except (OSError, ValueError) as error:
+        found.differences.append(f"{sink}: {path} cannot be read: {error}")
+        return
+    found.compare(sink, f"{path} holds", said, rows)
+
+
+def _parquet_rows(file: Path) -> int:
+    from pyarrow import parquet
+
+    return int(parquet.read_metadata(file).num_rows)
+
+
+def _orc_rows(file: Path) -> int:
+    from pyarrow import orc
+
+    return int(orc.ORCFile(file).nrows)
+
+
+def _text_rows(file: Path) -> int:
+    if file.suffix not in (".json", ".txt"):
+        raise ValueError(f"{file.name} is compressed")
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
+_COUNTERS: Mapping[str, Callable[[Path], int]] = {
+    "parquet": _parquet_rows,
+    "orc": _orc_rows,
+    "json": _text_rows,
+    "text": _text_rows,
+}

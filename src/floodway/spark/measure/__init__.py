@@ -1,0 +1,1 @@
+"""What operators and queries cost, and estimates from what was kept."""

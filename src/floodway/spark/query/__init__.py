@@ -1,0 +1,1 @@
+"""Fragments of a network and entries of a catalogue as running Spark queries."""

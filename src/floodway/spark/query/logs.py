@@ -1,0 +1,70 @@
+"""The logs of a run: how much has arrived on each stream, and output logs created with the right columns in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodway.errors import InputError
+from floodway.network.model import Arc, Network
+from floodway.spark.log import create_log
+from floodway.spark.log.inputs import Arrivals, open_input
+from floodway.spark.log.kafka_links import is_kafka_link, is_topic, prepare_link
+from floodway.spark.log.meta import META
+from floodway.spark.log.schema import parse_schema, schema_text
+from floodway.spark.query.fragment_query import FragmentQuery
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.sinks import is_log, public_columns
+
+
+def stream_arrivals(network: Network, layout: Layout) -> Arrivals:
+    """How much has arrived on each stream."""
+    return Arrivals({name: layout.stream(network, name) for name in network.streams})
+
+
+def check_streams(network: Network, layout: Layout) -> None:
+    """Refuse a stream whose log or topic is not there, before anything slow starts; those that name none are fed."""
+    for name, stream in network.streams.items():
+        if stream.log is None:
+            continue
+        address = layout.stream(network, name)
+        if is_topic(address):
+            open_input(address).latest()
+        elif not (Path(address) / META).exists():
+            raise InputError(
+                f"streams.{name}: there is no log at {address}",
+                hint=f"Make it with `floodway feed {address}`, or leave `log` out of the file to have the stream fed",
+            )
+
+
+def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout: Layout) -> None:
+    """Create the logs of cut arcs and outputs, upstream first: a query's columns follow from those it reads."""
+    waiting = list(queries)
+    while waiting:
+        ready = [query for query in waiting if query.sources_exist()]
+        if not ready:
+            missing = ", ".join(sorted({spec.name for query in waiting for spec in query.fragment.sources}))
+            raise InputError(
+                f"no log to read for {missing}",
+                hint="Start the nodes that feed it, or `floodway feed` the stream",
+            )
+        for query in ready:
+            for sink, frame in query.sink_frames().items():
+                path = sink_log(network, layout, sink)
+                columns = public_columns(frame).drop("_arrival").schema
+                ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
+                if path is not None:
+                    create_log(path, parse_schema(ddl), partitions=query.tasks, stream=sink)
+                elif is_kafka_link(sink, address := layout.output(network, sink)):
+                    prepare_link(address, schema_text(parse_schema(ddl)), query.tasks)
+            query.create_dead_letter_logs()
+        waiting = [query for query in waiting if query not in ready]
+
+
+def sink_log(network: Network, layout: Layout, sink: str) -> Path | None:
+    """The log that an output or a cut arc is written to; None for a sink that is no log."""
+    if sink in network.outputs:
+        address = layout.output(network, sink)
+        return Path(address) if is_log(address) else None
+    producer, _, consumer = sink.partition("->")
+    return layout.link(Arc(producer, consumer))

@@ -1,0 +1,193 @@
+"""Where a fragment's results go: an embedded log, Kafka, the console, or any Spark file format.
+
+A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold already (a
+tag a task), and so do links over Kafka; file formats overwrite the batch's own folder, so all of these are
+exactly-once. Other topics and the console may repeat the last batch. Every sink returns when its tuples had arrived, so
+that latency is measured where results become visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from floodway.errors import InputError
+from floodway.spark.log import LogWriter, Retention
+from floodway.spark.log.kafka_links import append_link, is_topic, parse_kafka
+from floodway.spark.query.drops import literal, quoted
+
+ARRIVAL = "_arrival"
+QUEUE = "_queue"
+"""`stream/partition` that a tuple came from; there where a stream of the network has a deadline."""
+_SINK = "_sink"
+_STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970, and by queue.
+
+    `queues` holds `stream/partition` for each entry, "" where it is not known.
+    """
+
+    arrival_ms: NDArray[np.int64]
+    tuples: NDArray[np.int64]
+    queues: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """All tuples, those without an arrival time included."""
+        return int(self.tuples.sum())
+
+    def latencies_seconds(self, now_seconds: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Latency of the tuples that carry an arrival time, with how many have it."""
+        timed = self.arrival_ms >= 0
+        return now_seconds - self.arrival_ms[timed] / 1e3, self.tuples[timed]
+
+
+NOTHING = Written(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
+    """The columns a sink stores: identity and weight under plain names, other Floodway columns left out.
+
+    A tuple that came through another node keeps the identity it had at the first. With `queue`, the queue it came
+    from as well, which tells its deadline and is not stored.
+    """
+    return df.selectExpr(*(f"{quoted(kept)} AS {quoted(name)}" for name, kept in _public(df, queue=queue).items()))
+
+
+def _public(df: DataFrame, *, queue: bool) -> dict[str, str]:
+    """The columns a sink stores, each with the one it is kept in here."""
+    columns = {name: name for name in df.columns if not name.startswith("_")}
+    if "_id" in df.columns:
+        columns.setdefault("origin_id", "_id")
+    if "_weight" in df.columns:
+        columns.setdefault("weight", "_weight")
+    return columns | {name: name for name in (ARRIVAL, *([QUEUE] if queue else [])) if name in df.columns}
+
+
+def write_logs(
+    frames: Mapping[str, tuple[DataFrame, Path | str]],
+    tag: str,
+    tasks: int,
+    retained: Mapping[str, Retention] | None = None,
+) -> dict[str, Written]:
+    """Append to embedded logs and to links over Kafka (an address), all sinks in one Spark job of `tasks` tasks.
+
+    Each task writes the partition of its own number; one that ran before finds its tag there and writes nothing. Logs
+    keep what `retained` says of their sink, else everything.
+    """
+    if not frames:
+        return {}
+    # One Python worker for all sinks: rows of different shapes travel as one struct a sink, the others null.
+    rows = []
+    for sink, (df, _) in frames.items():
+        fields = (f"{literal(name)}, {quoted(kept)}" for name, kept in _public(df, queue=True).items())
+        rows.append(
+            df.selectExpr(f"{literal(sink)} AS {_SINK}", f"named_struct({', '.join(fields)}) AS {quoted(sink)}")
+        )
+    merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
+    paths = {sink: str(path) for sink, (_, path) in frames.items()}
+    stats = merged.mapInArrow(_appender(paths, tag, dict(retained or {})), _STATS).toArrow()
+    return {sink: _written(stats.filter(pc.equal(stats.column(_SINK), sink))) for sink in frames}
+
+
+def write_other(df: DataFrame, sink: str, batch: int) -> Written:
+    """Write to `console`, `kafka://host:port/topic`, or `format:path` with any file format Spark knows."""
+    shown = public_columns(df, queue=True).persist()
+    try:
+        stored = shown.drop(ARRIVAL, QUEUE)
+        if sink == "console":
+            stored.show(20, truncate=False)
+        elif is_topic(sink):
+            servers, topic = parse_kafka(sink)
+            value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
+            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+        else:
+            kind, path = _format_and_path(sink)
+            stored.write.format(kind).mode("overwrite").save(f"{path}/batch={batch}")
+        return _written(shown.mapInArrow(_arrivals, _STATS).toArrow())
+    finally:
+        shown.unpersist()
+
+
+def is_log(sink: str | None) -> bool:
+    """Whether a sink is an embedded log: a plain path, or nothing (then the runner chooses one)."""
+    return sink is None or (sink != "console" and ":" not in sink)
+
+
+def _format_and_path(sink: str) -> tuple[str, str]:
+    kind, _, path = sink.partition(":")
+    if not kind or not path:
+        raise InputError(
+            f"sink {sink!r} is not understood",
+            hint="Write a log's path, console, kafka://host:port/topic, or format:path such as parquet:out",
+        )
+    return kind, path
+
+
+def _appender(
+    paths: Mapping[str, str], tag: str, retained: Mapping[str, Retention]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        full = [batch for batch in batches if batch.num_rows]
+        if not full:
+            return
+        table = pa.Table.from_batches(full)
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        for sink, path in paths.items():
+            mine = table.filter(pc.equal(table.column(_SINK), sink))
+            if mine.num_rows:
+                rows = pa.Table.from_struct_array(mine.column(sink))
+                _append(rows, path, partition, f"{tag}:{partition}", retained.get(sink))
+                yield _histogram(rows, sink)
+
+    return append
+
+
+def _append(rows: pa.Table, path: str, partition: int, tag: str, retention: Retention | None = None) -> None:
+    arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
+    body = rows.drop_columns([name for name in (ARRIVAL, QUEUE) if name in rows.column_names])
+    if is_topic(path):
+        append_link(body, path, partition, tag, arrival)
+        return
+    with LogWriter(path, retention=retention) as writer:
+        writer.append(body, partition, arrival=arrival, tag=tag)
+
+
+def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield _histogram(pa.Table.from_batches([batch]), "")
+
+
+def _histogram(table: pa.Table, sink: str) -> pa.RecordBatch:
+    rows = table.num_rows
+    arrival = np.full(rows, -1, dtype=np.int64)
+    if ARRIVAL in table.column_names:
+        arrival = table.column(ARRIVAL).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() // 1000
+    queue = table.column(QUEUE) if QUEUE in table.column_names else pa.chunked_array([pa.nulls(rows, pa.string())])
+    counted = (
+        pa.table({"arrival_ms": arrival, "queue": pc.fill_null(queue.cast(pa.string()), "")})
+        .group_by(["arrival_ms", "queue"])
+        .aggregate([([], "count_all")])
+    )
+    sinks = pa.array([sink] * counted.num_rows, pa.string())
+    columns = [sinks, *(counted.column(name).combine_chunks() for name in ("queue", "arrival_ms", "count_all"))]
+    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "queue", "arrival_ms", "tuples"])
+
+
+def _written(stats: pa.Table) -> Written:
+    queues = tuple(stats.column("queue").to_pylist())
+    return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy(), queues)

@@ -1,0 +1,98 @@
+"""The tail of a fragment: one micro-batch through its operators, drops and sinks, every tuple counted.
+
+Runs inside `foreachBatch`, on an ordinary DataFrame. What a split emits is computed once and kept for the length of
+the batch; its branches are counted on the way past, in the same job that writes the sinks. The counts are exact
+because the drops are pure functions of the tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as fn
+
+from floodway.network.model import Arc, Network
+from floodway.spark.query.drops import arc_drop, arc_kept, quoted
+from floodway.spark.query.fragments import Fragment
+from floodway.spark.query.operators import apply_operator
+from floodway.spark.query.sinks import Written
+
+WriteSinks = Callable[[Mapping[str, DataFrame]], dict[str, Written]]
+
+
+@dataclass
+class TailResult:
+    """Counts of one batch: (offered, kept) on every branch, and what each sink (output or cut arc) got."""
+
+    branches: dict[str, tuple[int, int]] = field(default_factory=dict)
+    delivered: dict[str, Written] = field(default_factory=dict)
+
+
+def run_tail(network: Network, fragment: Fragment, heads: Mapping[str, DataFrame], write: WriteSinks) -> TailResult:
+    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last operator."""
+    tail = _Tail(network, fragment)
+    try:
+        for name, head in heads.items():
+            tail.add(name, head)
+        for name in fragment.tail:
+            operator = network.operators[name]
+            tail.add(name, apply_operator(operator, [tail.on_arc(Arc(p, name)) for p in operator.inputs]))
+        sinks = {output: tail.on_arc(Arc(network.outputs[output].source, output)) for output in fragment.outputs}
+        sinks.update((str(arc), tail.on_arc(arc)) for arc in fragment.cut)
+        delivered = write(sinks)
+        return TailResult(tail.counts() if delivered else {}, delivered)
+    finally:
+        tail.release()
+
+
+class _Tail:
+    """The frames of one batch by producer, those held for several readers, and the counters on their branches."""
+
+    def __init__(self, network: Network, fragment: Fragment) -> None:
+        self._network = network
+        self._here = {*fragment.tail, *fragment.outputs, *(arc.consumer for arc in fragment.cut)}
+        self._frames: dict[str, DataFrame] = {}
+        self._held: list[DataFrame] = []
+        self._counters: dict[str, tuple[Observation, list[Arc]]] = {}
+        self._counting: set[str] = set()
+
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Take what a producer emits; hold on to it if several consumers here read it, count what branches drop."""
+        branches = [Arc(name, c) for c in self._network.consumers.get(name, ()) if c in self._here]
+        if len(branches) > 1:
+            self._held.append(frame.persist())
+        # One branch alone drops too: those beside it may be another query's.
+        dropping = [arc for arc in branches if f"_keep:{arc}" in frame.columns]
+        if dropping and self._network.is_split(name):
+            self._counters[name] = (Observation(), dropping)
+        self._frames[name] = frame
+
+    def on_arc(self, arc: Arc) -> DataFrame:
+        """What flows on an arc: all of it, or what the drop on a branch leaves.
+
+        The first branch taken carries the counter of all of them: every tuple passes it exactly once.
+        """
+        frame = self._frames[arc.producer] if arc.producer in self._frames else self._frames[str(arc)]
+        counter = self._counters.get(arc.producer)
+        if counter is not None and arc.producer not in self._counting:
+            self._counting.add(arc.producer)
+            kept = [f"count_if({arc_kept(frame, str(branch))}) AS {quoted(str(branch))}" for branch in counter[1]]
+            frame = frame.observe(counter[0], *map(fn.expr, ["count(1) AS offered", *kept]))
+        if self._network.is_split(arc.producer) and f"_keep:{arc}" in frame.columns:
+            return arc_drop(frame, str(arc))
+        return frame
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """(offered, kept) on every branch with a drop; waits for the job that wrote the sinks."""
+        found: dict[str, tuple[int, int]] = {}
+        for observation, branches in self._counters.values():
+            values = observation.get
+            found.update((str(arc), (values["offered"], values[str(arc)])) for arc in branches)
+        return found
+
+    def release(self) -> None:
+        """Let go of what was held."""
+        for frame in self._held:
+            frame.unpersist()

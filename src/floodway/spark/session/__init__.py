@@ -1,0 +1,1 @@
+"""One Spark session for a Floodway process, and the Java that it runs on."""

@@ -1,0 +1,383 @@
+"""The loop of one shed: after every micro-batch, from what was counted to the decision for those to come.
+
+No Spark in here: a `BatchReport` comes in, files go out. In this order, so that a full disk costs as little as
+possible: the control entry (and the window epochs), the status, the ledger line. A step that fails is logged and
+counted, the next one still runs, and the decision in force stays.
+
+A decision takes effect one or two batches later, because Spark reports a batch while the next one runs. The work that
+a decision chooses from is therefore a forecast: the offered rate times the expected length of the batch that is
+running, during which the tuples of the next one arrive.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import Any
+
+from floodway.control.base import Controller, Decision, Loop, Observation
+from floodway.control.batch import KNOWN
+from floodway.errors import FloodwayError
+from floodway.job.decision import Mode
+from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.locks import hold
+from floodway.job.shed_state import ShedFiles, Status
+from floodway.planning.window_drop import WindowShape
+from floodway.spark.shed.control_table import PPM, ControlTable, Entry
+from floodway.spark.shed.utility import Utilities
+from floodway.spark.shed.windows import WindowSteering
+
+log = logging.getLogger(__name__)
+
+DEADBAND = 0.01
+"""Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
+
+IDLE_FACTOR = 1.2
+RATE_BATCHES = 3
+"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few."""
+
+RATE_STEP = 2.0
+"""Factor by which a batch's own rate must differ from the mean to be a step in load: the mean then begins anew."""
+
+DROPPED_BYTES = 64 << 20
+"""Cap of the side output of one shed; tuples beyond it are only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What Spark counted in one micro-batch. Times in microseconds of the epoch, `seconds` its duration.
+
+    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples. `arrival_us`
+    is the mean arrival of the kept tuples, `event_us` the latest event time offered.
+    """
+
+    query: str
+    run: str
+    batch: int
+    started_us: int
+    seconds: float
+    offered: int
+    kept: int
+    would_keep: int
+    batch_time_us: int | None = None
+    seq: int | None = None
+    keep_ppm: int | None = None
+    mode: str | None = None
+    arrival_us: float | None = None
+    event_us: int | None = None
+    utilities: Sequence[float] | None = None
+    dropped_tuples: Sequence[str] = ()
+
+    @property
+    def ended_us(self) -> int:
+        """When the batch ended, in microseconds of the epoch."""
+        return self.started_us + round(self.seconds * 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class ShedSettings:
+    """What a user asked of one shed."""
+
+    name: str
+    target_seconds: float
+    controller: Controller[Any]
+    mode: Mode
+    salt: int
+    headroom: float = 1.0
+    by_utility: bool = False
+    window: WindowShape | None = None
+
+
+@dataclass
+class _Query:
+    """What is remembered of one query's run."""
+
+    run: str
+    loop: Loop
+    last_batch: int | None
+    started_us: int | None = None
+    seconds: float = 0.0
+    committed_us: int = 0
+    keep_ppm: int | None = None
+    offered_rate: float | None = None
+    latency_seconds: float | None = None
+    decision: Decision | None = None
+    arrivals: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RATE_BATCHES))
+    """Tuples offered and seconds in which they came, of the last batches."""
+    follow: tuple[float, float, int] | None = None
+    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
+
+
+@dataclass
+class ShedLoop:
+    """The running shed; `clock_us` is the wall clock in microseconds of the epoch."""
+
+    settings: ShedSettings
+    files: ShedFiles
+    clock_us: Callable[[], int]
+    errors: int = 0
+    _lock: RLock = field(default_factory=RLock)
+    _queries: dict[str, _Query] = field(default_factory=dict)
+    _utilities: Utilities = field(default_factory=Utilities)
+
+    def __post_init__(self) -> None:
+        hold(self.files.folder)
+        self.control = ControlTable(self.files.control, self.clock_us)
+        self.ledger = Ledger(self.files.ledger)
+        self.totals = self.ledger.totals()
+        self._status = self.files.read_status()
+        first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
+        resumed = self.control.open(first)
+        if resumed:
+            self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
+        self.windows = None
+        if self.settings.window is not None:
+            seen_us = self._status.seen_us if self._status else None
+            self.windows = WindowSteering(
+                self.settings.window, self.control, seen_us, unsure_until_us=self._unsure(resumed)
+            )
+
+    def on_batch(self, report: BatchReport) -> None:
+        """Take in one micro-batch."""
+        with self._lock:
+            query = self._query(report)
+            missed = self._missed(query, report)
+            self._guarded("deciding", lambda: self._decide(query, report))
+            if self.windows is not None:
+                windows = self.windows
+                if missed:
+                    windows.lost_sight(self.clock_us())
+                windows.saw(report.query, report.batch_time_us or report.started_us, report.event_us)
+                self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
+            line = self._line(report)
+            self._count(line)
+            # The status before the ledger: a batch on the ledger must be one whose event times are on record.
+            self._guarded("writing the status", lambda: self._report(query, report, line))
+            self._guarded("writing the ledger", lambda: self.ledger.append([*missed, line]))
+            self._guarded("writing the side output", lambda: self._save_dropped(report))
+            query.last_batch = report.batch
+            query.started_us = report.started_us
+            query.seconds = report.seconds
+
+    def on_idle(self, query: str) -> None:
+        """Follow the operator's mode also while nothing arrives; a pause is not a long batch."""
+        with self._lock:
+            known = self._queries.get(query)
+            if known is not None:
+                known.follow = None
+                self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
+
+    def on_end(self, query: str) -> None:
+        """A query has stopped: it no longer has a say."""
+        with self._lock:
+            self._queries.pop(query, None)
+            if self.windows is not None:
+                self.windows.forget(query)
+
+    def _query(self, report: BatchReport) -> _Query:
+        known = self._queries.get(report.query)
+        if known is None or known.run != report.run:
+            last = self.ledger.last_batch(report.query, self.settings.name)
+            known = self._queries[report.query] = _Query(report.run, self._restored(), last)
+        return known
+
+    def _restored(self) -> Loop:
+        """The controller as the last run left it, so that a restart does not learn from the start."""
+        snapshot = self._status.controller if self._status else None
+        try:
+            return Loop(self.settings.controller, snapshot or None)
+        except FloodwayError:
+            return Loop(self.settings.controller)
+
+    def _mode(self) -> Mode:
+        return self.files.read_mode() or self.settings.mode
+
+    def _unsure(self, resumed: bool) -> int | None:
+        return self.clock_us() if resumed and self._status is None else None
+
+    def _missed(self, query: _Query, report: BatchReport) -> list[LedgerLine]:
+        if query.last_batch is None or report.batch <= query.last_batch + 1:
+            return []
+        return [
+            LedgerLine(
+                report.query, query.last_batch + 1, self.settings.name, Reason.GAP.value, 0, 0, 0,
+                mode=report.mode or self.settings.mode, time_us=self.clock_us(), until=report.batch - 1,
+            )
+        ]  # fmt: skip
+
+    def _decide(self, query: _Query, report: BatchReport) -> None:
+        self._utilities.add(report.utilities, report.offered)
+        query.committed_us = report.batch_time_us or report.started_us
+        # A run's first batch is slow (class loading, compilation), and no batch before it tells the rate.
+        if report.offered > 0 and query.started_us is not None and report.started_us > query.started_us:
+            gap = (report.started_us - query.started_us) / 1e6
+            self._step(query, report, gap)
+        self._put(self._keep_ppm())
+
+    def _step(self, query: _Query, report: BatchReport, gap: float) -> None:
+        own = report.offered / gap
+        if query.arrivals and not 1.0 / RATE_STEP <= own / _rate(query.arrivals) <= RATE_STEP:
+            query.arrivals.clear()
+        query.arrivals.append((report.offered, gap))
+        rate = _rate(query.arrivals)
+        # The query waited for its trigger or for data: batches begin at that pace, however short they are.
+        paced = gap if gap > IDLE_FACTOR * query.seconds else 0.0
+        keep = self.control.latest.keep_ppm / PPM if self.control.latest.mode == "enforce" else 1.0
+        model = query.loop.snapshot()
+        running = report.seconds
+        if isinstance(model.get("cost"), float):
+            work = keep * rate * max(report.seconds, paced)
+            running = float(model.get("overhead", 0.0)) + float(model["cost"]) * work
+        waiting = rate * max(running, paced)
+        query.offered_rate = rate
+        if report.arrival_us is not None:
+            query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
+        else:
+            query.latency_seconds = gap / 2 + report.seconds
+        seen = Observation(
+            time_seconds=report.ended_us / 1e6,
+            waiting=waiting,
+            latency_seconds=query.latency_seconds,
+            kept=float(report.kept),
+            batch_seconds=report.seconds,
+            offered=float(report.offered),
+            target_seconds=self.settings.target_seconds * self.settings.headroom,
+        )
+        decision = query.decision = query.loop.step(seen)
+        query.keep_ppm = min(PPM, max(1, round(decision.keep(waiting) * PPM)))
+        follows = paced == 0.0 and not self.settings.by_utility and self.settings.window is None
+        budget = self._budget(query, waiting) if follows else None
+        query.follow = None if budget is None else (budget, rate, report.ended_us)
+
+    def _budget(self, query: _Query, waiting: float) -> float | None:
+        """Tuples for the batch after the running one, which is offered what arrives from now until it begins.
+
+        Where all is kept the law's n still bounds it, if the law knows what a batch costs: the batch in which a burst
+        begins is long, and the next one is cut before anything of that was reported.
+        """
+        if query.decision is not None and query.decision.keep(waiting) < 1.0:
+            return query.decision.keep(waiting) * waiting
+        model = query.loop.snapshot()
+        work, trust = model.get("n"), model.get("trust")
+        return work if isinstance(work, float) and isinstance(trust, float) and trust >= KNOWN else None
+
+    def _keep_ppm(self) -> int:
+        """What the query in the greatest need asks for; the keep in force while nobody asks."""
+        asked = [query.keep_ppm for query in self._queries.values() if query.keep_ppm is not None]
+        return min(asked, default=self.control.latest.keep_ppm)
+
+    def _follow(self, keep_ppm: int) -> tuple[float, float, int] | None:
+        for query in self._queries.values():
+            if query.keep_ppm == keep_ppm:
+                return query.follow
+        return None
+
+    def _window_keep(self) -> int:
+        return self._keep_ppm() if self._mode() == "enforce" else PPM
+
+    def _put(self, keep_ppm: int) -> None:
+        latest, mode = self.control.latest, self._mode()
+        follow = self._follow(keep_ppm)
+        if mode == "off":
+            keep_ppm, follow = PPM, None
+        elif follow is None and keep_ppm < PPM and _near(keep_ppm, latest.keep_ppm):
+            keep_ppm = latest.keep_ppm
+        budget, rate, base_us = follow or (None, None, None)
+        entry = replace(
+            latest,
+            keep_ppm=keep_ppm,
+            mode=mode,
+            threshold=None,
+            tie_ppm=PPM,
+            budget=budget,
+            rate=rate,
+            base_us=base_us,
+        )
+        if self.settings.by_utility and keep_ppm < PPM:
+            threshold = self._utilities.threshold(keep_ppm / PPM)
+            if threshold is not None:
+                entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
+        committed = min((query.committed_us for query in self._queries.values()), default=0)
+        self.control.put(entry, replays_from_us=committed)
+
+    def _line(self, report: BatchReport) -> LedgerLine:
+        return LedgerLine(
+            query=report.query,
+            batch=report.batch,
+            at=self.settings.name,
+            reason=Reason.SHEDDER.value,
+            offered=report.offered,
+            kept=report.kept,
+            dropped=report.offered - report.kept,
+            plan="" if report.seq is None else str(report.seq),
+            mode=report.mode or self.control.latest.mode,
+            keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
+            time_us=self.clock_us(),
+        )
+
+    def _count(self, line: LedgerLine) -> None:
+        before = self.totals
+        self.totals = replace(
+            before,
+            offered=before.offered + line.offered,
+            kept=before.kept + line.kept,
+            dropped=before.dropped + line.dropped,
+        )
+
+    def _save_dropped(self, report: BatchReport) -> None:
+        path = self.files.dropped
+        if not report.dropped_tuples or (path.exists() and path.stat().st_size >= DROPPED_BYTES):
+            return
+        with path.open("a") as file:
+            for text in report.dropped_tuples:
+                file.write(json.dumps({"query": report.query, "batch": report.batch, "tuple": text}) + "\n")
+
+    def _report(self, query: _Query, report: BatchReport, line: LedgerLine) -> None:
+        decision, rate = query.decision, query.offered_rate
+        self._status = Status(
+            name=self.settings.name,
+            time_us=self.clock_us(),
+            query=report.query,
+            batch=report.batch,
+            mode=self.control.latest.mode,
+            keep=self.control.latest.keep_ppm / PPM,
+            offered_rate=rate,
+            kept_rate=rate * line.kept / line.offered if rate is not None and line.offered else rate,
+            latency_seconds=query.latency_seconds,
+            target_seconds=self.settings.target_seconds,
+            batch_seconds=report.seconds,
+            loss=line.dropped / line.offered if line.offered else 0.0,
+            would_drop=report.offered - report.would_keep,
+            offered_total=self.totals.offered,
+            kept_total=self.totals.kept,
+            dropped_total=self.totals.dropped,
+            reason=decision.reason if decision else "no measurement yet",
+            unreachable=decision.unreachable if decision else False,
+            floor_seconds=decision.floor_seconds if decision else None,
+            late_writes=self.control.late_writes,
+            errors=self.errors,
+            controller=dict(query.loop.snapshot()),
+            seen_us=self.windows.seen_us if self.windows is not None else None,
+        )
+        self.files.write_status(self._status)
+
+    def _guarded(self, doing: str, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (FloodwayError, OSError, ValueError) as error:
+            # The stream is worth more than its accounts: say it, count it, go on.
+            self.errors += 1
+            log.error("floodway shed %s, %s: %s", self.settings.name, doing, error)
+
+
+def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
+    """Tuples a second over some batches."""
+    return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals)
+
+
+def _near(keep_ppm: int, in_force_ppm: int) -> bool:
+    return abs(keep_ppm - in_force_ppm) <= DEADBAND * in_force_ppm

@@ -1,0 +1,137 @@
+"""Window Drop on a stream: whole windows are shed, and every window that is emitted equals the unshed one.
+
+Two places need the same fate: the drop before the aggregate passes tuples inside kept windows, and a filter after it
+lets only kept windows out (a dropped window shares tuples with kept ones, so the aggregate builds parts of it).
+
+    shed = floodway.shed("clicks", target_latency="5s", window=WindowDrop("ts", "10 seconds", "5 seconds"))
+    counts = (
+        clicks.withWatermark("ts", "30 seconds").transform(shed)
+        .groupBy(fn.window("ts", "10 seconds", "5 seconds")).count()
+        .transform(shed.kept_windows())
+    )
+
+Set the watermark before the drop, as here, so that it advances as in the unshed job. Write in append mode: update
+mode shows windows before they are whole, shed or not. The policy and the guarantee across rate changes:
+`planning/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from floodway.errors import InputError
+from floodway.job.durations import duration_us
+from floodway.planning.window_drop import PPM, WindowShape
+from floodway.spark.query.drops import column
+
+MOST_OVERLAP = 64
+KeepAt = Callable[[Column], Column]
+"""From a batch start (microseconds) to the keep in force for it, in ppm."""
+
+
+@dataclass(frozen=True)
+class WindowDrop:
+    """Shed by whole windows of this time column; size, slide and start as given to the aggregate.
+
+    `batch` consecutive windows share one fate. `max_gap` bounds a gap to that many batches, at the price of a keep of
+    at least 1 / (max_gap + 1).
+    """
+
+    time_column: str
+    size: str | float
+    slide: str | float | None = None
+    start: str | float = 0
+    batch: int = 1
+    max_gap: int | None = None
+
+    @property
+    def shape(self) -> WindowShape:
+        """The windows in microseconds."""
+        size = duration_us("window size", self.size)
+        slide = size if self.slide is None else duration_us("window slide", self.slide)
+        offset = duration_us("window start", self.start, zero=True)
+        return checked(WindowShape(size, slide, offset, self.batch, self.max_gap))
+
+
+def window_drop(
+    df: DataFrame,
+    time_column: str,
+    size: str | float,
+    slide: str | float | None = None,
+    *,
+    keep_ppm: int,
+    salt: int = 0,
+    batch: int = 1,
+) -> DataFrame:
+    """Drop at a fixed keep; filter the aggregate's result by `kept_windows` with the same arguments."""
+    shape = WindowDrop(time_column, size, slide, batch=batch).shape
+    return df.filter(passes(shape, time_us(time_column), lambda _: fn.lit(keep_ppm), fn.lit(salt)))
+
+
+def kept_windows(
+    df: DataFrame,
+    window_column: str,
+    size: str | float,
+    slide: str | float | None = None,
+    *,
+    keep_ppm: int,
+    salt: int = 0,
+    batch: int = 1,
+) -> DataFrame:
+    """Of an aggregate's windows, those that `window_drop` left whole."""
+    shape = WindowDrop("", size, slide, batch=batch).shape
+    return df.filter(emits(shape, window_column, lambda _: fn.lit(keep_ppm), fn.lit(salt)))
+
+
+def passes(shape: WindowShape, event_us: Column, keep_at: KeepAt, salt: Column) -> Column:
+    """Whether a tuple lies in a window of a kept batch; a tuple without a time is left to the aggregate."""
+    latest = _batch_start(shape, event_us)
+    reach = shape.batch_us - shape.slide_us + shape.size_us
+    fates = []
+    for back in range(shape.overlap):
+        start = latest - fn.lit(back * shape.batch_us)
+        fates.append((event_us < start + fn.lit(reach)) & _kept(shape, start, keep_at(start), salt))
+    return event_us.isNull() | reduce(or_, fates)
+
+
+def emits(shape: WindowShape, window_column: str, keep_at: KeepAt, salt: Column) -> Column:
+    """Whether a window of the aggregate (its `window` struct) belongs to a kept batch."""
+    start = _batch_start(shape, fn.unix_micros(column(window_column)["start"]))
+    return _kept(shape, start, keep_at(start), salt)
+
+
+def time_us(time_column: str) -> Column:
+    """An event time in microseconds of the epoch."""
+    return fn.unix_micros(column(time_column).cast("timestamp"))
+
+
+def checked(shape: WindowShape) -> WindowShape:
+    """Refuse a shape whose tuples belong to so many batches that the expression would not compile."""
+    if shape.overlap > MOST_OVERLAP:
+        raise InputError(
+            f"a tuple belongs to {shape.overlap} batches of windows, at most {MOST_OVERLAP} are supported",
+            hint=f"Raise batch= to at least {-(-(shape.size_us // shape.slide_us) // (MOST_OVERLAP - 1))}.",
+        )
+    return shape
+
+
+def _batch_start(shape: WindowShape, at_us: Column) -> Column:
+    return at_us - fn.pmod(at_us - fn.lit(shape.offset_us), fn.lit(shape.batch_us))
+
+
+def _kept(shape: WindowShape, start_us: Column, keep_ppm: Column, salt: Column) -> Column:
+    """`WindowShape.kept` as a column; a null keep, before all known epochs, keeps nothing."""
+    keep = fn.coalesce(keep_ppm, fn.lit(0))
+    slot = fn.pmod(fn.xxhash64(start_us.cast("bigint"), salt.cast("bigint")), fn.lit(PPM))
+    if shape.max_gap is None:
+        return slot < keep
+    gap = shape.max_gap
+    drawn = fn.greatest(fn.lit(0), fn.floor((keep.cast("bigint") * (gap + 1) - PPM) / gap))
+    forced = fn.pmod(start_us - fn.lit(shape.offset_us), fn.lit(shape.batch_us * (gap + 1))) == 0
+    return forced | (slot < drawn)

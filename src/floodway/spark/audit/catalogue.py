@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from floodway.job.findings import Audit, Findings, delivered, malformed
-from floodway.job.ledger import Ledger, Reason, reconcile
+from floodway.job.fold import Fold
+from floodway.job.ledger import Ledger, Reason
 from floodway.spark.audit.sinks import check_log
 from floodway.spark.audit.sources import QueryBooks, check_sources, query_keys
 from floodway.spark.query.catalogue_query import QueryFiles
@@ -22,7 +23,7 @@ def audit_fragment(name: str, inputs: Iterable[str], files: QueryFiles) -> Audit
     """Reconcile one fragment; an empty list of differences means that every tuple is accounted for."""
     ledger = Ledger(files.ledger)
     lines = [line for line in ledger.read() if query_name(line.query) == name]
-    found = Findings([*ledger.torn_now(), *reconcile(lines)])
+    found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     addresses = {f"{name}.{one}": str(files.logs[one]) for one in inputs}
     keys = query_keys(name, files.checkpoint, dict.fromkeys(line.query for line in lines))
     for query in keys:

@@ -88,7 +88,7 @@ class SteeringLoop:
         self.network = network
         self.steering = steering
         self.layout = layout
-        self.ledger = Ledger(layout.ledger)
+        self.ledger = Ledger(layout.store)
         self.record = Record(self.network)
         self.mode: Mode = options.mode
         self.arrived: dict[str, int] = {}

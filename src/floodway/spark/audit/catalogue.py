@@ -21,7 +21,7 @@ from floodway.spark.query.sinks import writer_of
 
 def audit_fragment(name: str, inputs: Iterable[str], files: QueryFiles) -> Audit:
     """Reconcile one fragment; an empty list of differences means that every tuple is accounted for."""
-    ledger = Ledger(files.ledger)
+    ledger = Ledger(files.store)
     lines = [line for line in ledger.read() if query_name(line.query) == name]
     found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     addresses = {f"{name}.{one}": str(files.logs[one]) for one in inputs}

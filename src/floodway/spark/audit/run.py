@@ -36,7 +36,7 @@ __all__ = ["Audit", "audit"]
 
 def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
     """Reconcile a run's ledger; an empty list of differences means that every tuple is accounted for."""
-    ledger = Ledger(layout.ledger)
+    ledger = Ledger(layout.store)
     lines = ledger.read()
     found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     by_query: dict[str, list[LedgerLine]] = {}

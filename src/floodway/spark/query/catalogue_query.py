@@ -20,6 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.spark.log import create_log
 from floodway.spark.log.inputs import source_options
 from floodway.spark.log.schema import parse_schema
@@ -67,9 +68,9 @@ class QueryFiles:
     decision: Path
 
     @property
-    def ledger(self) -> Path:
-        """What each batch was offered, kept and dropped."""
-        return self.checkpoint.with_name("ledger.jsonl")
+    def store(self) -> LocalStore:
+        """The place of the ledger: what each batch was offered, kept and dropped."""
+        return LocalStore(self.checkpoint.parent)
 
     def dead_letters(self, name: str) -> Path:
         """Malformed records of one input."""
@@ -99,7 +100,7 @@ class CatalogueQuery:
         self._fence = fence
         self._on_batch = on_batch
         self._trigger_seconds = trigger_seconds
-        self._ledger = Ledger(files.ledger)
+        self._ledger = Ledger(files.store)
         self._letters: dict[str, DeadLetters] = {}
         self._query: StreamingQuery | None = None
 

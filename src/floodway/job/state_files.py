@@ -50,10 +50,19 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
     What is written many times a second and means nothing after a crash of the machine need not be `durable`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w") as file:
-        file.write(text + "\n")
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    fresh.replace(path)
+    fresh = beside(path)
+    try:
+        with fresh.open("x") as file:
+            file.write(text + "\n")
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def beside(path: Path) -> Path:
+    """A name for the next version of a file: another one for every write, since threads write beside each other."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")

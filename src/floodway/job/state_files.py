@@ -8,7 +8,6 @@ have the same file.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
+from floodway.job.store import LocalStore
 
 MODE = "mode.json"
 MODES: tuple[str, ...] = get_args(Mode)
@@ -49,20 +49,4 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
 
     What is written many times a second and means nothing after a crash of the machine need not be `durable`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = beside(path)
-    try:
-        with fresh.open("x") as file:
-            file.write(text + "\n")
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-
-
-def beside(path: Path) -> Path:
-    """A name for the next version of a file: another one for every write, since threads write beside each other."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    LocalStore(path.parent).write(path.name, f"{text}\n".encode(), durable=durable)

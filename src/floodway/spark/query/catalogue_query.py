@@ -27,8 +27,8 @@ from floodway.spark.query.catalogue import CatalogueEntry
 from floodway.spark.query.dead_letters import DeadLetters, has_dead_letters, well_formed
 from floodway.spark.query.fragment_lines import delivered_line, source_lines
 from floodway.spark.query.fragment_query import BatchError, shortened
-from floodway.spark.query.journal import JournaledBatch, committed_batches, read_batch
-from floodway.spark.query.query_notes import note_beginnings
+from floodway.spark.query.journal import JournaledBatch, committed_batches, query_key, read_batch
+from floodway.spark.query.query_notes import note_beginnings, read_notes
 from floodway.spark.query.sinks import public_columns, write_logs
 from floodway.spark.query.stopping import stop_between_batches
 from floodway.spark.source import explain
@@ -162,6 +162,7 @@ class CatalogueQuery:
 
     def _writer(self) -> DataStreamWriter:
         """The query but for its trigger; the output log exists from here on."""
+        read_notes(self.files.checkpoint)  # refuses a checkpoint of another version
         frame = self.frame()
         columns = public_columns(frame).drop("_arrival").schema
         ddl = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
@@ -189,16 +190,17 @@ class CatalogueQuery:
     def _process(self, batch: DataFrame, number: int) -> None:
         try:
             self._fence()
-            tag, journal = f"{self.name}:{number}", read_batch(self.files.checkpoint, number)
+            key = query_key(self.name, self.files.checkpoint)
+            journal = read_batch(self.files.checkpoint, number)
             note_beginnings(self.files.checkpoint, journal)
-            written = write_logs({self.name: (batch, self.files.output)}, tag, tasks=1)[self.name].rows
+            written = write_logs({self.name: (batch, self.files.output)}, key, number, tasks=1)[self.name].rows
             letters = {at: one for at, one in self._letters.items() if at in journal.offsets}
-            dead = {at: one.write(self._spark, journal.offsets[at], tag, 1).rows for at, one in letters.items()}
+            dead = {at: one.write(self._spark, journal.offsets[at], key, number, 1).rows for at, one in letters.items()}
             self._fence()
             # One also for an input that brought nothing: an audit counts batches.
             sources = [f"{self.name}.{name}" for name in self._entry.inputs]
-            lines = [source_lines(self.name, journal, at, dead=dead.get(at)) for at in sources]
-            self._ledger.append([*chain(*lines), delivered_line(self.name, journal, self.name, written)])
+            lines = [source_lines(key, journal, at, dead=dead.get(at)) for at in sources]
+            self._ledger.append([*chain(*lines), delivered_line(key, journal, self.name, written)])
             for at, one in letters.items():
                 one.forget(journal.offsets[at])
             self._on_batch(self._report(journal, written, dead))

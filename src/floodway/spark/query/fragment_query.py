@@ -27,13 +27,13 @@ from floodway.spark.query.dead_letters import PREFIX, DeadLetters, has_dead_lett
 from floodway.spark.query.drops import literal, quoted
 from floodway.spark.query.fragment_lines import batch_lines
 from floodway.spark.query.fragments import Fragment, SourceSpec, is_link
-from floodway.spark.query.journal import JournaledBatch, first_offsets, read_batch
+from floodway.spark.query.journal import JournaledBatch, first_offsets, query_key, read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.query.side_output import dropped_sample, save_sample
-from floodway.spark.query.sinks import QUEUE, Written, is_log, write_logs, write_other
+from floodway.spark.query.sinks import QUEUE, Written, is_log, tag_of, write_logs, write_other
 from floodway.spark.query.stopping import stop_between_batches
 from floodway.spark.query.tail import run_tail
 from floodway.spark.source.backend import open_backend
@@ -45,6 +45,7 @@ from floodway.spark.source.options import OnLoss, parse_options
 log = logging.getLogger(__name__)
 
 _TAG = "_source"
+_DROPPED = "dropped"
 _FORGET_EVERY = 100
 
 
@@ -66,6 +67,11 @@ class BatchReport:
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
         return self.ended_seconds - self.journal.timestamp_ms / 1e3
+
+    @property
+    def query(self) -> str:
+        """The query as its ledger lines name it."""
+        return self.lines[0].query if self.lines else self.fragment
 
 
 class RunningFragment:
@@ -291,7 +297,7 @@ class FragmentQuery:
                 held.unpersist()
         if self._side_output:
             self._save_dropped(journal)
-        lines = batch_lines(self.name, self.fragment, journal, result, self._layout.lost)
+        lines = batch_lines(self._key, self.fragment, journal, result, self._layout.lost)
         self._ledger.append(lines)
         if number % _FORGET_EVERY == 0:
             forget_gone(self._layout.lost, first_offsets(self.checkpoint))
@@ -300,7 +306,7 @@ class FragmentQuery:
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
-        number = journal.batch
+        key, number = self._key, journal.batch
         logs: dict[str, tuple[DataFrame, Path | str]] = {}
         written: dict[str, Written] = {}
         for sink, frame in frames.items():
@@ -312,12 +318,12 @@ class FragmentQuery:
             elif is_kafka_link(sink, address):
                 logs[sink] = (frame, address)
             else:
-                written[sink] = write_other(frame, address, number)
+                written[sink] = write_other(frame, address, key, sink, number)
         retained = {sink: kept for sink in logs if self._retaining and (kept := self._retaining.of(sink))}
-        written |= write_logs(logs, self._tag(number), self.tasks, retained)
+        written |= write_logs(logs, key, number, self.tasks, retained)
         # After all else: the notes of malformed records are there when the batch has been read.
         for at, letters in self._lettered(journal):
-            written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], self._tag(number), self.tasks)
+            written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], key, number, self.tasks)
         return written
 
     def _lettered(self, journal: JournaledBatch) -> list[tuple[str, DeadLetters]]:
@@ -337,12 +343,14 @@ class FragmentQuery:
                     self._layout.dropped(spec),
                     sample,
                     stream=spec.name,
-                    tag=self._tag(journal.batch),
+                    tag=tag_of(self._key, _DROPPED, journal.batch),
                     retention=self._retention,
                 )
 
-    def _tag(self, number: int) -> str:
-        return f"{self.name}:{number}"
+    @property
+    def _key(self) -> str:
+        """What results and ledger lines of this checkpoint name."""
+        return query_key(self.name, self.checkpoint)
 
 
 def shortened(error: BaseException, most: int = 600) -> str:

@@ -25,13 +25,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
-from floodway.job.state_files import beside
 from floodway.planning.window_drop import ALWAYS, Epoch
 
 PPM = 1_000_000
@@ -197,7 +197,7 @@ class ControlTable:
     def _replace(self, payload: bytes, not_after_us: int | None = None) -> bool:
         """Replace the file durably; False if the time was up before it became visible."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = beside(self.path)
+        fresh = self.path.with_name(f".{self.path.name}.{token_hex(8)}")
         try:
             with fresh.open("xb") as file:
                 file.write(payload)

@@ -19,6 +19,7 @@ from floodway.control.base import Controller
 from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
 from floodway.job.shed_state import ShedFiles, Status
@@ -122,7 +123,7 @@ class ShedLoop:
         hold(self.files.folder)
         self.control = ControlTable(self.files.control, self.clock_us)
         self.ledger = Ledger(self.files.ledger)
-        self.totals = self.ledger.totals()
+        self.totals = Counts.of(self.ledger.lines())
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         resumed = self.control.open(first)
@@ -165,7 +166,7 @@ class ShedLoop:
                 windows.saw(report.query, report.batch_time_us or report.started_us, report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
             line = self._line(report)
-            self._count(line)
+            self.totals.add(line)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
             self._guarded("writing the status", lambda: self._report(query, report, line))
             self._guarded("writing the ledger", lambda: self.ledger.append([*missed, line]))
@@ -290,15 +291,6 @@ class ShedLoop:
             time_us=self.clock_us(),
         )
 
-    def _count(self, line: LedgerLine) -> None:
-        before = self.totals
-        self.totals = replace(
-            before,
-            offered=before.offered + line.offered,
-            kept=before.kept + line.kept,
-            dropped=before.dropped + line.dropped,
-        )
-
     def _save_dropped(self, report: BatchReport) -> None:
         path = self.files.dropped
         if not report.dropped_tuples or (path.exists() and path.stat().st_size >= DROPPED_BYTES):
@@ -324,9 +316,9 @@ class ShedLoop:
             batch_seconds=report.seconds,
             loss=line.dropped / line.offered if line.offered else 0.0,
             would_drop=report.offered - report.would_keep,
-            offered_total=self.totals.offered,
-            kept_total=self.totals.kept,
-            dropped_total=self.totals.dropped,
+            offered_total=self.totals.offered.total(),
+            kept_total=self.totals.kept.total(),
+            dropped_total=self.totals.dropped.total(),
             reason=decision.reason if decision else "no measurement yet",
             unreachable=decision.unreachable if decision else False,
             floor_seconds=decision.floor_seconds if decision else None,

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
+from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.ledger import Ledger
 from floodway.spark.log import create_log
 from floodway.spark.log.inputs import source_options
@@ -216,6 +217,6 @@ class CatalogueQuery:
             {name: account.kept for name, account in accounts.items()},
             {at.removeprefix(f"{self.name}."): count for at, count in dead.items()},
             written,
-            time.time() - journal.timestamp_ms / 1e3,
+            max(0.0, PROCESS_CLOCK.now() - PROCESS_CLOCK.steady(journal.timestamp_ms / 1e3)),
             {name: sum(offset.end.values()) for name, offset in offsets.items()},
         )

@@ -7,7 +7,6 @@ committed batch without its lines, and a replay finds its own lines there alread
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -18,6 +17,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.errors import FloodwayError
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger import Ledger, LedgerLine
 from floodway.network.model import Arc, Network
 from floodway.spark.log.inputs import source_options
@@ -55,10 +55,14 @@ class BatchError(FloodwayError):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one micro-batch of a fragment (`node.name`) did, for the loop that steers."""
+    """What one micro-batch of a fragment (`node.name`) did, for the loop that steers.
+
+    When it was cut and ended, and when what it delivered had arrived, by the clock of the query (`job/clocks.py`).
+    """
 
     fragment: str
     journal: JournaledBatch
+    cut_seconds: float
     ended_seconds: float
     lines: tuple[LedgerLine, ...]
     delivered: Mapping[str, Written]
@@ -66,7 +70,7 @@ class BatchReport:
     @property
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
-        return self.ended_seconds - self.journal.timestamp_ms / 1e3
+        return self.ended_seconds - self.cut_seconds
 
     @property
     def query(self) -> str:
@@ -108,6 +112,7 @@ class FragmentQuery:
         side_output: int = 0,
         on_loss: OnLoss = "fail",
         retaining: Retaining | None = None,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -119,6 +124,7 @@ class FragmentQuery:
         self._side_output = side_output
         self._on_loss = on_loss
         self._retaining = retaining
+        self._clock = clock
         self._retention = None if retaining is None else retaining.retention
         self._letters: dict[str, DeadLetters] = {}
         self._schemas: dict[str, str | None] = {}
@@ -284,6 +290,7 @@ class FragmentQuery:
 
     def _run_batch(self, batch: DataFrame, number: int) -> None:
         journal = read_batch(self.checkpoint, number)
+        cut_seconds = min(self._clock.steady(journal.timestamp_ms / 1e3), self._clock.now())
         note_beginnings(self.checkpoint, journal)
         self._on_cut(self.name, journal)
         # The streaming plan below runs once an action: hold on to its result where several follow.
@@ -303,7 +310,9 @@ class FragmentQuery:
             forget_gone(self._layout.lost, first_offsets(self.checkpoint))
         for at, letters in self._lettered(journal):
             letters.forget(journal.offsets[at])
-        self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
+        ended_seconds = self._clock.now()
+        delivered = {sink: written.steady(self._clock) for sink, written in result.delivered.items()}
+        self._on_batch(BatchReport(self.name, journal, cut_seconds, ended_seconds, tuple(lines), delivered))
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         key, number = self._key, journal.batch

@@ -5,16 +5,16 @@ For every query of a run:
 - the ledger's own rules hold: offered = kept + dropped, no batch missing, no replay that counted otherwise;
 - every batch that Spark committed has its lines, and each line is what the journaled decision gives when applied again;
 - the batches follow each other without a hole or an overlap from where the query began, and reach no further than the
-  log does (`audit_sources.py`);
-- what an operator got is what the one before it passed on (`audit_flow.py`);
-- what the ledger says was delivered, or malformed, is what lies there, no tuple more or less (`audit_sinks.py`).
+  log does (`sources.py`);
+- what an operator got is what the one before it passed on (`flow.py`);
+- what the ledger says was delivered, or malformed, is what lies there, no tuple more or less (`sinks.py`).
 
 What cannot be checked from here is said as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from floodway.job.findings import Audit, Findings, delivered, malformed
 from floodway.job.ledger import Ledger, LedgerLine, Reason, reconcile
@@ -26,18 +26,27 @@ from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import sink_log
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "audit", "audit_queries"]
 
 
 def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
     """Reconcile a run's ledger; an empty list of differences means that every tuple is accounted for."""
+    parts = [fragment for node in nodes or tuple(network.nodes) for fragment in fragments(network, node)]
+    return audit_queries(network, parts, layout)
+
+
+def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout) -> Audit:
+    """Reconcile the ledger of these queries: those of a run, or one that moves between participants.
+
+    What it needs of the latter lies on the storage that they share, so the answer is the same whoever ran which batch.
+    """
     ledger = Ledger(layout.ledger)
     lines = ledger.read()
     found = Findings([*ledger.torn_now(), *reconcile(lines)])
     by_query: dict[str, list[LedgerLine]] = {}
     for line in lines:
         by_query.setdefault(line.query, []).append(line)
-    parts = {f"{node}.{f.name}": f for node in nodes or tuple(network.nodes) for f in fragments(network, node)}
+    parts = {fragment.query: fragment for fragment in queries}
     writers = _writers(network, layout, parts)
     for query, fragment in parts.items():
         mine = by_query.get(query, [])

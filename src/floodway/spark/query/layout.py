@@ -46,13 +46,18 @@ class Layout:
         return self.root / "ledger.jsonl"
 
     @property
+    def notes(self) -> Path:
+        """Where tasks leave notes for the driver."""
+        return self.root
+
+    @property
     def lost(self) -> Path:
-        """Notes of tuples that were deleted, which sources leave beside the decision file."""
-        return self.decision.parent / LOST
+        """Notes of tuples that were deleted before they were read."""
+        return self.notes / LOST
 
     def checkpoint(self, fragment: Fragment) -> Path:
         """Spark's checkpoint of one fragment."""
-        return self.root / "checkpoints" / f"{fragment.node}.{fragment.name}"
+        return self.root / "checkpoints" / fragment.query
 
     def stream(self, network: Network, name: str) -> str:
         """The log of a stream: the one its file names, or one of the run's own."""

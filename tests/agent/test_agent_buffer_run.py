@@ -24,10 +24,10 @@ import pytest
 from floodway.agent.loop.buffer.options import BufferOptions, Manager
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
-from floodway.agent.loop.report import totals
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
 from floodway.job.decision import Mode
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
@@ -125,11 +125,11 @@ def reconciled(net: Network, root: Path) -> dict[str, dict[str, int]]:
     """The ledger is in order; what was dropped, by stream and reason."""
     lines = list(Ledger(Layout(root).ledger).read())
     assert audit(net, Layout(root)).differences == ()
-    counts = totals(lines)
+    counts = Counts.of(lines)
     for stream, output in OUTPUTS.items():
         got = sum(line.kept for line in lines if line.at == output and line.reason == Reason.DELIVERED)
-        assert counts["kept"][stream] == got
-    return {stream: counts["dropped"].get(stream, {}) for stream in OUTPUTS}
+        assert counts.kept[stream] == got
+    return {stream: counts.by_place().get(stream, {}) for stream in OUTPUTS}
 
 
 def admitted(net: Network, root: Path, stream: str) -> list[int]:

@@ -24,7 +24,8 @@ from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.errors import FloodwayError, InputError
 from floodway.job.decision import Mode, write_decision
-from floodway.job.ledger import Ledger, Reason, counts_by_place
+from floodway.job.fold import Counts
+from floodway.job.ledger import Ledger, Reason
 from floodway.job.state_files import read_mode
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
@@ -188,9 +189,8 @@ class SteeringLoop:
         """Take the batches that have ended since the last tick."""
         while not self._reports.empty():
             report = self._reports.get()
-            counts = counts_by_place(report.lines)
-            offered = {at: count[0] for at, count in counts.items()}
-            kept = {at: count[1] for at, count in counts.items()}
+            counts = Counts.of(report.lines)
+            offered, kept = dict(counts.offered), dict(counts.kept)
             self._backlog.ended(report.fragment, report.seconds)
             latency = self.record.batch(report, self.steering.scale)
             arc_keeps = _arc_keeps(self.network, report)

@@ -14,7 +14,7 @@ from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
-from floodway.agent.loop.report import Latency, RunReport, totals
+from floodway.agent.loop.report import Latency, RunReport
 from floodway.agent.loop.run_files import BATCHES, save_network, save_report
 from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
 from floodway.job.decision import Drop, Mode
@@ -170,9 +170,10 @@ class _Run:
         scale = max(load[name] / node.cpu for name, node in self.network.nodes.items())
         exact = ExactPlanner(Program(self.network))
         control = self.loop.steering.control.values()
+        fold = self.loop.ledger.fold()
         return RunReport(
-            accounts=totals(self.loop.ledger.lines()),
-            differences=tuple(self.loop.ledger.reconcile()),
+            counts=fold.total,
+            differences=tuple(fold.differences()),
             latency=Latency.of(*self.record.latencies(), self.target),
             score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
             optimum=exact.plan(rates, scale or 1.0).score,

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from floodway.job.findings import Audit, Findings, delivered, malformed
-from floodway.job.ledger import Ledger, LedgerLine, Reason, reconcile
+from floodway.job.fold import Fold
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.spark.audit.flow import check_flow
 from floodway.spark.audit.sinks import check_log, check_sink
@@ -42,7 +43,7 @@ def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout)
     """
     ledger = Ledger(layout.ledger)
     lines = ledger.read()
-    found = Findings([*ledger.torn_now(), *reconcile(lines)])
+    found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     by_query: dict[str, list[LedgerLine]] = {}
     for line in lines:
         by_query.setdefault(line.query, []).append(line)

@@ -3,26 +3,23 @@
 No Spark in here: a `BatchReport` comes in, files go out. In this order, so that a full disk costs as little as
 possible: the control entry (and the window epochs), the status, the ledger line. A step that fails is logged and
 counted, the next one still runs, and the decision in force stays.
-
-A decision takes effect one or two batches later, because Spark reports a batch while the next one runs. The work that
-a decision chooses from is therefore a forecast: the offered rate times the expected length of the batch that is
-running, during which the tuples of the next one arrive.
+What the keep is to be is decided in `control/keep_loop.py`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
-from floodway.control.base import Controller, Decision, Loop, Observation
-from floodway.control.batch import KNOWN
+from floodway.control.base import Controller
+from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
 from floodway.job.shed_state import ShedFiles, Status
@@ -35,13 +32,6 @@ log = logging.getLogger(__name__)
 
 DEADBAND = 0.01
 """Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
-
-IDLE_FACTOR = 1.2
-RATE_BATCHES = 3
-"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few."""
-
-RATE_STEP = 2.0
-"""Factor by which a batch's own rate must differ from the mean to be a step in load: the mean then begins anew."""
 
 DROPPED_BYTES = 64 << 20
 """Cap of the side output of one shed; tuples beyond it are only counted."""
@@ -77,6 +67,11 @@ class BatchReport:
         """When the batch ended, in microseconds of the epoch."""
         return self.started_us + round(self.seconds * 1e6)
 
+    def finished(self) -> FinishedBatch:
+        """The part that a decision is made from."""
+        arrival = None if self.arrival_us is None else self.arrival_us / 1e6
+        return FinishedBatch(self.started_us / 1e6, self.seconds, self.offered, self.kept, arrival)
+
 
 @dataclass(frozen=True, slots=True)
 class ShedSettings:
@@ -97,19 +92,16 @@ class _Query:
     """What is remembered of one query's run."""
 
     run: str
-    loop: Loop
+    loop: KeepLoop
     last_batch: int | None
-    started_us: int | None = None
-    seconds: float = 0.0
     committed_us: int = 0
-    keep_ppm: int | None = None
-    offered_rate: float | None = None
-    latency_seconds: float | None = None
-    decision: Decision | None = None
-    arrivals: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RATE_BATCHES))
-    """Tuples offered and seconds in which they came, of the last batches."""
+    decided: KeepDecision | None = None
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
+
+    @property
+    def keep_ppm(self) -> int | None:
+        return None if self.decided is None else min(PPM, max(1, round(self.decided.keep * PPM)))
 
 
 @dataclass
@@ -128,7 +120,7 @@ class ShedLoop:
         hold(self.files.folder)
         self.control = ControlTable(self.files.control, self.clock_us)
         self.ledger = Ledger(self.files.ledger)
-        self.totals = self.ledger.totals()
+        self.totals = Counts.of(self.ledger.lines())
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         resumed = self.control.open(first)
@@ -154,14 +146,12 @@ class ShedLoop:
                 windows.saw(report.query, report.batch_time_us or report.started_us, report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
             line = self._line(report)
-            self._count(line)
+            self.totals.add(line)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
             self._guarded("writing the status", lambda: self._report(query, report, line))
             self._guarded("writing the ledger", lambda: self.ledger.append([*missed, line]))
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
-            query.started_us = report.started_us
-            query.seconds = report.seconds
 
     def on_idle(self, query: str) -> None:
         """Follow the operator's mode also while nothing arrives; a pause is not a long batch."""
@@ -185,13 +175,13 @@ class ShedLoop:
             known = self._queries[report.query] = _Query(report.run, self._restored(), last)
         return known
 
-    def _restored(self) -> Loop:
+    def _restored(self) -> KeepLoop:
         """The controller as the last run left it, so that a restart does not learn from the start."""
         snapshot = self._status.controller if self._status else None
         try:
-            return Loop(self.settings.controller, snapshot or None)
+            return KeepLoop(self.settings.controller, snapshot or None)
         except FloodwayError:
-            return Loop(self.settings.controller)
+            return KeepLoop(self.settings.controller)
 
     def _mode(self) -> Mode:
         return self.files.read_mode() or self.settings.mode
@@ -212,58 +202,18 @@ class ShedLoop:
     def _decide(self, query: _Query, report: BatchReport) -> None:
         self._utilities.add(report.utilities, report.offered)
         query.committed_us = report.batch_time_us or report.started_us
-        # A run's first batch is slow (class loading, compilation), and no batch before it tells the rate.
-        if report.offered > 0 and query.started_us is not None and report.started_us > query.started_us:
-            gap = (report.started_us - query.started_us) / 1e6
-            self._step(query, report, gap)
-        self._put(self._keep_ppm())
-
-    def _step(self, query: _Query, report: BatchReport, gap: float) -> None:
-        own = report.offered / gap
-        if query.arrivals and not 1.0 / RATE_STEP <= own / _rate(query.arrivals) <= RATE_STEP:
-            query.arrivals.clear()
-        query.arrivals.append((report.offered, gap))
-        rate = _rate(query.arrivals)
-        # The query waited for its trigger or for data: batches begin at that pace, however short they are.
-        paced = gap if gap > IDLE_FACTOR * query.seconds else 0.0
-        keep = self.control.latest.keep_ppm / PPM if self.control.latest.mode == "enforce" else 1.0
-        model = query.loop.snapshot()
-        running = report.seconds
-        if isinstance(model.get("cost"), float):
-            work = keep * rate * max(report.seconds, paced)
-            running = float(model.get("overhead", 0.0)) + float(model["cost"]) * work
-        waiting = rate * max(running, paced)
-        query.offered_rate = rate
-        if report.arrival_us is not None:
-            query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
-        else:
-            query.latency_seconds = gap / 2 + report.seconds
-        seen = Observation(
-            time_seconds=report.ended_us / 1e6,
-            waiting=waiting,
-            latency_seconds=query.latency_seconds,
-            kept=float(report.kept),
-            batch_seconds=report.seconds,
-            offered=float(report.offered),
+        latest = self.control.latest
+        decided = query.loop.step(
+            report.finished(),
+            keep_in_force=latest.keep_ppm / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
-        decision = query.decision = query.loop.step(seen)
-        query.keep_ppm = min(PPM, max(1, round(decision.keep(waiting) * PPM)))
-        follows = paced == 0.0 and not self.settings.by_utility and self.settings.window is None
-        budget = self._budget(query, waiting) if follows else None
-        query.follow = None if budget is None else (budget, rate, report.ended_us)
-
-    def _budget(self, query: _Query, waiting: float) -> float | None:
-        """Tuples for the batch after the running one, which is offered what arrives from now until it begins.
-
-        Where all is kept the law's n still bounds it, if the law knows what a batch costs: the batch in which a burst
-        begins is long, and the next one is cut before anything of that was reported.
-        """
-        if query.decision is not None and query.decision.keep(waiting) < 1.0:
-            return query.decision.keep(waiting) * waiting
-        model = query.loop.snapshot()
-        work, trust = model.get("n"), model.get("trust")
-        return work if isinstance(work, float) and isinstance(trust, float) and trust >= KNOWN else None
+        if decided is not None:
+            query.decided = decided
+            query.follow = None
+            if decided.budget is not None and not self.settings.by_utility and self.settings.window is None:
+                query.follow = decided.budget, decided.offered_rate, report.ended_us
+        self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:
         """What the query in the greatest need asks for; the keep in force while nobody asks."""
@@ -319,15 +269,6 @@ class ShedLoop:
             time_us=self.clock_us(),
         )
 
-    def _count(self, line: LedgerLine) -> None:
-        before = self.totals
-        self.totals = replace(
-            before,
-            offered=before.offered + line.offered,
-            kept=before.kept + line.kept,
-            dropped=before.dropped + line.dropped,
-        )
-
     def _save_dropped(self, report: BatchReport) -> None:
         path = self.files.dropped
         if not report.dropped_tuples or (path.exists() and path.stat().st_size >= DROPPED_BYTES):
@@ -337,7 +278,8 @@ class ShedLoop:
                 file.write(json.dumps({"query": report.query, "batch": report.batch, "tuple": text}) + "\n")
 
     def _report(self, query: _Query, report: BatchReport, line: LedgerLine) -> None:
-        decision, rate = query.decision, query.offered_rate
+        decided = query.decided
+        decision, rate = (decided.control, decided.offered_rate) if decided else (None, None)
         self._status = Status(
             name=self.settings.name,
             time_us=self.clock_us(),
@@ -347,14 +289,14 @@ class ShedLoop:
             keep=self.control.latest.keep_ppm / PPM,
             offered_rate=rate,
             kept_rate=rate * line.kept / line.offered if rate is not None and line.offered else rate,
-            latency_seconds=query.latency_seconds,
+            latency_seconds=decided.latency_seconds if decided else None,
             target_seconds=self.settings.target_seconds,
             batch_seconds=report.seconds,
             loss=line.dropped / line.offered if line.offered else 0.0,
             would_drop=report.offered - report.would_keep,
-            offered_total=self.totals.offered,
-            kept_total=self.totals.kept,
-            dropped_total=self.totals.dropped,
+            offered_total=self.totals.offered.total(),
+            kept_total=self.totals.kept.total(),
+            dropped_total=self.totals.dropped.total(),
             reason=decision.reason if decision else "no measurement yet",
             unreachable=decision.unreachable if decision else False,
             floor_seconds=decision.floor_seconds if decision else None,
@@ -372,11 +314,6 @@ class ShedLoop:
             # The stream is worth more than its accounts: say it, count it, go on.
             self.errors += 1
             log.error("floodway shed %s, %s: %s", self.settings.name, doing, error)
-
-
-def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
-    """Tuples a second over some batches."""
-    return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals)
 
 
 def _near(keep_ppm: int, in_force_ppm: int) -> bool:

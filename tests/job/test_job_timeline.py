@@ -1,4 +1,4 @@
-"""Counts over time, thinned with age: nothing is lost in the sums, rates stay right, memory is bounded."""
+"""Counts over time, downsampled with age: nothing is lost in the sums, rates stay right, memory is bounded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from floodway.job.counts import Counts
-from floodway.job.thinned import DAY, HOUR, STEPS, Thinned
+from floodway.job.downsample import DAY, HOUR, STEPS, Downsampled
+from floodway.job.fold import Counts
 from floodway.job.timeline import Timeline
 
 NEVER, EVER = 0, 2**40
@@ -29,44 +29,44 @@ class Sum:
 @example([12 * 60, 12 * 60 + 59, HOUR + 13 * 60, 3 * DAY])  # after a pause a second skips the cells of a minute
 @example([100 * DAY, 5, 3 * HOUR, 100 * DAY - 5])
 def test_every_second_is_in_one_cell_and_its_cell_is_as_long_as_its_age_allows(seconds: list[int]) -> None:
-    thinned = Thinned(Sum)
+    downsampled = Downsampled(Sum)
     for second in seconds:
-        thinned.at(second).seconds += (second,)
-    cells = thinned.cells()
+        downsampled.at(second).seconds += (second,)
+    cells = downsampled.cells()
     assert sorted(one for cell in cells for one in cell.seconds) == sorted(seconds)
     for cell in cells:
         age = max(seconds) - min(cell.seconds)
         longest = next((step for step, most in STEPS[:-1] if age <= most), DAY)
         assert max(cell.seconds) - min(cell.seconds) < longest
-        assert thinned.before(max(cell.seconds) + 1) is cell
-    assert thinned.between(NEVER, EVER) == cells
+        assert downsampled.before(max(cell.seconds) + 1) is cell
+    assert downsampled.between(NEVER, EVER) == cells
 
 
 def test_memory_is_bounded_and_sums_are_exact() -> None:
-    thinned, step = Thinned(Counts), 7
+    downsampled, step = Downsampled(Counts), 7
     for second in range(0, 120 * DAY, HOUR // 4):
-        thinned.at(second).offered["s"] += step
+        downsampled.at(second).offered["s"] += step
     for second in range(120 * DAY, 120 * DAY + 3 * HOUR):
-        thinned.at(second).offered["s"] += step
-    assert len(thinned) < HOUR + 60 + DAY // 60 + 7 * DAY // 600 + 90 * 24 + 120
-    assert sum(cell.offered["s"] for cell in thinned.cells()) == step * (120 * 96 + 3 * HOUR)
+        downsampled.at(second).offered["s"] += step
+    assert len(downsampled) < HOUR + 60 + DAY // 60 + 7 * DAY // 600 + 90 * 24 + 120
+    assert sum(cell.offered["s"] for cell in downsampled.cells()) == step * (120 * 96 + 3 * HOUR)
 
 
 def test_windows_side_by_side_share_no_tuple_and_leave_none_out_however_old() -> None:
-    timeline, total = Timeline(), 0
+    timeline, total = Timeline(Counts), 0
     for second in range(0, 3 * DAY, 3):
         if not DAY < second < DAY + 5000:  # a pause
             timeline.at("q", second).offered["s"] += 30
             total += 30
     windows = [timeline.window(end, 1000) for end in range(1000, 3 * DAY + 1000, 1000)]
     assert sum(counts.offered["s"] for counts, _ in windows) == total
-    assert sum(seconds for _, seconds in windows) == timeline.running.seconds
+    assert sum(seconds for _, seconds in windows) == timeline.running.count()
     rates = [counts.offered["s"] / seconds for counts, seconds in windows if seconds]
     assert rates == pytest.approx([10.0] * len(rates), rel=0.01)
 
 
 def test_what_was_counted_between_two_looks_came_between_them() -> None:
-    timeline, half_an_hour = Timeline(), 1800
+    timeline, half_an_hour = Timeline(Counts), 1800
     timeline.saw(Counts(), since=100, second=101)
     counts = Counts()
     counts.offered["s"] = 20 * half_an_hour

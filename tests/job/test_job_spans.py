@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.job.running import PAUSE_SECONDS, Running
+from floodway.job.spans import PAUSE_SECONDS, Running
 
 
 def noted(*seconds: int, query: str = "q") -> Running:
@@ -28,7 +28,7 @@ def test_slow_batches_cost_one_pause_until_they_are_known() -> None:
 def test_a_week_between_two_runs_does_not_count() -> None:
     week = 7 * 86_400
     running = noted(*range(20), *range(week, week + 20))
-    assert (running.spans, running.seconds) == ([(0, 19), (week, week + 19)], 40)
+    assert (running.spans, running.count()) == ([(0, 19), (week, week + 19)], 40)
 
 
 def test_queries_whose_ledgers_are_read_one_after_the_other_ran_together() -> None:
@@ -46,5 +46,5 @@ def test_spans_are_in_order_apart_and_hold_every_batch(batches: list[tuple[str, 
     covered = [second for first, last in running.spans for second in range(first, last + 1)]
     assert covered == sorted(set(covered))
     assert {second for _, second in batches} <= set(covered)
-    assert len(covered) == running.seconds
+    assert len(covered) == running.count()
     assert all(after[0] > before[1] + 1 for before, after in zip(running.spans, running.spans[1:], strict=False))

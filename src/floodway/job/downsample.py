@@ -1,9 +1,9 @@
-"""What is known second by second, kept ever coarser with age: a run of weeks has its whole past in bounded memory.
+"""Figures by the second, downsampled with age: a run of weeks has its whole past in bounded memory.
 
     the last hour by the second, the last day by the minute, the last week by ten minutes, a quarter by the hour,
     and before that by the day
 
-Cells are merged, never forgotten: whatever is summed in them adds up as if nothing had been thinned.
+Cells are merged, never forgotten: whatever is summed in them adds up as if nothing had been downsampled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Mergeable(Protocol):
 Cell = TypeVar("Cell", bound=Mergeable)
 
 
-class Thinned(Generic[Cell]):
+class Downsampled(Generic[Cell]):
     """Cells by the second that they begin with; ask for one with `at`, and add to it.
 
     Seconds may come in any order. What is old is judged by the latest one, so that a run that ended stays as it is.
@@ -47,7 +47,7 @@ class Thinned(Generic[Cell]):
     def at(self, second: int) -> Cell:
         """The cell that this second is in."""
         if not self._begins or second > self._begins[-1]:
-            self._thin(second)
+            self._downsample(second)
         begin = self._begin(second)
         if begin not in self._cells:
             self._cells[begin] = self._make()
@@ -72,7 +72,7 @@ class Thinned(Generic[Cell]):
         step = next((step for (step, _), edge in zip(STEPS, self._edges, strict=False) if second >= edge), STEPS[-1][0])
         return second // step * step
 
-    def _thin(self, latest: int) -> None:
+    def _downsample(self, latest: int) -> None:
         before = self._edges
         self._edges = [(latest - age) // longer * longer for (_, age), (longer, _) in pairwise(STEPS)]
         # From the oldest edge that has moved, because after a pause a cell may skip a level.

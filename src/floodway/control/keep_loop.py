@@ -1,0 +1,138 @@
+"""From finished micro-batches to the keep of those to come: offered rate, work that will wait, decision, budget.
+
+A decision takes effect one or two batches later, because an engine reports a batch while the next one runs. The work
+that a decision chooses from is therefore a forecast: the offered rate times the expected length of the batch that is
+running, during which the tuples of the next one arrive.
+
+    N = r max(P, pace),   P = a + c k r max(P_last, pace)
+
+r is the offered rate, k the keep in force, a and c what the controller knows of a batch's cost, and `pace` the time
+between the starts of two batches where the query waits for its trigger or for data (0 otherwise).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from floodway.control.base import Controller, Decision, Loop, Observation, Plain
+from floodway.control.batch import KNOWN
+
+IDLE_FACTOR = 1.2
+"""A query whose batches begin at intervals longer than this many times a batch waits for its trigger or for data."""
+
+RATE_BATCHES = 3
+"""Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few."""
+
+RATE_STEP = 2.0
+"""Factor by which a batch's own rate must differ from the mean to be a step in load: the mean then begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedBatch:
+    """What was counted in one micro-batch, times in seconds of the epoch; `arrival_seconds` is the mean arrival of
+    the kept tuples, None where tuples have no arrival time.
+    """
+
+    started_seconds: float
+    seconds: float
+    offered: int
+    kept: int
+    arrival_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepDecision:
+    """The share to keep of the batches to come, with the figures that it follows from.
+
+    `offered_rate` is in tuples per second. `budget`, in tuples, is for the batch after the running one; None where the
+    keep is not to be adapted to that batch's own length.
+    """
+
+    keep: float
+    control: Decision
+    offered_rate: float
+    latency_seconds: float
+    budget: float | None = None
+
+
+class KeepLoop:
+    """The controller of one run of one query, and what it remembers of the last batches."""
+
+    def __init__(self, controller: Controller[Any], snapshot: Mapping[str, Plain] | None = None) -> None:
+        self._loop = Loop(controller, snapshot)
+        self._last: FinishedBatch | None = None
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=RATE_BATCHES)
+        """Tuples offered and seconds in which they came, of the last batches."""
+
+    def snapshot(self) -> dict[str, Plain]:
+        """What a restarted process needs to resume: pass it to a new KeepLoop."""
+        return self._loop.snapshot()
+
+    def step(self, batch: FinishedBatch, keep_in_force: float, target_seconds: float) -> KeepDecision | None:
+        """Take in a finished batch; None while it tells nothing: no tuples, or no batch before it in this run.
+
+        A run's first batch is slow (class loading, compilation), and no batch before it tells the rate.
+        """
+        last, self._last = self._last, batch
+        if batch.offered <= 0 or last is None or batch.started_seconds <= last.started_seconds:
+            return None
+        gap = batch.started_seconds - last.started_seconds
+        rate = self._rate(batch.offered, gap)
+        # The query waited for its trigger or for data: batches begin at that pace, however short they are.
+        pace = gap if gap > IDLE_FACTOR * last.seconds else 0.0
+        waiting = rate * max(self._running(batch, keep_in_force * rate * max(batch.seconds, pace)), pace)
+        latency = _latency(batch, gap)
+        decision = self._loop.step(
+            Observation(
+                time_seconds=batch.started_seconds + batch.seconds,
+                waiting=waiting,
+                latency_seconds=latency,
+                kept=float(batch.kept),
+                batch_seconds=batch.seconds,
+                offered=float(batch.offered),
+                target_seconds=target_seconds,
+            )
+        )
+        budget = self._budget(decision, waiting) if pace == 0.0 else None
+        return KeepDecision(decision.keep(waiting), decision, rate, latency, budget)
+
+    def _rate(self, offered: int, gap: float) -> float:
+        own = offered / gap
+        if self._arrivals and not 1.0 / RATE_STEP <= own / _rate(self._arrivals) <= RATE_STEP:
+            self._arrivals.clear()
+        self._arrivals.append((offered, gap))
+        return _rate(self._arrivals)
+
+    def _running(self, batch: FinishedBatch, work: float) -> float:
+        """The expected length in seconds of the batch that is running."""
+        model = self._loop.snapshot()
+        if isinstance(model.get("cost"), float):
+            return float(model.get("overhead", 0.0)) + float(model["cost"]) * work
+        return batch.seconds
+
+    def _budget(self, decision: Decision, waiting: float) -> float | None:
+        """Tuples for the batch after the running one, which is offered what arrives from now until it begins.
+
+        Where all is kept the law's n still bounds it, if the law knows what a batch costs: the batch in which a burst
+        begins is long, and the next one is cut before anything of that was reported.
+        """
+        if decision.keep(waiting) < 1.0:
+            return decision.keep(waiting) * waiting
+        model = self._loop.snapshot()
+        work, trust = model.get("n"), model.get("trust")
+        return work if isinstance(work, float) and isinstance(trust, float) and trust >= KNOWN else None
+
+
+def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
+    """Tuples per second over some batches."""
+    return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals)
+
+
+def _latency(batch: FinishedBatch, gap: float) -> float:
+    """Mean latency of the batch's results: from the arrivals, or else half the interval and the batch itself."""
+    if batch.arrival_seconds is not None:
+        return batch.started_seconds + batch.seconds - batch.arrival_seconds
+    return gap / 2 + batch.seconds

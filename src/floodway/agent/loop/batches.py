@@ -50,7 +50,7 @@ class BatchFigures:
             for step, count in zip(np.round(seconds * 1e3 / STEP_MS).astype(int), tuples, strict=True):
                 steps[int(step) * STEP_MS] = steps.get(int(step) * STEP_MS, 0) + int(count)
         return cls(
-            query=report.fragment,
+            query=report.query,
             batch=report.journal.batch,
             cut_seconds=report.journal.timestamp_ms / 1e3,
             ended_seconds=report.ended_seconds,

@@ -32,12 +32,12 @@ from floodway.spark.query.drops import literal, quoted
 from floodway.spark.query.fragment_lines import batch_lines
 from floodway.spark.query.fragment_sources import FragmentSources
 from floodway.spark.query.fragments import Fragment
-from floodway.spark.query.journal import JournaledBatch, first_offsets, read_batch
+from floodway.spark.query.journal import JournaledBatch, first_offsets, query_key, read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
-from floodway.spark.query.sinks import Written, is_log, write_logs, write_other
+from floodway.spark.query.sinks import Written, is_log, tag_of, write_logs, write_other
 from floodway.spark.query.stopping import stop_between_batches
 from floodway.spark.query.tail import run_tail
 from floodway.spark.source.datasource import explain, own_message
@@ -47,6 +47,7 @@ from floodway.spark.source.options import OnLoss
 log = logging.getLogger(__name__)
 
 _TAG = "_source"
+_DROPPED = "dropped"
 _FORGET_EVERY = 100
 _POLL_SECONDS = 0.02
 
@@ -69,6 +70,11 @@ class BatchReport:
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
         return self.ended_seconds - self.journal.timestamp_ms / 1e3
+
+    @property
+    def query(self) -> str:
+        """The query as its ledger lines name it."""
+        return self.lines[0].query if self.lines else self.fragment
 
 
 Apply = Callable[[Operator, list[DataFrame]], DataFrame]
@@ -280,9 +286,9 @@ class FragmentQuery:
             if held is not batch or several:
                 held.unpersist()
         if self._side_output:
-            self._sources.save_dropped(journal, self._tag(number), self._side_output)
+            self._sources.save_dropped(journal, tag_of(self._key, _DROPPED, number), self._side_output)
         self._fence()
-        lines = batch_lines(self.name, self.fragment, journal, result, self._layout.lost)
+        lines = batch_lines(self._key, self.fragment, journal, result, self._layout.lost)
         self._ledger.append(lines)
         if number % _FORGET_EVERY == 0:
             forget_gone(self._layout.lost, first_offsets(self.checkpoint))
@@ -291,7 +297,7 @@ class FragmentQuery:
         self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
-        number = journal.batch
+        key, number = self._key, journal.batch
         logs: dict[str, tuple[DataFrame, Path | str]] = {}
         written: dict[str, Written] = {}
         for sink, frame in frames.items():
@@ -303,16 +309,18 @@ class FragmentQuery:
             elif is_kafka_link(sink, address):
                 logs[sink] = (frame, address)
             else:
-                written[sink] = write_other(frame, address, number)
+                written[sink] = write_other(frame, address, key, sink, number)
         retained = {sink: kept for sink in logs if self._retaining and (kept := self._retaining.of(sink))}
-        written |= write_logs(logs, self._tag(number), self.tasks, retained)
+        written |= write_logs(logs, key, number, self.tasks, retained)
         # After all else: the notes of malformed records are there when the batch has been read.
         for at, letters in self._sources.dead_letters(journal):
-            written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], self._tag(number), self.tasks)
+            written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], key, number, self.tasks)
         return written
 
-    def _tag(self, number: int) -> str:
-        return f"{self.name}:{number}"
+    @property
+    def _key(self) -> str:
+        """What results and ledger lines of this checkpoint name."""
+        return query_key(self.name, self.checkpoint)
 
 
 def shortened(error: BaseException, most: int = 600) -> str:

@@ -71,6 +71,10 @@ class Layout:
         """The sink of an output: the one its file names, or a log of the run's own."""
         return network.outputs[name].sink or str(self.root / "outputs" / name)
 
+    def owns(self, network: Network, output: str) -> bool:
+        """Whether nobody else writes to an output: one that the file names may have other writers."""
+        return network.outputs[output].sink is None
+
     def source(self, network: Network, fragment: Fragment, spec: SourceSpec) -> str:
         """The log that a fragment's source reads."""
         if spec.producer in network.streams:

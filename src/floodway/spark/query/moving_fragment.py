@@ -61,6 +61,10 @@ class MovingLayout(Layout):
         """The output log, below the shared folder."""
         return str(self.shared / (network.outputs[name].sink or ""))
 
+    def owns(self, network: Network, output: str) -> bool:
+        """No two fragments of a federation have the same output."""
+        return True
+
     def dead_letters(self, spec: SourceSpec) -> Path:
         """Malformed records of one input."""
         return self.root / "dead-letters" / spec.name.partition(".")[2]

@@ -16,12 +16,12 @@ from typing import Any
 from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.plans import PlanBook
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
+from floodway.buffering.options import BufferOptions
 from floodway.errors import FloodwayError, InputError
 from floodway.job.decision import Mode, write_decision
 from floodway.job.fold import Counts

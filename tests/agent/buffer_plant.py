@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.loop import fragments_of
 from floodway.agent.loop.steering import FragmentBatch, Steering
+from floodway.buffering.options import BufferOptions
 from floodway.job.clocks import SteadyClock
 from floodway.job.decision import Decision, DecisionFile, Mode, write_decision
 from floodway.network.file import parse_network

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.buffer.options import BufferOptions, Manager
 from floodway.agent.loop.loop import fragments_of
 from floodway.buffering.adaptors import adaptors
+from floodway.buffering.options import BufferOptions, Manager
 from floodway.buffering.schedulers import schedulers
 from floodway.errors import InputError
 from floodway.job.decision import read_decision

@@ -16,12 +16,12 @@ from typing import Any
 from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.plans import PlanBook
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
+from floodway.buffering.options import BufferOptions
 from floodway.errors import FloodwayError, InputError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
@@ -30,7 +30,7 @@ from floodway.job.ledger import Ledger, Reason
 from floodway.job.state_files import read_mode
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
-from floodway.spark.query.fragment_query import BatchReport, FragmentQuery, RunningFragment
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
 from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.journal import JournaledBatch, committed_batches
 from floodway.spark.query.layout import Layout
@@ -126,7 +126,6 @@ class SteeringLoop:
         self._on_batch = on_batch
         self._seen: set[str] = set()
         self._warm: set[str] = set()
-        self._running: list[RunningFragment] = []
 
     def missing_inputs(self) -> list[str]:
         """Inputs whose log is not there yet."""
@@ -139,7 +138,8 @@ class SteeringLoop:
         if self._options.buffer is not None:
             self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
-        self._running = [query.start() for query in self.queries]
+        for query in self.queries:
+            query.start()
 
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
@@ -169,9 +169,8 @@ class SteeringLoop:
 
     def stop(self) -> None:
         """Stop the queries between two batches, where they come to one in time, and take their last reports."""
-        for query in self._running:
+        for query in self.queries:
             query.stop()
-        self._running = []
         self.collect(self.clock.now())
 
     def steer(self, now: float) -> Steered:
@@ -227,7 +226,7 @@ class SteeringLoop:
                 self._on_costs(corrected)
 
     def _raise_failure(self) -> None:
-        for query in self._running:
+        for query in self.queries:
             reason = query.failure()
             if reason is not None:
                 raise RunError(reason, hint=f"Mend it and run again with --state {self.layout.root} to continue")
@@ -240,14 +239,14 @@ def target_of(network: Network, given: float | None) -> float:
 
 
 def fragments_of(network: Network, nodes: Iterable[str] = ()) -> dict[str, Fragment]:
-    """All fragments of these nodes (all, if none is named), by `node.name`."""
+    """All fragments of these nodes (all, if none is named), by their queries' names."""
     direct = [out.name for out in network.outputs.values() if out.source in network.streams]
     if direct:
         raise InputError(
             f"outputs.{direct[0]} reads a stream directly, so no node runs it", hint="Put a map between them"
         )
     chosen = tuple(nodes) or tuple(network.nodes)
-    return {f"{node}.{f.name}": f for node in chosen for f in fragments(network, node)}
+    return {f.query: f for node in chosen for f in fragments(network, node)}
 
 
 def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:

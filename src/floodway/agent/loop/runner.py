@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.loop.batches import BatchFigures, append_figures
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
 from floodway.agent.loop.report import Latency, RunReport
 from floodway.agent.loop.run_files import BATCHES, save_network, save_report
 from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
+from floodway.buffering.options import BufferOptions
 from floodway.job.decision import Drop, Mode
 from floodway.job.state_files import write_atomically
 from floodway.network.flow import flows

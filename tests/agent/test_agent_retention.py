@@ -12,13 +12,13 @@ import pytest
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.job.ledger import Reason
+from floodway.job.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log
 from floodway.spark.query.journal import committed_offsets, last_offsets
 from floodway.spark.query.layout import Layout
-from floodway.spark.source.options import OnLoss
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.errors import FloodwayError
 from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.options import OnLoss
 from floodway.network.model import Arc, Network
 from floodway.spark.log.inputs import source_options
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic, link_schema
@@ -40,7 +41,7 @@ from floodway.spark.source.backend import open_backend
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.drops import SEQUENCE_BITS
 from floodway.spark.source.gone import PassingOver, forget_gone
-from floodway.spark.source.options import OnLoss, parse_options
+from floodway.spark.source.options import parse_options
 
 log = logging.getLogger(__name__)
 

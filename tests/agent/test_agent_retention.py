@@ -93,8 +93,7 @@ def test_the_runs_own_logs_let_go_what_nobody_waits_for_and_the_audit_still_adds
         """
     )
     layout = Layout(tmp_path / "run")
-    kept = Retention(max_bytes=200_000)
-    options = RunOptions(seconds=20.0, root=layout.root, settle_seconds=5.0, retention=kept, side_output=5)
+    options = RunOptions(seconds=20.0, root=layout.root, settle_seconds=5.0, retain_bytes=200_000, side_output=5)
     body = run_network(network, options, spark).to_dict()
     assert body["reconciled"] and body["offered"]["s"] > 10_000
     for log in (layout.link(Arc("a", "b")), Path(layout.output(network, "q"))):

@@ -93,9 +93,7 @@ def participant(
         store = LeaseStore(shared, seconds=kept)
         spark = spark_session(f"floodway-{name}", master=options.master or LOCAL_MASTER, conf=options.settings or {})
         try:
-            engine = SparkEngine(
-                spark, entries, shared, state / "decision.json", checkpoint=store.checkpoint, trigger_seconds=paced
-            )
+            engine = SparkEngine(spark, entries, shared, state / "decision.json", trigger_seconds=paced)
             agent = ParticipantAgent(
                 found,
                 name,

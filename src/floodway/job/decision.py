@@ -157,7 +157,7 @@ def write_decision(path: Path | str, decision: Decision) -> None:
     """Replace the decision file atomically: a reader sees the old one or the new one, never a part."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     temporary.write_bytes(_FORM.dump_json(decision))
     temporary.replace(target)
 

@@ -13,8 +13,8 @@ from floodway.buffering.options import BufferOptions, Manager
 from floodway.control.registry import controllers
 from floodway.errors import InputError
 from floodway.job.decision import Drop, Mode
+from floodway.job.values import suggestion
 from floodway.network.model import Network
-from floodway.network.suggest import did_you_mean
 from floodway.planning.factory import check_choice
 from floodway.planning.plan import Objective
 
@@ -87,7 +87,7 @@ class JobOptions:
         """The network with the deadlines given here; whatever cannot work is refused before Spark starts."""
         check_choice(self.planner or "exact", self.objective)
         if self.controller not in controllers():
-            hint = did_you_mean(self.controller, controllers())
+            hint = suggestion(self.controller, controllers())
             raise InputError(f"controller {self.controller!r} is not known", hint=hint)
         found = self.buffering
         return network if found is None else found.checked(network)

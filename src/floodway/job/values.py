@@ -20,10 +20,20 @@ def choice(flag: str, known: Iterable[str]) -> Parse:
 
     def parse(text: str) -> str:
         if text not in words:
-            raise InputError(f"{flag} {text!r} is not known", hint=did_you_mean(text, words))
+            raise InputError(f"{flag} {text!r} is not known", hint=suggestion(text, words))
         return text
 
     return parse
+
+
+def suggestion(text: str, words: Iterable[str]) -> str:
+    """The nearest word, or all of them, as a sentence of its own.
+
+    >>> suggestion("bach", ["batch", "pid"])
+    'Did you mean batch?'
+    """
+    found = did_you_mean(text, words)
+    return found[0].upper() + found[1:]
 
 
 def objective(flag: str) -> Parse:

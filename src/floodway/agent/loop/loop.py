@@ -29,7 +29,7 @@ from floodway.job.options import JobOptions
 from floodway.job.state_files import read_mode
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
-from floodway.spark.query.fragment_query import BatchReport, FragmentQuery, RunningFragment
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
 from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.journal import JournaledBatch, committed_batches
 from floodway.spark.query.layout import Layout
@@ -116,7 +116,6 @@ class SteeringLoop:
         self._on_batch = on_batch
         self._seen: set[str] = set()
         self._warm: set[str] = set()
-        self._running: list[RunningFragment] = []
 
     def missing_inputs(self) -> list[str]:
         """Inputs whose log is not there yet."""
@@ -129,7 +128,8 @@ class SteeringLoop:
         if self._buffering is not None:
             self._buffer = Buffering(self._buffering, self.network, self._parts, self.layout)
         self.steer(now)
-        self._running = [query.start() for query in self.queries]
+        for query in self.queries:
+            query.start()
 
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
@@ -159,9 +159,8 @@ class SteeringLoop:
 
     def stop(self) -> None:
         """Stop the queries between two batches, where they come to one in time, and take their last reports."""
-        for query in self._running:
+        for query in self.queries:
             query.stop()
-        self._running = []
         self.collect(time.time())
 
     def steer(self, now: float) -> Steered:
@@ -217,21 +216,21 @@ class SteeringLoop:
                 self._on_costs(corrected)
 
     def _raise_failure(self) -> None:
-        for query in self._running:
+        for query in self.queries:
             reason = query.failure()
             if reason is not None:
                 raise RunError(reason, hint=f"Mend it and run again with --state {self.layout.root} to continue")
 
 
 def fragments_of(network: Network, nodes: Iterable[str] = ()) -> dict[str, Fragment]:
-    """All fragments of these nodes (all, if none is named), by `node.name`."""
+    """All fragments of these nodes (all, if none is named), by their queries' names."""
     direct = [out.name for out in network.outputs.values() if out.source in network.streams]
     if direct:
         raise InputError(
             f"outputs.{direct[0]} reads a stream directly, so no node runs it", hint="Put a map between them"
         )
     chosen = tuple(nodes) or tuple(network.nodes)
-    return {f"{node}.{f.name}": f for node in chosen for f in fragments(network, node)}
+    return {f.query: f for node in chosen for f in fragments(network, node)}
 
 
 def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:

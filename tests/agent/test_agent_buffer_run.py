@@ -185,7 +185,7 @@ def buffered(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Turn:
     register(spark)
     root = tmp_path_factory.mktemp("buffered")
     net = network(root, "CWB", tight=3.0)
-    turn = Turn.of(spark, net, root / "cwb", "enforce", BufferOptions("cwb"))
+    turn = Turn.of(spark, net, root / "cwb", "enforce", "cwb")
 
     def reasons() -> set[str]:
         return {line.reason for line in turn.loop.ledger.read() if line.dropped}

@@ -36,6 +36,7 @@ def participant(
     period: Annotated[float, typer.Option(help="Seconds between two tries to move load.")] = 10.0,
     lease: Annotated[float, typer.Option(help="Seconds after which a silent participant loses its fragments.")] = 30.0,
     trigger: Annotated[float, typer.Option(help="Seconds between two micro-batches of a fragment.")] = 1.0,
+    mode: Annotated[str, typer.Option(help="enforce, observe (decide, drop nothing) or off.")] = "enforce",
     master: Master = None,
     conf: Conf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last status as one JSON object.")] = False,
@@ -49,12 +50,14 @@ def participant(
     """
     from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.federation.participant import DECISION, Pace, ParticipantAgent
+    from floodway.agent.federation.shedding import SheddingOptions
     from floodway.agent.loop.claim import locked
     from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
     from floodway.contracts.participant import Settings
+    from floodway.job.state_files import checked_mode
     from floodway.spark.query.catalogue import load_catalogue
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects the module of the catalogue to be found
@@ -64,7 +67,7 @@ def participant(
     for option, value in (("--period", period), ("--lease", lease), ("--trigger", trigger)):
         if not value > 0:
             raise InputError(f"{option} {value} is not above 0", hint="Give seconds, such as 10")
-    settings = parse_conf(conf)
+    settings, shedding = parse_conf(conf), SheddingOptions(mode=checked_mode(mode))
     entries = load_catalogue(catalogue)
     for spec in found.owned_by(name):
         entries.check(spec.run, spec.logs, spec.parameters)
@@ -84,7 +87,7 @@ def participant(
         store = LeaseStore(shared, seconds=lease)
         spark = spark_session(f"floodway-{name}", master=master or LOCAL_MASTER, conf=settings)
         try:
-            engine = SparkEngine(spark, entries, shared, state / "decision.json", trigger_seconds=trigger)
+            engine = SparkEngine(spark, entries, shared, state / DECISION, trigger_seconds=trigger)
             agent = ParticipantAgent(
                 found,
                 name,
@@ -94,6 +97,7 @@ def participant(
                 credentials=credentials,
                 listen=address,
                 settings=Settings(period_seconds=period, wake_seconds=30 * period),
+                shedding=shedding,
                 pace=Pace(lease=lease, margin=lease / 5, patience=2 * period, failed_move=2 * period),
             )
             signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())

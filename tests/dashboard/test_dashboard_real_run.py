@@ -20,7 +20,7 @@ from floodway.network.file import parse_network
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = pytest.mark.spark
 
 SPLIT = """
 version: 1

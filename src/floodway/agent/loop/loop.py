@@ -23,6 +23,7 @@ from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.buffering.options import BufferOptions
 from floodway.errors import FloodwayError, InputError
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
@@ -70,7 +71,7 @@ class SteeringLoop:
     """Queries, and the state of the loop that steers them; whoever owns it calls `tick` until the end.
 
     `on_costs` gets the network with costs as the batches show them, when they have changed remarkably; `on_batch`
-    every finished batch, with the mean latency of its results.
+    every finished batch, with the mean latency of its results. All times are those of `clock`.
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class SteeringLoop:
         *,
         on_costs: Callable[[Network], None] = lambda network: None,
         on_batch: Callable[[FragmentBatch, BatchReport], None] = lambda batch, report: None,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
+        self.clock = clock
         self.network = network
         self.steering = steering
         self.layout = layout
@@ -111,6 +114,7 @@ class SteeringLoop:
                 side_output=options.side_output,
                 on_loss=options.on_loss,
                 retaining=options.retaining,
+                clock=clock,
             )
             for fragment in parts.values()
         ]
@@ -132,7 +136,7 @@ class SteeringLoop:
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
         if self._options.buffer is not None:
-            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout)
+            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
         for query in self.queries:
             query.start()
@@ -144,9 +148,9 @@ class SteeringLoop:
         self.collect(now)
         return self.steer(now)
 
-    def status(self, now: float, target_seconds: float, steered: Steered) -> dict[str, Any]:
+    def status(self, target_seconds: float, steered: Steered) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
-        figures = self.record.status(now, target_seconds, steered, self.arrived)
+        figures = self.record.status(time.time_ns() // 1000, target_seconds, steered, self.arrived)
         return figures if self._buffer is None else {**figures, "queues": self._buffer.waiting()}
 
     @property
@@ -167,7 +171,7 @@ class SteeringLoop:
         """Stop the queries between two batches, where they come to one in time, and take their last reports."""
         for query in self.queries:
             query.stop()
-        self.collect(time.time())
+        self.collect(self.clock.now())
 
     def steer(self, now: float) -> Steered:
         """Measure what has arrived, plan for the demand, write the decision."""
@@ -178,7 +182,7 @@ class SteeringLoop:
         demand = self._backlog.demand(now, self.arrived, rates, period, length)
         if self._buffer is not None:
             demand = self._buffer.demand(now, self.steering)
-        steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
+        steered = self.steering.decide(rates, demand, self.mode, time.time_ns() // 1000)
         if self._buffer is not None:
             steered = self._buffer.told(steered)
         self._plans.issued(steered)
@@ -211,7 +215,7 @@ class SteeringLoop:
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""
         self._plans.cut(journal)
-        self._backlog.cut(query, journal)
+        self._backlog.cut(query, journal, self.clock.now())
         if self._buffer is not None:
             self._buffer.cut(query, journal)
 

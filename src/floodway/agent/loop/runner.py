@@ -118,7 +118,7 @@ class _Run:
 
     def to_end(self) -> RunReport:
         with Feeder(self.network, self.layout, self.options.feeds) as feeder:
-            self.loop.start(time.time())
+            self.loop.start(self.loop.clock.now())
             try:
                 feeder.start()
                 self._measure(feeder)
@@ -131,25 +131,25 @@ class _Run:
         return report
 
     def _measure(self, feeder: Feeder) -> None:
-        self.record.begin(time.time(), self.loop.arrived)
-        end = time.time() + self.options.seconds
+        self.record.begin(self.loop.clock.now(), self.loop.arrived)
+        end = self.loop.clock.now() + self.options.seconds
         settled = False
-        while (now := time.time()) < end:
+        while (now := self.loop.clock.now()) < end:
             feeder.check()
             steered = self.loop.tick(now)
             if not settled and now - self.record.started >= self.options.settle_seconds:
                 settled = True
                 self.record.settle(now, self.loop.arrived)
-            status = self.loop.status(now, self.target, steered)
+            status = self.loop.status(self.target, steered)
             write_atomically(self.layout.status, json.dumps(status), durable=False)
             self.options.progress(status)
-            time.sleep(max(0.0, TICK_SECONDS - (time.time() - now)))
-        self.record.end(time.time(), self.loop.arrived)
+            time.sleep(max(0.0, TICK_SECONDS - (self.loop.clock.now() - now)))
+        self.record.end(self.loop.clock.now(), self.loop.arrived)
 
     def _drain(self) -> None:
         """Let the queries finish what waits, as long as a protected job needs; more is left to a restart."""
-        end = time.time() + DRAIN_TARGETS * self.target
-        while (now := time.time()) < end and not self.loop.idle:
+        end = self.loop.clock.now() + DRAIN_TARGETS * self.target
+        while (now := self.loop.clock.now()) < end and not self.loop.idle:
             self.loop.tick(now)
             time.sleep(TICK_SECONDS)
 

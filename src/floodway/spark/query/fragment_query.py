@@ -26,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger import Ledger, LedgerLine
 from floodway.network.model import Arc, Network, Operator
 from floodway.spark.log.kafka_links import is_kafka_link
@@ -60,10 +61,14 @@ class BatchError(FloodwayError):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one micro-batch of a fragment did, for the loop that steers."""
+    """What one micro-batch of a fragment did, for the loop that steers.
+
+    When it was cut and ended, and when what it delivered had arrived, by the clock of the query (`job/clocks.py`).
+    """
 
     fragment: str
     journal: JournaledBatch
+    cut_seconds: float
     ended_seconds: float
     lines: tuple[LedgerLine, ...]
     delivered: Mapping[str, Written]
@@ -71,7 +76,7 @@ class BatchReport:
     @property
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
-        return self.ended_seconds - self.journal.timestamp_ms / 1e3
+        return self.ended_seconds - self.cut_seconds
 
     def latencies(self, sinks: Iterable[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Seconds from arrival to delivery at these sinks, with how many tuples had each, of those with an arrival."""
@@ -116,6 +121,7 @@ class FragmentQuery:
         apply: Apply = apply_operator,
         fence: Callable[[], None] = lambda: None,
         trigger_seconds: float | None = None,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -126,6 +132,7 @@ class FragmentQuery:
         self._on_cut = on_cut
         self._side_output = side_output
         self._retaining = retaining
+        self._clock = clock
         self._apply = apply
         self._fence = fence
         self._trigger_seconds = trigger_seconds
@@ -287,6 +294,7 @@ class FragmentQuery:
     def _run_batch(self, batch: DataFrame, number: int) -> None:
         self._fence()
         journal = read_batch(self.checkpoint, number)
+        cut_seconds = min(self._clock.steady(journal.timestamp_ms / 1e3), self._clock.now())
         note_beginnings(self.checkpoint, journal)
         self._on_cut(self.name, journal)
         # The streaming plan below runs once an action: hold on to its result where several follow.
@@ -307,7 +315,9 @@ class FragmentQuery:
             forget_gone(self._layout.lost, first_offsets(self.checkpoint))
         for at, letters in self._sources.dead_letters(journal):
             letters.forget(journal.offsets[at])
-        self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
+        ended_seconds = self._clock.now()
+        delivered = {sink: written.steady(self._clock) for sink, written in result.delivered.items()}
+        self._on_batch(BatchReport(self.name, journal, cut_seconds, ended_seconds, tuple(lines), delivered))
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         key, number = self._key, journal.batch

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import Pace, ParticipantAgent
-from floodway.agent.federation.shedding import SheddingOptions
 from floodway.agent.federation.spark_engine import SparkEngine
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.participant import Settings
 from floodway.job.decision import Mode
+from floodway.job.options import JobOptions
 from floodway.spark.query.catalogue import load_catalogue
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def participant_on(
         listen=("127.0.0.1", port),
         settings=Settings(period_seconds=1.0),
         pace=pace,
-        shedding=SheddingOptions(mode=mode),
+        options=JobOptions(mode=mode),
     )
 
 

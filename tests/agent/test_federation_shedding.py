@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from floodway.agent.federation.engine import Measure
-from floodway.agent.federation.shedding import MemberSteering, Shed, SheddingOptions, target_of, values_of
+from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.cost import InFlight
@@ -18,6 +18,7 @@ from floodway.contracts.machine import step
 from floodway.contracts.messages import Held
 from floodway.contracts.participant import participant
 from floodway.job.decision import PPM, Mode
+from floodway.job.options import JobOptions
 from floodway.network.model import Node
 from floodway.planning.plan import Objective
 
@@ -25,8 +26,8 @@ SPECS = {name: FragmentSpec(name, "A", "sum", {"input": f"logs/{name}"}, f"outpu
 COST = 0.01
 
 
-def steering(options: SheddingOptions | None = None, *, patience: float = 0.0, cpu: float = 1.0) -> MemberSteering:
-    chosen = options or SheddingOptions()
+def steering(options: JobOptions | None = None, *, patience: float = 0.0, cpu: float = 1.0) -> MemberSteering:
+    chosen = options or JobOptions()
     return MemberSteering(Node("A", cpu), chosen, target_seconds=3.0, patience_seconds=patience)
 
 
@@ -65,7 +66,7 @@ def test_what_fits_is_kept_whole() -> None:
 
 
 def test_the_objective_is_that_of_any_job() -> None:
-    fair = steering(SheddingOptions(objective=Objective.FAIR))
+    fair = steering(JobOptions(objective=Objective.FAIR))
     shed = decided(fair, measures({"f0": 80.0, "f1": 80.0}))
     assert shed.keeps == pytest.approx({"f0": 100 / 160, "f1": 100 / 160})
 

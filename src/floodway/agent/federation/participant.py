@@ -32,7 +32,7 @@ from floodway.agent.federation.negotiating import LEAST_UNITS, Negotiating
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
 from floodway.agent.federation.service import Served
-from floodway.agent.federation.shedding import MemberSteering, SheddingOptions, target_of, values_of
+from floodway.agent.federation.shedding import MemberSteering, target_of, values_of
 from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
@@ -57,6 +57,7 @@ from floodway.contracts.messages import (
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
 from floodway.job.decision import Decision, Mode, named, write_decision
+from floodway.job.options import JobOptions
 from floodway.job.state_files import read_mode, write_atomically
 from floodway.network.model import Node
 
@@ -102,7 +103,7 @@ class ParticipantAgent:
         listen: tuple[str, int] = ("127.0.0.1", 0),
         settings: Settings | None = None,
         pace: Pace | None = None,
-        shedding: SheddingOptions | None = None,
+        options: JobOptions | None = None,
         clock: Callable[[], float] = time.time,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
@@ -134,11 +135,11 @@ class ParticipantAgent:
         receiving = self._credentials.receiving()
         self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=receiving)
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._shedding = shedding or SheddingOptions()
+        self.options = options or JobOptions()
         self._steering = MemberSteering(
             Node(name, member.cpu),
-            self._shedding,
-            target_seconds=target_of(machine, self._shedding.target_seconds),
+            self.options,
+            target_seconds=target_of(machine, self.options.target_seconds),
             patience_seconds=self.pace.patience,
         )
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
@@ -155,7 +156,7 @@ class ParticipantAgent:
     @property
     def mode(self) -> Mode:
         """What the operator asked for last, else what it was started with."""
-        return read_mode(self.folder) or self._shedding.mode
+        return read_mode(self.folder) or self.options.mode
 
     @property
     def ready(self) -> bool:

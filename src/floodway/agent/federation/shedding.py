@@ -22,10 +22,10 @@ from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network
 from floodway.contracts.participant import Participant
-from floodway.job.decision import PPM, Decision, Drop, Mode, StreamDecision, named
+from floodway.job.decision import PPM, Decision, Mode, StreamDecision, named
+from floodway.job.options import JobOptions
 from floodway.network.model import Network, Node
 from floodway.planning.factory import make_planner
-from floodway.planning.plan import Objective
 from floodway.spark.query.moving_fragment import moving_fragment
 
 TARGET_SECONDS = 10.0
@@ -33,19 +33,6 @@ TARGET_SECONDS = 10.0
 LEAST_COST = 1e-9
 REMARKABLE = 0.05
 """Costs that move by less than this share are planned with as they were."""
-
-
-@dataclass(frozen=True, slots=True)
-class SheddingOptions:
-    """How a participant decides; the fields are those of any job. `target_seconds` None is as its contracts ask."""
-
-    mode: Mode = "enforce"
-    target_seconds: float | None = None
-    controller: str = "batch"
-    planner: str = "exact"
-    objective: Objective = Objective.THROUGHPUT
-    headroom: float = 1.0
-    drop: Drop = "hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +68,7 @@ class Shed:
 class MemberSteering:
     """The state of one participant's decisions: a controller for each fragment that runs here, and one planner."""
 
-    def __init__(self, node: Node, options: SheddingOptions, *, target_seconds: float, patience_seconds: float) -> None:
+    def __init__(self, node: Node, options: JobOptions, *, target_seconds: float, patience_seconds: float) -> None:
         self.target_seconds = target_seconds
         self._node = node
         self._options = options
@@ -143,7 +130,7 @@ class MemberSteering:
         if self._steering is not None and self._planned is not None and not _has_changed(self._planned, network):
             return self._steering
         options, before = self._options, self._steering
-        planner = make_planner(network, options.planner, objective=options.objective, headroom=options.headroom)
+        planner = make_planner(network, objective=options.objective, headroom=options.headroom)
         self._steering = Steering(
             planner,
             {spec.name: moving_fragment(spec, self._node.name) for spec in specs},

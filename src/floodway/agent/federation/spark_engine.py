@@ -20,6 +20,7 @@ from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import stream_name
 from floodway.job.fold import Counts
+from floodway.job.options import JobOptions
 from floodway.spark.log.inputs import Arrivals, place
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
@@ -85,6 +86,7 @@ class SparkEngine:
         catalogue: Catalogue,
         shared: Path,
         decision: Path,
+        options: JobOptions | None = None,
         *,
         trigger_seconds: float = 1.0,
         stop_seconds: float = 20.0,
@@ -94,6 +96,7 @@ class SparkEngine:
         self._catalogue = catalogue
         self._shared = shared
         self._decision = decision
+        self._options = options or JobOptions()
         self._trigger_seconds = trigger_seconds
         self._stop_seconds = stop_seconds
         self._cpu = CpuMeter(spark)
@@ -125,6 +128,7 @@ class SparkEngine:
             spec,
             self._catalogue,
             MovingLayout.of(self._shared, spec.name, self._decision),
+            options=self._options,
             fence=fence,
             on_batch=on_batch,
             trigger_seconds=self._trigger_seconds,

@@ -173,7 +173,7 @@ def test_what_nobody_takes_is_dropped_and_the_kill_switch_ends_it(
 ) -> None:
     a_port, b_port = free_ports(2)
     federation = parse_federation(FEDERATION.format(a=a_port, b=b_port).replace("cost: 0.01", "cost: 1.0"))
-    shared, ledger = tmp_path / "shared", tmp_path / "shared" / "fragments" / "active" / "ledger.jsonl"
+    shared, ledger = tmp_path / "shared", Ledger(MovingLayout.of(tmp_path / "shared", "active").store)
     table = generated(7, seconds=300.0, rate=10.0)
     create_log(shared / "logs" / "c", SCHEMA)
     pace = replace(PACE, patience=0.0)
@@ -181,10 +181,10 @@ def test_what_nobody_takes_is_dropped_and_the_kill_switch_ends_it(
     opened.callback(Running(agent).close)
 
     def dropped(mode: str) -> int:
-        return sum(line.dropped for line in Ledger(ledger).read() if line.mode == mode) if ledger.exists() else 0
+        return sum(line.dropped for line in ledger.read() if line.mode == mode)
 
     def offered(mode: str) -> int:
-        return sum(line.offered for line in Ledger(ledger).read() if line.mode == mode) if ledger.exists() else 0
+        return sum(line.offered for line in ledger.read() if line.mode == mode)
 
     with LogWriter(shared / "logs" / "c") as writer, feeding(writer, table):
         # Whatever the rate is, at a CPU-second per tuple it is too much for A, and B does not run.

@@ -5,7 +5,7 @@ participant's own. The number of tasks is one everywhere: a batch that another p
 same tasks.
 
 SHARED/fragments/NAME/checkpoint          Spark's
-SHARED/fragments/NAME/ledger.jsonl        offered, kept, dropped
+SHARED/fragments/NAME/ledger/             offered, kept, dropped
 SHARED/fragments/NAME/dead-letters/INPUT  malformed records, with the reason
 """
 
@@ -96,7 +96,7 @@ def moving_query(
         return entry.build(dict(zip(spec.logs, inputs, strict=True)), parameters)
 
     query = FragmentQuery(
-        *(spark, network, moving_fragment(spec), layout, Ledger(layout.ledger), on_batch),
+        *(spark, network, moving_fragment(spec), layout, Ledger(layout.store), on_batch),
         apply=apply,
         fence=fence,
         trigger_seconds=trigger_seconds,

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodway.agent.loop.stages import Stage, stages
-from floodway.control.base import Controller, Loop, Observation
+from floodway.control.base import Controller, Observation
 from floodway.control.base import Decision as ControlDecision
-from floodway.control.batch import BATCH_SHARE
+from floodway.control.forecast import BATCH_SHARE, Forecast
+from floodway.control.loop import Loop
 from floodway.control.pid import PidConfig
 from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
@@ -129,7 +130,7 @@ class Steering:
     @property
     def batch_seconds(self) -> float:
         """How long the batches that are planned now are expected to take; P* where no controller has a model of it."""
-        found = [seconds for work, seconds in self._planned_batches() if work > 0.0]
+        found = [forecast.seconds(work, work) for forecast, work in self._forecasts().values() if work > 0.0]
         return max(found, default=self.period_seconds)
 
     @property
@@ -140,24 +141,19 @@ class Steering:
         the room is what others on the path leave today, and whoever is told of more capacity would use it up.
         """
         found = []
-        for name, (work, overhead, cost) in self._models().items():
-            full = min(work, (self._period[name] - overhead) / cost)
+        for name, (forecast, work) in self._forecasts().items():
+            full = min(work, forecast.whole_work(self._period[name]))
             if full > 0.0:
-                found.append(full / (overhead + cost * full))
+                found.append(full / forecast.seconds(full, full))
         return max(min(found, default=self.scale), LEAST_SCALE)
 
-    def _planned_batches(self) -> list[tuple[float, float]]:
-        """(work, seconds) of the next full batch of every fragment whose controller models it: n and a + c·n."""
-        return [(work, overhead + cost * work) for work, overhead, cost in self._models().values()]
-
-    def _models(self) -> dict[str, tuple[float, float, float]]:
-        """n, a and c of every fragment whose controller models its batches."""
+    def _forecasts(self) -> dict[str, tuple[Forecast, float]]:
+        """What every fragment expects of its next full batch: the forecast, and the work that fits into the batch."""
         found = {}
         for name in self.control:
-            state = self._loops[name].snapshot()
-            work, overhead, cost = (state.get(key) for key in ("n", "overhead", "cost"))
-            if isinstance(work, float) and isinstance(overhead, float) and isinstance(cost, float) and cost > 0.0:
-                found[name] = work, overhead, cost
+            forecast = self._loops[name].forecast()
+            if forecast is not None and forecast.fits is not None:
+                found[name] = forecast, forecast.fits
         return found
 
     def plan_with(self, planner: Planner, network: Network | None = None, planned_scale: float = 1.0) -> None:

@@ -126,7 +126,7 @@ def fed(net: Network, root: Path, half_seconds: float, high: float = 1.9, low: f
 
 def reconciled(net: Network, root: Path) -> dict[str, dict[str, int]]:
     """The ledger is in order; what was dropped, by stream and reason."""
-    lines = list(Ledger(Layout(root).ledger).read())
+    lines = list(Ledger(Layout(root).store).read())
     assert audit(net, Layout(root)).differences == ()
     counts = Counts.of(lines)
     for stream, output in OUTPUTS.items():
@@ -141,7 +141,7 @@ def admitted(net: Network, root: Path, stream: str) -> list[int]:
     backend = open_backend(parse_options({"path": str(net.streams[stream].log)}))
     schema = output_schema(backend.payload, ())
     found: list[int] = []
-    for number in sorted({line.batch for line in Ledger(Layout(root).ledger).read()}):
+    for number in sorted({line.batch for line in Ledger(Layout(root).store).read()}):
         offset = read_batch(checkpoint, number).offsets.get(stream)
         if offset is not None:
             for batch in admit(backend, offset.ranges(), offset.admission, {}, schema):
@@ -250,14 +250,14 @@ def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Sess
     last = committed_batches(checkpoint)[-1]
     (checkpoint / "commits" / str(last)).unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
-    before = len(list(Ledger(Layout(state).ledger).read()))
+    before = len(list(Ledger(Layout(state).store).read()))
     turn = Turn.of(spark, net, state, "enforce", "cwb")
     try:
         drive([turn], lambda: len(turn.loop.record.points) >= 2)
     finally:
         turn.loop.stop()
     reconciled(net, state)
-    assert len(list(Ledger(Layout(state).ledger).read())) > before
+    assert len(list(Ledger(Layout(state).store).read())) > before
     for stream, output in OUTPUTS.items():
         ids = delivered(state, output)
         assert len(ids) == len(set(ids))

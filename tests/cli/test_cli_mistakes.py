@@ -15,6 +15,7 @@ from floodway.agent.loop.run_files import save_network
 from floodway.cli import main
 from floodway.errors import FloodwayError
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import MadeJob
 
@@ -41,7 +42,7 @@ def place(tmp_path: Path) -> Path:
     """A folder with a file, a run of another network, and a Java of no use."""
     (tmp_path / "file").touch()
     save_network(tmp_path / "other", load_network(NETWORKS / "split.yaml"))
-    Ledger(tmp_path / "other" / "ledger.jsonl").append([])
+    Ledger(LocalStore(tmp_path / "other")).append([])
     for name, log in (("no-log", "nowhere.log"), ("no-broker", "kafka://127.0.0.1:1/clicks")):
         (tmp_path / f"{name}.yaml").write_text(STREAM.format(name=name, log=log), encoding="utf-8")
     java = tmp_path / "java" / "bin" / "java"

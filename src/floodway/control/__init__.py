@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from floodway.front import lazy
 
 if TYPE_CHECKING:
-    from floodway.control.base import Controller, Decision, Loop, Observation, State, bounded
+    from floodway.control.base import Controller, Decision, Observation, State, bounded
+    from floodway.control.loop import Loop
     from floodway.control.registry import controllers, make_controller
 
 __all__ = [

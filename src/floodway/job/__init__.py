@@ -9,11 +9,13 @@ from floodway.front import lazy
 if TYPE_CHECKING:
     from floodway.job.ledger import Ledger, LedgerLine
     from floodway.job.options import JobOptions
+    from floodway.job.store import LocalStore
 
 __all__ = [
     "JobOptions",
     "Ledger",
     "LedgerLine",
+    "LocalStore",
 ]
 
 __getattr__, __dir__ = lazy(
@@ -22,7 +24,9 @@ __getattr__, __dir__ = lazy(
         "floodway.job.ledger": (
             "Ledger",
             "LedgerLine",
+            "LocalStore",
         ),
         "floodway.job.options": ("JobOptions",),
+        "floodway.job.store": ("LocalStore",),
     },
 )

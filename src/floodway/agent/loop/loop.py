@@ -84,7 +84,7 @@ class SteeringLoop:
         self.network = network
         self.steering = steering
         self.layout = layout
-        self.ledger = Ledger(layout.ledger)
+        self.ledger = Ledger(layout.store)
         self.record = Record(self.network)
         self.mode: Mode = options.job.mode
         self._buffering = options.job.buffering

@@ -28,11 +28,11 @@ __getattr__, __dir__ = lazy(
         "floodway.control.base": (
             "Controller",
             "Decision",
-            "Loop",
             "Observation",
             "State",
             "bounded",
         ),
+        "floodway.control.loop": ("Loop",),
         "floodway.control.registry": (
             "controllers",
             "make_controller",

@@ -50,7 +50,7 @@ class Shop:
     >>> shop = Shop(seed=7)
     >>> batch = shop.make(1000, start_us=0, end_us=0)
     >>> batch.num_rows, round(sum(shop.truth([batch]).orders.values()))
-    (1000, 71)
+    (1000, 75)
     """
 
     def __init__(self, seed: int) -> None:

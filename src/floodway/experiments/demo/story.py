@@ -119,9 +119,9 @@ class Run:
 
 
 def calibrate(spark: Session, folder: Path, told: Told) -> float:
-    """Events per second that the job can process on this machine, from batches of a made-up log; the first are left out.
+    """Events per second that the job can process on this machine: the second best of a few batches of a made-up log.
 
-    The rate of a stream of that many events per second would fill the machine; those below are what compilers take.
+    The first ones are slow, because everything is compiled in them; the best one may be luck.
     """
     register(spark)
     log = folder / "calibration"
@@ -142,7 +142,7 @@ def calibrate(spark: Session, folder: Path, told: Told) -> float:
         raise query.exception()
     rates = [p.numInputRows / (p.batchDuration / 1e3) for p in query.recentProgress if p.numInputRows]
     told("finding out what this machine can process", 1.0, "")
-    return float(sorted(rates)[-2])  # of the last, warm batches; the best one may be luck
+    return float(sorted(rates)[-2])
 
 
 def run(

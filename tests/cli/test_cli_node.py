@@ -78,12 +78,12 @@ def test_audit_goes_over_the_nodes_and_their_links(tmp_path: Path) -> None:
 
 def test_a_local_node_is_small_and_a_cluster_is_left_as_it_is() -> None:
     node = Node("A", cpu=2.0, spark={"spark.x": "file", "spark.y": "file"})
-    options = NodeOptions("A", Path("state"), settings={"spark.y": "caller"})
+    options = NodeOptions(node="A", root=Path("state"), settings={"spark.y": "caller"})
     assert spark_master(node, options) == "local[2]"
     settings = spark_settings(node, options)
     assert settings["spark.driver.memory"] == "512m"
     assert (settings["spark.x"], settings["spark.y"]) == ("file", "caller")
-    remote = NodeOptions("A", Path("state"), master="spark://host:7077")
+    remote = NodeOptions(node="A", root=Path("state"), master="spark://host:7077")
     assert spark_master(node, remote) == "spark://host:7077"
     assert "spark.driver.memory" not in spark_settings(node, remote)
 

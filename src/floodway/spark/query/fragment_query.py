@@ -26,6 +26,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from floodway.errors import FloodwayError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.options import OnLoss
 from floodway.network.model import Arc, Network, Operator
 from floodway.spark.log.kafka_links import is_kafka_link
 from floodway.spark.query.dead_letters import PREFIX
@@ -43,7 +44,6 @@ from floodway.spark.query.stopping import stop_between_batches
 from floodway.spark.query.tail import run_tail
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.gone import forget_gone
-from floodway.spark.source.options import OnLoss
 
 log = logging.getLogger(__name__)
 

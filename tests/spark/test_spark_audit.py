@@ -11,17 +11,19 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
+from floodway.agent.federation.audit import audit_federation
+from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.audit.catalogue import audit_fragment
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogWriter, Retention, create_log
-from floodway.spark.query.catalogue_query import QueryFiles
 from floodway.spark.query.journal import read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
 from floodway.spark.query.sinks import batch_folder
 from floodway.spark.source.offsets import BatchOffset
+from tests.job.ledgers import open_segment
 
 NETWORK = Network(
     "n",
@@ -86,7 +88,7 @@ def true_lines() -> list[LedgerLine]:
 
 
 def found(layout: Layout, lines: list[LedgerLine]) -> tuple[str, ...]:
-    Ledger(layout.ledger).append(lines)
+    Ledger(layout.store).append(lines)
     return audit(NETWORK, layout).differences
 
 
@@ -106,9 +108,9 @@ def test_a_line_that_counts_otherwise_is_found(tmp_path: Path) -> None:
 
 def test_a_ledger_changed_behind_our_back_is_found(tmp_path: Path) -> None:
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
-    text = layout.ledger.read_text().replace('"dropped":0', '"dropped":7', 1)
-    layout.ledger.write_text(text)
+    Ledger(layout.store).append(true_lines())
+    segment = open_segment(layout.store)
+    segment.write_text(segment.read_text().replace('"dropped":0', '"dropped":7', 1))
     assert any("≠" in difference for difference in audit(NETWORK, layout).differences)
 
 
@@ -257,7 +259,7 @@ def test_dead_letters_are_in_their_log_and_in_no_output(tmp_path: Path) -> None:
 def test_files_are_counted_by_batch(tmp_path: Path, kind: str) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=f"{kind}:{tmp_path / 'out'}")})
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
+    Ledger(layout.store).append(true_lines())
     missing = audit(network, layout).differences
     assert [text[:10] for text in missing] == ["q, batch 0", "q, batch 1", "q, batch 2"]
     for number, offset in enumerate(BATCHES):
@@ -282,7 +284,7 @@ def write_files(table: pa.Table, path: Path) -> None:
 def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=f"csv:{tmp_path / 'out'}")})
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
+    Ledger(layout.store).append(true_lines())
     for number in (0, 2):
         Path(batch_folder(str(tmp_path / "out"), "A.main", "q", number)).mkdir(parents=True)
     result = audit(network, layout)
@@ -294,7 +296,7 @@ def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_is_said(tmp_path: Path, sink: str) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=sink)})
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
+    Ledger(layout.store).append(true_lines())
     result = audit(network, layout)
     assert result.differences == () and any(text.startswith("q: ") for text in result.unchecked)
 
@@ -307,7 +309,9 @@ def test_a_torn_segment_is_a_difference(tmp_path: Path) -> None:
 
 
 def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_too(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "f" / "checkpoint"
+    spec = FragmentSpec("f", "A", "entry", {"in": "in"}, "out")
+    federation, home = Federation("test", {}, (), {"f": spec}), tmp_path / "fragments" / "f"
+    checkpoint = home / "checkpoint"
     offset = BatchOffset("f.in", {0: 0}, {0: 100}, mode="off")
     for folder, text in (
         ("offsets", f'v1\n{{"batchTimestampMs": 0}}\n{json.dumps(offset.to_json())}'),
@@ -315,15 +319,14 @@ def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_t
     ):
         (checkpoint / folder).mkdir(parents=True)
         (checkpoint / folder / "0").write_text(text)
-    files = QueryFiles({"in": tmp_path / "in"}, tmp_path / "out", checkpoint, tmp_path / "decision.json")
     shed = LedgerLine("f", 0, "f.in", Reason.SHEDDER, 100, 100, 0)
     dead = replace(shed, reason=Reason.DEAD_LETTER, kept=97, dropped=3)
-    Ledger(files.ledger).append([shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)])
-    differences = audit_fragment("f", ["in"], files).differences
+    Ledger(LocalStore(home)).append([shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)])
+    differences = audit_federation(federation, tmp_path)["f"].differences
     assert ["no log at" in differences[0], len(differences)] == [True, 3]
     fill(tmp_path / "in", 100)
-    for path, sink, count in ((files.output, "f", 9), (files.dead_letters("in"), "dead-letter", 3)):
+    for path, sink, count in ((tmp_path / "out", "f", 9), (home / "dead-letters" / "in", "dead-letter", 3)):
         log = create_log(path, "id bigint")
         with LogWriter(log.path, sync=False) as writer:
             writer.append(pa.table({"id": list(range(count))}), tag=f"f:{sink}:0:0")
-    assert audit_fragment("f", ["in"], files).differences == ()
+    assert audit_federation(federation, tmp_path)["f"].differences == ()

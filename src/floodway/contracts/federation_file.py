@@ -39,6 +39,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What members and fragments may be called: names become files on the shared storage and parts of addresses."""
 _TOPIC = r"kafka://[A-Za-z0-9.:,_-]{1,300}/[A-Za-z0-9._-]{1,249}"
 _PATH = r"(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f]{1,300}"
+_OUTPUT = _PATH.replace("[^", "[^:")
+"""A log: a colon would name another kind of sink."""
 
 Entry = TypeVar("Entry")
 
@@ -75,7 +77,8 @@ class FragmentSpec:
 
     Logs are paths relative to the shared storage, or Kafka topics as `kafka://host:port/topic`. `cost` is CPU-seconds
     per input tuple, None to measure it, `bytes_per_tuple` what it sends over the link for each; `query` names the
-    continuous query that it belongs to, so that fragments of one query move together.
+    continuous query that it belongs to, so that fragments of one query move together. `weight` is what a CPU-second of
+    it is worth to its owner, in the unit of prices; None is the highest price in the owner's contracts.
     """
 
     name: str
@@ -87,6 +90,7 @@ class FragmentSpec:
     cost: float | None = None
     query: str = ""
     bytes_per_tuple: float = 0.0
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -333,11 +337,13 @@ def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
         owner=fields.text("owner") or "",
         run=fields.text("run", pattern=r"[A-Za-z][A-Za-z0-9_-]*", shape="the name of a catalogue entry") or "",
         logs=fields.settings("logs"),
-        output=fields.text("output", pattern=_PATH, shape="a path below the shared folder") or f"outputs/{name}",
+        output=fields.text("output", pattern=_OUTPUT, shape="a path below the shared folder, without a colon")
+        or f"outputs/{name}",
         parameters=_parameters(fields),
         cost=fields.number("cost", above=True),
         query=fields.text("query") or "",
         bytes_per_tuple=fields.number("bytes") or 0.0,
+        weight=fields.number("weight", above=True),
     )
     for log in spec.logs.values():
         if not re.fullmatch(_TOPIC if log.startswith("kafka:") else _PATH, log):

@@ -21,26 +21,25 @@ from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
-from floodway.buffering.options import BufferOptions
 from floodway.errors import FloodwayError, InputError
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
+from floodway.job.options import JobOptions
 from floodway.job.state_files import read_mode
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
-from floodway.spark.query.fragment_query import BatchReport, FragmentQuery, RunningFragment
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
 from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.journal import JournaledBatch, committed_batches
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import create_sink_logs, stream_arrivals
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.session.session import Session
-from floodway.spark.source.options import OnLoss
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
-DEFAULT_TARGET_SECONDS = 2.0
 
 
 class RunError(FloodwayError):
@@ -49,28 +48,23 @@ class RunError(FloodwayError):
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """What a loop may be told beside its network: the mode it starts in, and how it looks at what arrives.
+    """A job's options, and how the loop looks at what arrives.
 
     `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
-    delivery that has just come is not taken for a backlog. `side_output` caps the dropped tuples saved a batch.
-    `on_loss` is for tuples that their log deleted before a batch took them, `retaining` for what the logs keep that are
-    written here.
+    delivery that has just come is not taken for a backlog. `retaining` says what the logs keep that are written here.
     """
 
-    mode: Mode = "enforce"
-    side_output: int = 0
-    on_loss: OnLoss = "fail"
+    job: JobOptions = field(default_factory=JobOptions)
     retaining: Retaining | None = None
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
-    buffer: BufferOptions | None = None
 
 
 class SteeringLoop:
     """Queries, and the state of the loop that steers them; whoever owns it calls `tick` until the end.
 
     `on_costs` gets the network with costs as the batches show them, when they have changed remarkably; `on_batch`
-    every finished batch, with the mean latency of its results.
+    every finished batch, with the mean latency of its results. All times are those of `clock`.
     """
 
     def __init__(
@@ -84,18 +78,21 @@ class SteeringLoop:
         *,
         on_costs: Callable[[Network], None] = lambda network: None,
         on_batch: Callable[[FragmentBatch, BatchReport], None] = lambda batch, report: None,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
+        self.clock = clock
         self.network = network
         self.steering = steering
         self.layout = layout
-        self.ledger = Ledger(layout.ledger)
+        self.ledger = Ledger(layout.store)
         self.record = Record(self.network)
-        self.mode: Mode = options.mode
+        self.mode: Mode = options.job.mode
+        self._buffering = options.job.buffering
         self.arrived: dict[str, int] = {}
         self._options = options
         self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
         self._backlog = Backlog(self.network, parts, options.delivered_every)
-        self.deadlines = Deadlines(self.network, options.buffer.deadlines if options.buffer else {})
+        self.deadlines = Deadlines(self.network, self._buffering.deadlines if self._buffering else {})
         self._buffer: Buffering | None = None
         self._plans = PlanBook(layout.root)
         self._parts = parts
@@ -108,9 +105,10 @@ class SteeringLoop:
                 self.ledger,
                 self._reports.put,
                 self._cut,
-                side_output=options.side_output,
-                on_loss=options.on_loss,
+                side_output=options.job.side_output,
+                on_loss=options.job.on_loss,
                 retaining=options.retaining,
+                clock=clock,
             )
             for fragment in parts.values()
         ]
@@ -122,7 +120,6 @@ class SteeringLoop:
         self._on_batch = on_batch
         self._seen: set[str] = set()
         self._warm: set[str] = set()
-        self._running: list[RunningFragment] = []
 
     def missing_inputs(self) -> list[str]:
         """Inputs whose log is not there yet."""
@@ -132,21 +129,22 @@ class SteeringLoop:
         """Create the sinks' logs, write a first decision and start the queries."""
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
-        if self._options.buffer is not None:
-            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout)
+        if self._buffering is not None:
+            self._buffer = Buffering(self._buffering, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
-        self._running = [query.start() for query in self.queries]
+        for query in self.queries:
+            query.start()
 
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = read_mode(self.layout.root) or self._options.mode
+        self.mode = read_mode(self.layout.root) or self._options.job.mode
         self.collect(now)
         return self.steer(now)
 
-    def status(self, now: float, target_seconds: float, steered: Steered) -> dict[str, Any]:
+    def status(self, target_seconds: float, steered: Steered) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
-        figures = self.record.status(now, target_seconds, steered, self.arrived)
+        figures = self.record.status(time.time_ns() // 1000, target_seconds, steered, self.arrived)
         return figures if self._buffer is None else {**figures, "queues": self._buffer.waiting()}
 
     @property
@@ -165,10 +163,9 @@ class SteeringLoop:
 
     def stop(self) -> None:
         """Stop the queries between two batches, where they come to one in time, and take their last reports."""
-        for query in self._running:
+        for query in self.queries:
             query.stop()
-        self._running = []
-        self.collect(time.time())
+        self.collect(self.clock.now())
 
     def steer(self, now: float) -> Steered:
         """Measure what has arrived, plan for the demand, write the decision."""
@@ -179,7 +176,7 @@ class SteeringLoop:
         demand = self._backlog.demand(now, self.arrived, rates, period, length)
         if self._buffer is not None:
             demand = self._buffer.demand(now, self.steering)
-        steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
+        steered = self.steering.decide(rates, demand, self.mode, time.time_ns() // 1000)
         if self._buffer is not None:
             steered = self._buffer.told(steered)
         self._plans.issued(steered)
@@ -212,7 +209,7 @@ class SteeringLoop:
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""
         self._plans.cut(journal)
-        self._backlog.cut(query, journal)
+        self._backlog.cut(query, journal, self.clock.now())
         if self._buffer is not None:
             self._buffer.cut(query, journal)
 
@@ -223,27 +220,21 @@ class SteeringLoop:
                 self._on_costs(corrected)
 
     def _raise_failure(self) -> None:
-        for query in self._running:
+        for query in self.queries:
             reason = query.failure()
             if reason is not None:
                 raise RunError(reason, hint=f"Mend it and run again with --state {self.layout.root} to continue")
 
 
-def target_of(network: Network, given: float | None) -> float:
-    """The latency target: the option, else the strictest of the outputs, else two seconds."""
-    targets = [out.latency for out in network.outputs.values() if out.latency is not None]
-    return given if given is not None else min(targets, default=DEFAULT_TARGET_SECONDS)
-
-
 def fragments_of(network: Network, nodes: Iterable[str] = ()) -> dict[str, Fragment]:
-    """All fragments of these nodes (all, if none is named), by `node.name`."""
+    """All fragments of these nodes (all, if none is named), by their queries' names."""
     direct = [out.name for out in network.outputs.values() if out.source in network.streams]
     if direct:
         raise InputError(
             f"outputs.{direct[0]} reads a stream directly, so no node runs it", hint="Put a map between them"
         )
     chosen = tuple(nodes) or tuple(network.nodes)
-    return {f"{node}.{f.name}": f for node in chosen for f in fragments(network, node)}
+    return {f.query: f for node in chosen for f in fragments(network, node)}
 
 
 def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:

@@ -99,7 +99,7 @@ class Record:
             sums = self._first if self._first.ended_seconds is None else self._later
             sums.add(report)
             # Latencies count for batches cut after settling: those owe nothing to the start.
-            if outputs and report.journal.timestamp_ms / 1e3 >= self._settled_at:
+            if outputs and report.cut_seconds >= self._settled_at:
                 sums.time(seconds, tuples)
         return mean
 
@@ -139,7 +139,7 @@ class Record:
         delivered = self._measured().delivered
         return {name: delivered[name] / length for name in self._network.outputs}
 
-    def status(self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
+    def status(self, time_us: int, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
         recent = [mean for _, mean, _, _ in self._recent if mean is not None]
         offered = sum(item[2] for item in self._recent)
@@ -147,7 +147,7 @@ class Record:
         control = list(steered.control.values())
         return {
             "name": self._network.name,
-            "time_us": int(now * 1e6),
+            "time_us": time_us,
             "mode": steered.decision.mode,
             "target_seconds": target,
             "latency_seconds": recent[-1] if recent else None,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from floodway.agent.loop.batches import BatchFigures, append_figures
-from floodway.agent.loop.loop import SteeringLoop, fragments_of, target_of
+from floodway.agent.loop.loop import SteeringLoop, fragments_of
 from floodway.agent.loop.stages import stages
 from floodway.agent.loop.steering import FragmentBatch, source_work
 from floodway.agent.node.api import node_routes
@@ -32,7 +32,7 @@ from floodway.job.state_files import write_atomically, write_mode
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.node_layout import NodeLayout
-from floodway.spark.query.retaining import node_retaining
+from floodway.spark.query.retaining import node_retaining, retention_of
 from floodway.spark.session.session import Session, spark_session
 from floodway.spark.source import register
 
@@ -43,6 +43,7 @@ class NodeAgent:
     """Runs one node until its time is over or `stop` is called; `status` may be asked from any thread."""
 
     def __init__(self, network: Network, options: NodeOptions) -> None:
+        network = options.checked(network)
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)
@@ -50,9 +51,18 @@ class NodeAgent:
             self.files.choose_links(options.links, network)
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
-        self.target = target_of(network, options.target_seconds)
+        self.target = options.target(network)
         self.plane: ControlPlane = make_control_plane(
-            options.control, network, options.node, options.security, options.urls, self.files.control(options.node)
+            options.control,
+            network,
+            options.node,
+            options.security,
+            options.urls,
+            self.files.control(options.node),
+            planner=options.planner,
+            objective=options.objective,
+            epsilon=options.epsilon,
+            headroom=options.headroom,
         )
         self._steering = NodeSteering(
             network,
@@ -60,6 +70,7 @@ class NodeAgent:
             self.plane.planner,
             target_seconds=self.target,
             controller=options.controller,
+            drop=options.drop,
             share_factor=self.plane.share_factor,
         )
         self._places = stages(fragments_of(network))
@@ -107,7 +118,7 @@ class NodeAgent:
             register(session)
             loop = self._loop(session)
             if self._await_inputs(loop):
-                loop.start(time.time())
+                loop.start(loop.clock.now())
                 try:
                     self._turn(loop)
                 finally:
@@ -116,7 +127,7 @@ class NodeAgent:
             session.stop()
 
     def _loop(self, session: Session) -> SteeringLoop:
-        kept, options = self.options.retention, self._steering.loop_options(self.options.mode, self.options.side_output)
+        options, kept = self._steering.loop_options(self.options), retention_of(self.options)
         if kept is not None:
             options = replace(options, retaining=node_retaining(self.network, self.files, self.options.node, kept))
         return SteeringLoop(
@@ -126,9 +137,13 @@ class NodeAgent:
             self._steering.fragments,
             self.layout,
             options,
-            on_costs=self._steering.take_costs,
+            on_costs=self._take_costs,
             on_batch=self._write_figures,
         )
+
+    def _take_costs(self, corrected: Network) -> None:
+        if self.options.replan is not False:
+            self._steering.take_costs(corrected)
 
     def _await_inputs(self, loop: SteeringLoop) -> bool:
         """Wait for the logs that other nodes are to create; False if the node was told to end meanwhile."""
@@ -144,10 +159,10 @@ class NodeAgent:
         return orphan or self._ended.is_set()
 
     def _turn(self, loop: SteeringLoop) -> None:
-        begun = time.time()
+        begun = loop.clock.now()
         loop.record.begin(begun, loop.arrived)
         while not self._told_to_end():
-            now = time.time()
+            now = loop.clock.now()
             if self.options.seconds is not None and now - begun >= self.options.seconds:
                 return
             self._take_mode()
@@ -161,9 +176,9 @@ class NodeAgent:
                 costs = self._steering.costs_to_tell(now)
                 if costs is not None:
                     self.plane.observe(steered.rates, costs, now)
-                figures = loop.status(now, self.target, steered)
+                figures = loop.status(self.target, steered)
                 self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
-            self._ended.wait(max(0.0, TICK_SECONDS - (time.time() - now)))
+            self._ended.wait(max(0.0, TICK_SECONDS - (loop.clock.now() - now)))
 
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
@@ -195,7 +210,7 @@ class NodeAgent:
 
     def _say(self, phase: str, **figures: Any) -> None:
         """Keep and write the latest figures; those of an earlier phase stay until they are replaced."""
-        self._status = {**self._status, "time_us": int(time.time() * 1e6), "waiting_for": [], **figures, "phase": phase}
+        self._status = {**self._status, "time_us": time.time_ns() // 1000, "waiting_for": [], **figures, "phase": phase}
         write_atomically(self.layout.status, json.dumps(self.status()), durable=False)
 
 

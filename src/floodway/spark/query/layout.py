@@ -3,7 +3,7 @@
 ROOT/decision.json            what the sources drop now (job/decision.py)
 ROOT/mode.json                what `floodway set` asks for
 ROOT/status.json              the latest figures, for `floodway top`
-ROOT/ledger.jsonl             offered, kept, dropped (job/ledger.py)
+ROOT/ledger/                  offered, kept, dropped (job/ledger.py)
 ROOT/plans.jsonl              the plans that batches were cut under (agent/loop/plans.py)
 ROOT/checkpoints/NODE.FRAGMENT  Spark's, with notes of our own (spark/query/query_notes.py)
 ROOT/streams/STREAM           logs of streams that name none
@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from floodway.job.store import LocalStore
 from floodway.network.model import Arc, Network
 from floodway.spark.query.fragments import Fragment, SourceSpec, link_name
 from floodway.spark.source.notes import LOST
@@ -41,18 +42,23 @@ class Layout:
         return self.root / "status.json"
 
     @property
-    def ledger(self) -> Path:
-        """The run's ledger."""
-        return self.root / "ledger.jsonl"
+    def store(self) -> LocalStore:
+        """The folder as a store: of the ledger, the mode, the status."""
+        return LocalStore(self.root)
+
+    @property
+    def notes(self) -> Path:
+        """Where tasks leave notes for the driver."""
+        return self.root
 
     @property
     def lost(self) -> Path:
-        """Notes of tuples that were deleted, which sources leave beside the decision file."""
-        return self.decision.parent / LOST
+        """Notes of tuples that were deleted before they were read."""
+        return self.notes / LOST
 
     def checkpoint(self, fragment: Fragment) -> Path:
         """Spark's checkpoint of one fragment."""
-        return self.root / "checkpoints" / f"{fragment.node}.{fragment.name}"
+        return self.root / "checkpoints" / fragment.query
 
     def stream(self, network: Network, name: str) -> str:
         """The log of a stream: the one its file names, or one of the run's own."""
@@ -65,6 +71,10 @@ class Layout:
     def output(self, network: Network, name: str) -> str:
         """The sink of an output: the one its file names, or a log of the run's own."""
         return network.outputs[name].sink or str(self.root / "outputs" / name)
+
+    def owns(self, network: Network, output: str) -> bool:
+        """Whether nobody else writes to an output: one that the file names may have other writers."""
+        return network.outputs[output].sink is None
 
     def source(self, network: Network, fragment: Fragment, spec: SourceSpec) -> str:
         """The log that a fragment's source reads."""

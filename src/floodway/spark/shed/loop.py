@@ -19,11 +19,9 @@ from floodway.control.base import Controller
 from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
-from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
 from floodway.job.shed_state import ShedFiles, Status
-from floodway.job.store import LocalStore
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.checkpoints import note_checkpoint, noted_checkpoints
 from floodway.spark.shed.control_file import ControlTable
@@ -123,11 +121,11 @@ class ShedLoop:
 
     def __post_init__(self) -> None:
         hold(self.files.folder)
-        self.ledger = Ledger(self.files.ledger)
-        self.totals = Counts.of(self.ledger.lines())
+        self.ledger = Ledger(self.files.store)
+        self.totals = self.ledger.fold().total
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
-        self.control = ControlTable(LocalStore(self.files.folder), self.clock_us, first, noted_checkpoints(self.files))
+        self.control = ControlTable(self.files.store, self.clock_us, first, noted_checkpoints(self.files))
         self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
         if self.settings.window is not None:

@@ -24,6 +24,7 @@ from floodway.buffering.managers import BufferManager, CycleSeen, make_manager
 from floodway.buffering.options import BufferOptions
 from floodway.control.base import Decision as ControlDecision
 from floodway.errors import InputError
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import PPM, QueueStep, StreamDecision, named
 from floodway.network.model import Network
 from floodway.spark.query.buffer_logs import QueueLog
@@ -51,10 +52,15 @@ class Buffering:
     """The buffers of all fragments that read streams."""
 
     def __init__(
-        self, options: BufferOptions, network: Network, fragments: Mapping[str, Fragment], layout: Layout
+        self,
+        options: BufferOptions,
+        network: Network,
+        fragments: Mapping[str, Fragment],
+        layout: Layout,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self._parts = {
-            name: _Part(options, network, fragment, layout)
+            name: _Part(options, network, fragment, layout, clock)
             for name, fragment in fragments.items()
             if any(spec.producer in network.streams and spec.location is not None for spec in fragment.sources)
         }
@@ -111,7 +117,9 @@ class Buffering:
 class _Part:
     """One fragment: its queues, its manager, and the choices it has issued."""
 
-    def __init__(self, options: BufferOptions, network: Network, fragment: Fragment, layout: Layout) -> None:
+    def __init__(
+        self, options: BufferOptions, network: Network, fragment: Fragment, layout: Layout, clock: SteadyClock
+    ) -> None:
         self.producer = {
             spec.location: spec.producer
             for spec in fragment.sources
@@ -119,7 +127,7 @@ class _Part:
         }
         nominal = source_work(network, fragment, {})
         self.work = {location: max(nominal.get(location, 0.0), LEAST_WORK_SECONDS) for location in self.producer}
-        self._logs = {location: QueueLog.of(network, layout, stream) for location, stream in self.producer.items()}
+        self._logs = {location: QueueLog.of(network, layout, name, clock) for location, name in self.producer.items()}
         journaled = last_offsets(layout.checkpoint(fragment))
         self.queues: list[Queue] = []
         for location, log in self._logs.items():

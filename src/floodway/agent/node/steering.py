@@ -12,7 +12,7 @@ from dataclasses import replace
 from floodway.agent.loop.loop import RATE_WINDOW_SECONDS, LoopOptions, fragments_of
 from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.steering import ShareFactor, Steering, whole_share
-from floodway.control.batch import BATCH_SHARE
+from floodway.control.forecast import BATCH_SHARE
 from floodway.job.decision import Drop
 from floodway.job.options import JobOptions
 from floodway.network.model import Network

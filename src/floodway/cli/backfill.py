@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from floodway.cli.output import print_json
-from floodway.cli.spark_options import Conf, Master, parse_conf, parse_pairs
+from floodway.cli.spark_options import Conf, Master, parse_conf
 
 if TYPE_CHECKING:
+    from floodway.job.backfill import Live
+    from floodway.job.shed_state import ShedFiles
     from floodway.spark.shed.backfill import Backfill, Progress
 
+SILENT_SECONDS = 60.0
 QUIET_NICE = 10
 """How far a backfill stands back behind the live job on one machine."""
 
@@ -51,14 +55,15 @@ def backfill(
     from floodway.job.locks import take
     from floodway.job.moments import moment_us
     from floodway.job.shed_state import shed_files
+    from floodway.job.values import settings
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
     function = named_function("--run", run)
     before = None if through is None else named_function("--through", through)
-    options = parse_pairs("--kafka", kafka)
+    options: dict[str, str] = settings("--kafka")("\n".join(kafka))
     since_us, until_us = moment_us("--since", since), moment_us("--until", until)
     files = shed_files(name, state)
-    settings = parse_conf(conf)
+    spark_settings = parse_conf(conf)
     lock = take(files.folder / "backfill.lock", "Another backfill of this shed is running: wait for it, or stop it")
     os.nice(QUIET_NICE)
 
@@ -69,7 +74,7 @@ def backfill(
     def live() -> Live:
         return Live(False) if at_once else _live(files)
 
-    spark = spark_session(f"floodway-backfill-{name}", master=master or LOCAL_MASTER, conf=settings)
+    spark = spark_session(f"floodway-backfill-{name}", master=master or LOCAL_MASTER, conf=spark_settings)
     try:
         recovery = Recovery(spark, files, options, before)
         work = Backfill(name, recovery, function, live, since_us, until_us)
@@ -80,9 +85,15 @@ def backfill(
         lock.close()
 
 
-def _live(files: Any) -> Any:
-    """How the live job is, from its status."""
-    raise AssertionError
+def _live(files: ShedFiles) -> Live:
+    """How the live job is, from its status; one that has not been heard of for a while does not run."""
+    from floodway.job.backfill import Live
+
+    status = files.read_status()
+    if status is None or time.time() - status.time_us / 1e6 > SILENT_SECONDS:
+        return Live(False)
+    keep = status.keep if status.mode == "enforce" else 1.0
+    return Live(True, status.latency_seconds, status.target_seconds, keep)
 
 
 def _show(work: Backfill, *, quiet: bool) -> None:

@@ -104,10 +104,9 @@ class Live:
             return ""
         if self.keep < 1.0:
             return f"the live job sheds: it keeps {self.keep:.0%}"
-        if self.latency_seconds is not None and self.target_seconds is not None:
-            if self.latency_seconds > self.target_seconds:
-                return f"the live job is late: {self.latency_seconds:g} s at a target of {self.target_seconds:g} s"
-        return ""
+        if self.latency_seconds is None or self.target_seconds is None or self.latency_seconds <= self.target_seconds:
+            return ""
+        return f"the live job is late: {self.latency_seconds:g} s at a target of {self.target_seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)

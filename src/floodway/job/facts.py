@@ -87,8 +87,7 @@ class FactsLog:
         """Keep the facts of one batch, durably."""
         line = (json.dumps(asdict(facts), separators=(",", ":"), allow_nan=False) + "\n").encode()
         while (end := self._log.append(line, self._end)) is None:
-            for self._end, _ in self._log.read(self._end):
-                pass
+            self._end = max((position for position, _ in self._log.read(self._end)), default=self._end)
         self._end = end
         begins = self._log.segments()
         if len(begins) > KEPT_SEGMENTS:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from floodway.errors import InputError
-from floodway.job.durations import duration_us
+from floodway.units import duration_us
 
 
 def moment_us(

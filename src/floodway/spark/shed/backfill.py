@@ -1,8 +1,8 @@
 """Processing dropped tuples in quiet times: the shell round `job/backfill.py`, which reads the clock and runs Spark.
 
 A step goes like this: its batches are noted (`backfill.json`), their dropped tuples are read again and given to the
-user's function, the counts go to the ledger, and the note is removed. Killed anywhere, the next start finds the note and
-repeats that step under the same name, or finds its lines in the ledger and goes on.
+user's function, the counts go to the ledger, and the note is removed. Killed anywhere, the next start finds the note
+and repeats that step under the same name, or finds its lines in the ledger and goes on.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ class Backfill:
             waiting,
         )
 
+    def differences(self) -> list[str]:
+        """Every way in which the ledger does not add up."""
+        return self._ledger.fold().differences()
+
     def steps(self) -> Iterator[Progress]:
         """Work until all is done, telling progress after every step and while it waits."""
         while (step := self._next()) is not None:
@@ -110,7 +114,7 @@ class Backfill:
 
     def _try(self, step: Step) -> None:
         try:
-            frame = self.recovery.marked(step.facts).persist()
+            frame = self.recovery.frame(step.facts).persist()
             try:
                 recovered = self.recovery.counts(step.facts, frame)
                 self.run(frame.drop("_query", "_batch"), step.name)

@@ -1,8 +1,8 @@
-"""Which tuples a decision keeps, as one expression: for the live stream, and for reading dropped tuples again.
+"""Which tuples a finished batch kept, as one expression: for reading its dropped tuples again.
 
 A `Rule` is what a user chose once (identity, key, utility, windows); it is kept in the state (`rule.json`), because the
-expression must be the same whenever dropped tuples are read again. The decision's parts are columns: of the control file
-in a live query, literals for one finished batch.
+expression must be the same whenever dropped tuples are read again. The decision is that of one finished
+batch, as literals.
 """
 
 from __future__ import annotations

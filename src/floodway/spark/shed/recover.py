@@ -1,7 +1,7 @@
 """The tuples that a shed has dropped, read again: `floodway.dropped("clicks", since="2 hours ago", kafka=options)`.
 
-Whether a tuple was dropped is a pure function of what the batch journaled (`job/facts.py`), so the dropped ones are found
-by reading the batch's positions again and taking those that its decision did not keep. No copy was made of any.
+Whether a tuple was dropped is a pure function of what the batch journaled (`job/facts.py`), so the dropped ones are
+found by reading the batch's positions again and taking those that its decision did not keep. No copy was made of any.
 
 Spark reads from Kafka what is still there. What retention has taken meanwhile is missing from the result; how many that
 are is the batch's number of dropped tuples less those that came back.
@@ -52,7 +52,7 @@ class Recovery:
         return found
 
     def frame(self, facts: Sequence[BatchFacts]) -> DataFrame:
-        """Exactly the tuples that these batches dropped, with the columns that the shed was given."""
+        """Exactly the tuples that these batches dropped, as the shed was given them, with `_query` and `_batch`."""
         if len(facts) > MOST_BATCHES:
             raise InputError(
                 f"{len(facts)} batches are too many for one DataFrame (at most {MOST_BATCHES})",
@@ -63,25 +63,14 @@ class Recovery:
 
     def counts(self, facts: Sequence[BatchFacts], frame: DataFrame) -> list[int]:
         """How many tuples of each batch came back."""
-        found = {
-            (row["query"], row["batch"]): row["tuples"]
-            for row in frame.groupBy(fn.col("_query").alias("query"), fn.col("_batch").alias("batch"))
-            .agg(fn.count(fn.lit(1)).alias("tuples"))
-            .collect()
-        }
+        counted = frame.groupBy("_query", "_batch").agg(fn.count(fn.lit(1)).alias("tuples")).collect()
+        found = {(row["_query"], row["_batch"]): row["tuples"] for row in counted}
         return [found.get((one.query, one.batch), 0) for one in facts]
 
-    def marked(self, facts: Sequence[BatchFacts]) -> DataFrame:
-        """As `frame`, with the columns `_query` and `_batch`."""
-        rule = read_rule(self.files.store)
-        return reduce(DataFrame.unionByName, [self._of_batch(one, rule, marked=True) for one in facts])
-
-    def _of_batch(self, facts: BatchFacts, rule: Rule, *, marked: bool = False) -> DataFrame:
+    def _of_batch(self, facts: BatchFacts, rule: Rule) -> DataFrame:
         read = self._read(facts)
         offered = read if self.through is None else self.through(read)
         gone = offered.filter(~fate(offered, rule, facts))
-        if not marked:
-            return gone
         return gone.withColumns({"_query": fn.lit(facts.query), "_batch": fn.lit(facts.batch)})
 
     def _read(self, facts: BatchFacts) -> DataFrame:
@@ -132,4 +121,4 @@ def dropped(
             f"shed {name!r} has dropped nothing in that time",
             hint="`floodway report` tells when it did; is this the state folder that the job writes to?",
         )
-    return recovery.frame(facts)
+    return recovery.frame(facts).drop("_query", "_batch")

@@ -90,7 +90,7 @@ def test_late_outputs_further_down_leave_a_query_less_of_its_share() -> None:
     assert asked[-1] == (tuple(parts["A.main"].operators), 7.0)
 
 
-@pytest.mark.parametrize("controller", ["batch", "latency", "pid", "red", "aurora", "tu"])
+@pytest.mark.parametrize("controller", ["batch", "latency", "pid", "red", "aurora", "tu", "gradient", "vegas"])
 def test_every_controller_for_spark_can_be_chosen(controller: str) -> None:
     steer = steering(split_network(), controller=controller)
     batch = FragmentBatch("A.main", {"s": 2000}, {"s": 900}, 2.5, 4.0, {"o->bottom": 0.0})

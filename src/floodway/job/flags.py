@@ -82,7 +82,7 @@ FLAGS: Mapping[str, Flag] = {
     "controller": Flag(
         "--controller",
         CONTROL,
-        "Control law: batch (default), latency, pid, red, aurora or tu.",
+        "Control law: batch (default), latency, pid, red, aurora, tu, gradient or vegas.",
         values.choice("--controller", controllers()),
         refused=_NO_TARGET,
     ),

@@ -54,7 +54,7 @@ def participant(
     """
     from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.federation.participant import DECISION, Pace, ParticipantAgent
     from floodway.agent.loop.claim import locked
     from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security
@@ -93,7 +93,7 @@ def participant(
         store = LeaseStore(shared, seconds=kept)
         spark = spark_session(f"floodway-{name}", master=options.master or LOCAL_MASTER, conf=options.settings or {})
         try:
-            engine = SparkEngine(spark, entries, shared, state / "decision.json", trigger_seconds=paced)
+            engine = SparkEngine(spark, entries, shared, state / DECISION, options, trigger_seconds=paced)
             agent = ParticipantAgent(
                 found,
                 name,
@@ -102,6 +102,7 @@ def participant(
                 engine,
                 credentials=credentials,
                 listen=address,
+                options=options,
                 settings=Settings(period_seconds=between, wake_seconds=30 * between),
                 pace=Pace(lease=kept, margin=kept / 5, patience=2 * between, failed_move=2 * between),
             )

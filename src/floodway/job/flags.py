@@ -39,9 +39,8 @@ SPARK = "Spark"
 WATCHING = "Watching"
 PANELS = (CONTROL, PLANNING, DROPS, BUFFER, SPARK, WATCHING)
 
-_NO_PLAN = {"participant": "its fragments are catalogue entries, which no network file plans for"}
-_NO_TARGET = {"participant": "it sheds what its CPU and its partners cannot take, whatever the latency"}
-_NO_LOGS = {"participant": "its fragments read and write logs of the catalogue, not of a state folder"}
+_EXACT = {"participant": "its fragments come and go, so it plans exactly and prepares nothing in advance"}
+_NO_DEADLINES = {"participant": "a federation file gives its streams no deadlines"}
 _MEASURES = {"participant": "it always measures what its fragments cost, unless the federation file says"}
 
 
@@ -69,36 +68,33 @@ FLAGS: Mapping[str, Flag] = {
         CONTROL,
         "enforce (default), observe (decide, drop nothing) or off.",
         values.choice("--mode", get_args(Mode)),
-        refused=_NO_TARGET,
     ),
     "target_seconds": Flag(
         "--target",
         CONTROL,
-        "Latency target, end to end, such as 2s; default that of the network file, else 2s.",
+        "Latency target, end to end, such as 2s; default that of the file, else 2s (participant: 10s).",
         values.duration("--target"),
         metavar="DURATION",
-        refused=_NO_TARGET,
     ),
     "controller": Flag(
         "--controller",
         CONTROL,
         "Control law: batch (default), latency, pid, red, aurora, tu, gradient or vegas.",
         values.choice("--controller", controllers()),
-        refused=_NO_TARGET,
     ),
     "planner": Flag(
         "--planner",
         PLANNING,
         "exact (default), solver, solver-w, fit or dfit; of nodes the coordinator has one.",
         values.choice("--planner", PLANNERS),
-        refused=_NO_PLAN,
+        refused=_EXACT,
     ),
     "epsilon": Flag(
         "--epsilon",
         PLANNING,
         "Relative error allowed against the optimum (all planners but exact), default 0.05.",
         values.share("--epsilon"),
-        refused=_NO_PLAN,
+        refused=_EXACT,
     ),
     "objective": Flag(
         "--objective",
@@ -106,14 +102,12 @@ FLAGS: Mapping[str, Flag] = {
         "What plans maximise: throughput (default), fair or tiers.",
         values.objective("--objective"),
         lambda value: str(Objective(value).value),
-        refused=_NO_PLAN,
     ),
     "headroom": Flag(
         "--headroom",
         PLANNING,
         "Share of every resource that may be planned for, default 1 (the papers: 0.95).",
         values.share("--headroom"),
-        refused=_NO_PLAN,
     ),
     "replan": Flag(
         "--replan",
@@ -127,7 +121,6 @@ FLAGS: Mapping[str, Flag] = {
         DROPS,
         "How streams drop: hash (default), or range (blocks that are never read; bounds too narrow).",
         values.choice("--drop", get_args(Drop)),
-        refused=_NO_TARGET,
     ),
     "side_output": Flag(
         "--side-output",
@@ -135,14 +128,12 @@ FLAGS: Mapping[str, Flag] = {
         "Save up to this many dropped tuples per batch, 64 MiB in all.",
         values.whole("--side-output"),
         metavar="TUPLES",
-        refused=_NO_LOGS,
     ),
     "on_loss": Flag(
         "--on-loss",
         DROPS,
         "Tuples deleted from their log before they were read: fail (default), or skip and count them.",
         values.choice("--on-loss", get_args(OnLoss)),
-        refused=_NO_LOGS,
     ),
     "retain_bytes": Flag(
         "--retain-bytes",
@@ -150,7 +141,6 @@ FLAGS: Mapping[str, Flag] = {
         "Let the oldest tuples of a log go above this size per partition, such as 1GB; default never.",
         values.size("--retain-bytes"),
         metavar="SIZE",
-        refused=_NO_LOGS,
     ),
     "retain_seconds": Flag(
         "--retain-seconds",
@@ -158,35 +148,34 @@ FLAGS: Mapping[str, Flag] = {
         "Let tuples of a log go that were written this long ago, such as 2h; default never.",
         values.duration("--retain-seconds"),
         metavar="DURATION",
-        refused=_NO_LOGS,
     ),
     "buffer": Flag(
         "--buffer",
         BUFFER,
         "Buffer by deadlines: cwb (scheduler, adaptor, cleaner), or a baseline without: cob, aurora.",
         values.choice("--buffer", MANAGERS),
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "scheduler": Flag(
         "--scheduler",
         BUFFER,
         "For cwb: edf (default), fifo, muf or priority.",
         values.choice("--scheduler", schedulers()),
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "adaptor": Flag(
         "--adaptor",
         BUFFER,
         "For cwb: pid (default), red, tail-drop, drop-front or random-drop.",
         values.choice("--adaptor", adaptors()),
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "cleaner": Flag(
         "--cleaner",
         BUFFER,
         "For cwb: drop what would be late anyway (default), or not.",
         form="switch",
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "queue_limit": Flag(
         "--queue-limit",
@@ -194,14 +183,14 @@ FLAGS: Mapping[str, Flag] = {
         "For cwb: most tuples that wait, over all queues.",
         values.whole("--queue-limit"),
         metavar="TUPLES",
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "miss_ratio": Flag(
         "--miss-ratio",
         BUFFER,
         "Permitted share of late results, default 0.01.",
         values.share("--miss-ratio"),
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "deadlines": Flag(
         "--deadlines",
@@ -209,7 +198,7 @@ FLAGS: Mapping[str, Flag] = {
         "Deadlines by stream or partition, such as s1=2s,s2/0=500ms; before those of the file.",
         values.durations("--deadlines"),
         lambda value: values.pairs(value, between=","),
-        refused=_NO_PLAN,
+        refused=_NO_DEADLINES,
     ),
     "master": Flag("--master", SPARK, "Spark's master, such as spark://host:7077 or yarn; default this machine."),
     "settings": Flag(

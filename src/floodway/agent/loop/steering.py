@@ -14,6 +14,7 @@ what it misjudges by so little is gone in the next batch or turns into a backlog
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,7 @@ class Steering:
     A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
     that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
     `share_factor` says what is left of the share of the target when results are late at outputs further down.
+    `most_scale` bounds the capacity that is planned for, whatever the controllers find.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Steering:
         places: Mapping[str, Stage] | None = None,
         links: Collection[str] = (),
         share_factor: ShareFactor = whole_share,
+        most_scale: float = math.inf,
     ) -> None:
         self.target_seconds = target_seconds
         self.planned_scale = 1.0
@@ -108,6 +111,7 @@ class Steering:
         self._places = places if places is not None else stages(fragments)
         self._use: dict[str, float] = {}
         self._share_factor = share_factor
+        self._most_scale = most_scale
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
         self._period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
@@ -120,7 +124,8 @@ class Steering:
     @property
     def scale(self) -> float:
         """g: the share of the nominal capacity that may be planned for now."""
-        return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
+        found = min((d.capacity_scale for d in self.control.values()), default=1.0)
+        return max(min(found, self._most_scale), LEAST_SCALE)
 
     @property
     def batch_seconds(self) -> float:
@@ -160,6 +165,12 @@ class Steering:
         self._planner = planner
         self.network = planner.network if network is None else network
         self.planned_scale = planned_scale
+
+    def take_over(self, before: Steering) -> None:
+        """Go on with the controllers of a steering for the same target, for the fragments that both have."""
+        common = self._loops.keys() & before._loops.keys()
+        self._loops |= {name: before._loops[name] for name in common}
+        self.control |= {name: decision for name, decision in before.control.items() if name in common}
 
     def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
         """Feed one finished batch to its fragment's controller."""

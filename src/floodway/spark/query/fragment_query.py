@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
@@ -75,6 +77,17 @@ class BatchReport:
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
         return self.ended_seconds - self.cut_seconds
+
+    def latencies(self, sinks: Iterable[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Seconds from arrival to delivery at these sinks, with how many tuples had each, of those with an arrival."""
+        pairs = [self.delivered[sink].latencies_seconds(self.ended_seconds) for sink in sinks if sink in self.delivered]
+        seconds = np.concatenate([pair[0] for pair in pairs]) if pairs else np.zeros(0)
+        return seconds, np.concatenate([pair[1] for pair in pairs]) if pairs else np.zeros(0, dtype=np.int64)
+
+    def mean_latency(self, sinks: Iterable[str]) -> float | None:
+        """Mean latency in seconds of what these sinks got; None where nothing carries its arrival."""
+        seconds, tuples = self.latencies(sinks)
+        return float(np.average(seconds, weights=tuples)) if tuples.sum() else None
 
     @property
     def query(self) -> str:

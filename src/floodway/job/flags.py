@@ -85,7 +85,7 @@ FLAGS: Mapping[str, Flag] = {
     "planner": Flag(
         "--planner",
         PLANNING,
-        "exact (default), solver, solver-w, fit or dfit; of nodes the coordinator has one.",
+        "exact (default), solver, solver-w, fit or dfit; with nodes, who plans has it.",
         values.choice("--planner", PLANNERS),
         refused=_EXACT,
     ),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
-    "requirements.lock": ["pyproject.toml", "--group", "dev"],  # what Floodway and its checks run on
+    "requirements.lock": ["pyproject.toml", "--extra", "all", "--group", "dev"],  # what Floodway and its checks run on
     "requirements-java.lock": ["--group", "java"],  # only where the machine has no Java
 }
 

@@ -21,5 +21,10 @@ __all__ = ["FloodwayError", "__version__", "load_network", "shed"]
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            from floodway.errors import missing_extra
+
+            raise (missing_extra(error) or error) from None
     raise AttributeError(f"module 'floodway' has no attribute {name!r}")

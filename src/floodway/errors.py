@@ -55,3 +55,36 @@ class PlanningError(FloodwayError):
     """A plan that cannot be computed as asked (too many dimensions, an objective a planner does not know)."""
 
     exit_code = 2
+
+
+EXTRAS = {
+    "pyspark": "spark",
+    "highspy": "planner",
+    "confluent_kafka": "kafka",
+    "starlette": "page",
+    "uvicorn": "page",
+    "prometheus_client": "page",
+    "matplotlib": "plots",
+    "opentelemetry": "otel",
+}
+"""Which extra brings a library that not every user needs."""
+
+
+class MissingExtraError(FloodwayError):
+    """A part of Floodway was used whose library is not installed."""
+
+    exit_code = 2
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """The error to show in place of a failed import; None if no extra would help.
+
+    >>> print(missing_extra(ModuleNotFoundError(name="highspy")))
+    this needs highspy, which is not installed. Run: pip install 'floodway[planner]'
+    """
+    library = (error.name or "").partition(".")[0]
+    if library not in EXTRAS:
+        return None
+    return MissingExtraError(
+        f"this needs {library}, which is not installed", hint=f"Run: pip install 'floodway[{EXTRAS[library]}]'"
+    )

@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.buffer.options import BufferOptions, Manager
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
-from floodway.agent.loop.report import totals
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
+from floodway.buffering.options import BufferOptions, Manager
 from floodway.job.decision import Mode
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
@@ -45,7 +45,7 @@ from floodway.spark.source.options import parse_options
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = pytest.mark.spark
 
 COST = 0.002
 CAPACITY = 1.0 / COST
@@ -125,11 +125,11 @@ def reconciled(net: Network, root: Path) -> dict[str, dict[str, int]]:
     """The ledger is in order; what was dropped, by stream and reason."""
     lines = list(Ledger(Layout(root).ledger).read())
     assert audit(net, Layout(root)).differences == ()
-    counts = totals(lines)
+    counts = Counts.of(lines)
     for stream, output in OUTPUTS.items():
         got = sum(line.kept for line in lines if line.at == output and line.reason == Reason.DELIVERED)
-        assert counts["kept"][stream] == got
-    return {stream: counts["dropped"].get(stream, {}) for stream in OUTPUTS}
+        assert counts.kept[stream] == got
+    return {stream: counts.by_place().get(stream, {}) for stream in OUTPUTS}
 
 
 def admitted(net: Network, root: Path, stream: str) -> list[int]:
@@ -177,6 +177,26 @@ def overhead(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> float:
 
 
 @pytest.fixture(scope="module")
+def buffered(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Turn:
+    """A run with the whole buffer under overload, until every part of it has dropped something."""
+    register(spark)
+    root = tmp_path_factory.mktemp("buffered")
+    net = network(root, "CWB", tight=3.0)
+    turn = Turn.of(spark, net, root / "cwb", "enforce", BufferOptions("cwb"))
+
+    def reasons() -> set[str]:
+        return {line.reason for line in turn.loop.ledger.read() if line.dropped}
+
+    try:
+        drive([turn], lambda: bool(turn.loop.record.points))
+        with fed(net, root, 100.0, high=4.0):
+            drive([turn], lambda: turn.batches >= 4 and reasons() >= {Reason.ADAPTOR, Reason.CLEANER})
+    finally:
+        turn.loop.stop()
+    return turn
+
+
+@pytest.fixture(scope="module")
 def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFactory) -> tuple[Turn, Turn]:
     """Both managers at the same time over the same logs: the same input, and the same noise."""
     root = tmp_path_factory.mktemp("duel")
@@ -197,6 +217,15 @@ def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFacto
     return ours, peer
 
 
+def test_the_ledger_names_cleaner_and_adaptor_apart(buffered: Turn) -> None:
+    dropped = reconciled(buffered.net, buffered.root)
+    assert sum(reasons["adaptor"] for reasons in dropped.values() if "adaptor" in reasons) > 0
+    assert sum(reasons["cleaner"] for reasons in dropped.values() if "cleaner" in reasons) > 0
+    assert not any("shedder" in reasons for reasons in dropped.values())
+
+
+@pytest.mark.timing
+@pytest.mark.slow
 def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(duel: tuple[Turn, Turn]) -> None:
     ours, peer = duel
     dropped = reconciled(ours.net, ours.root)
@@ -210,8 +239,8 @@ def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(duel: tuple[Turn,
     assert {line.reason for line in lines if line.at == "urgent"} == {"shedder", "adaptor", "cleaner"}
 
 
-def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Session, duel: tuple[Turn, Turn]) -> None:
-    net, state = duel[0].net, duel[0].root
+def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Session, buffered: Turn) -> None:
+    net, state = buffered.net, buffered.root
     checkpoint = Layout(state).checkpoint(next(iter(fragments_of(net).values())))
     assert any(offset.queues for offset in last_offsets(checkpoint).values())
     # As after a crash between the sinks and Spark's commit: the last batch is run once more.
@@ -232,6 +261,7 @@ def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Sess
         assert sorted(ids) == sorted(admitted(net, state, stream))
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_with_busy_operators_one_after_the_other(spark: Session, tmp_path: Path) -> None:
     """The papers' delay operator, which needs a quiet machine; the feed is the same to the tuple."""

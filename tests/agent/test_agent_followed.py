@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from floodway.agent.watch.followed import HEAD_BYTES, LEDGER, Followed
-from floodway.job.account import Account
+from floodway.job.fold import Fold
 from floodway.job.ledger import Ledger, LedgerLine
 from tests.dashboard.made_state import CLICKS, MadeJob
 
@@ -15,7 +15,7 @@ def line(batch: int) -> LedgerLine:
     return LedgerLine("q", batch, "s", "shedder", 10, 4, 6, time_us=batch * 1_000_000)
 
 
-def summed(followed: Followed) -> Account:
+def summed(followed: Followed) -> Fold:
     assert followed.account is not None
     return followed.account
 

@@ -18,7 +18,7 @@ from floodway.agent.node.metrics import FolderMetrics, node_metrics_routes
 from floodway.agent.watch.metrics import Watched, metrics_text, of_status
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.serve import page_server
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts
 from floodway.job.latencies import Latencies
 from tests.dashboard.made_state import CLICKS, MadeJob
 
@@ -172,7 +172,7 @@ def test_the_page_serves_metrics_that_equal_the_ledger(tmp_path: Path) -> None:
         answer = httpx.get(f"{server.url}/metrics", trust_env=False)
     assert answer.headers["content-type"].startswith("text/plain")
     found = values(answer.text)
-    for (at, reason), count in job.ledger.totals().dropped_by.items():
+    for (at, reason), count in job.ledger.fold().total.dropped.items():
         if reason == "shedder":
             labels = frozenset({"job_name": "demo", "place": at, "reason": reason}.items())
             assert found["floodway_dropped_tuples_total", labels] == count

@@ -62,7 +62,7 @@ def test_audit_goes_over_the_nodes_and_their_links(tmp_path: Path) -> None:
     assert list(network.nodes) == ["A", "B"]
     log = create_log(layout.shared.link(Arc("a1", "b1")), "value bigint")
     with LogWriter(log.path) as writer:
-        writer.append(pa.table({"value": pa.array([1, 2, 3], pa.int64())}), tag="A.main:0:0")
+        writer.append(pa.table({"value": pa.array([1, 2, 3], pa.int64())}), tag="A.main:a1->b1:0:0")
     Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "a1->b1", Reason.DELIVERED, 3, 3, 0)])
     Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 2, 1, 1)])
     done = floodway("audit", str(FIGURE1), "--state", str(tmp_path), "--json")

@@ -42,7 +42,7 @@ def test_a_day_with_a_pause_is_whole_and_adds_up_exactly(tmp_path: Path) -> None
         "shedder": total.dropped["clicks", "shedder"],
         "shedder, inside": total.dropped["enrich->billing", "shedder"],
     }
-    assert sum(one.seconds for one in samples) == read.account.timeline.running.seconds
+    assert sum(one.seconds for one in samples) == read.account.timeline.running.count()
     rates = [one.offered for one in samples[1:] if one.offered and one.seconds > 60]
     assert rates == pytest.approx([CLICKS + ORDERS] * len(rates), rel=0.001)
     gaps = [(earlier, later) for earlier, later in pairwise(samples) if later.time - earlier.time > 30_000]

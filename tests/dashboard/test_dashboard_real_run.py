@@ -9,18 +9,18 @@ import httpx
 import pytest
 
 from floodway.agent.loop.feeding import Feed
-from floodway.agent.loop.report import totals
 from floodway.agent.loop.run_files import saved_report
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.dashboard.serve import page_server
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger
 from floodway.network.file import parse_network
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = pytest.mark.spark
 
 SPLIT = """
 version: 1
@@ -51,13 +51,13 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
         seen += snapshot["jobs"]
     (job,) = seen
     lines = Ledger(root / "ledger.jsonl").read()
-    counted = totals(lines)
-    assert result.accounts == counted
+    counted = Counts.of(lines).to_dict()
+    assert result.counts.to_dict() == counted
     assert {key: job[key] for key in ("offered", "kept", "dropped")} == counted
     assert job["ledger"]["state"] == "reconciled"
     assert job["has_picture"]
     assert job["target_seconds"] == 25.0
-    assert f'floodway_offered_tuples_total{{job_name="page-run",place="s"}} {counted["offered"]["s"]:.1f}' in metrics
+    assert f'floodway_offered_tuples_total{{job_name="page-run",place="s"}} {result.counts.offered["s"]:.1f}' in metrics
     report = make_report(root)
     assert report.to_dict()["offered"] == counted["offered"]
     assert report.latency == saved_report(root)["latency"] == result.latency.to_dict()

@@ -18,7 +18,7 @@ from floodway.dashboard.advice import advice
 from floodway.dashboard.report import make_report
 from floodway.dashboard.report_html import to_html
 from floodway.errors import InputError
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts
 from floodway.job.shed_state import ShedFiles
 from tests.dashboard.made_state import CLICKS, KEEPS, TARGET, MadeJob, demo_network
 
@@ -49,8 +49,7 @@ class Tags(HTMLParser):
 def test_the_report_is_that_of_the_ledger(made: MadeJob) -> None:
     found = make_report(made.root)
     body = found.to_dict()
-    totals = made.ledger.totals()
-    assert body["dropped"]["clicks"]["shedder"] == totals.dropped_by["clicks", "shedder"]
+    assert body["dropped"]["clicks"]["shedder"] == made.ledger.fold().total.dropped["clicks", "shedder"]
     assert body["offered"]["clicks"] == 31 * CLICKS
     assert body["reconciled"] is True
     assert body["latency"]["mean"] == pytest.approx(1.8, rel=0.01)

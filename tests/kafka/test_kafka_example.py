@@ -56,7 +56,7 @@ def test_the_example_counts_every_click_and_says_so(spark: SparkSession, broker:
     assert all(estimate == pytest.approx(seen) for seen, estimate in found.values())  # observe: nothing was dropped
     ledger = Ledger(shed.files.ledger)
     deadline = time.monotonic() + 30
-    while ledger.totals().offered < RECORDS and time.monotonic() < deadline:
+    while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert ledger.totals().offered == RECORDS
-    assert ledger.reconcile() == []
+    assert ledger.fold().total.offered.total() == RECORDS
+    assert ledger.fold().differences() == []

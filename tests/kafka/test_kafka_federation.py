@@ -91,7 +91,7 @@ def test_a_fragment_that_reads_a_topic_moves(
     letters = LogReader(folder / "dead-letters" / "input")
     (letter,) = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
     assert letter["raw"] == b"{broken" and letter["reason"]
-    assert Ledger(folder / "ledger.jsonl").totals().dropped_by["tens.input", "dead-letter"] == 1
+    assert Ledger(folder / "ledger.jsonl").fold().total.dropped["tens.input", "dead-letter"] == 1
     assert not list((folder / "malformed").iterdir()), "a note is gone when its records are accounted for"
     (move,) = agents["A"].journal.moves()
     assert move.state == "done" and agents["A"].machine.holdings == {}

@@ -28,14 +28,15 @@ from scripts.kafka_broker import Broker
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 DDL = "id bigint, name string"
+WRITER = "A.main:a1->b1"
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
-WRITER = """
+PROGRAM = """
 import sys
 import pyarrow as pa
 from floodway.spark.log.kafka_links import append_link
 rows = pa.table({"id": pa.array(range(200_000), pa.int64()), "name": pa.array(["x" * 50] * 200_000)})
 print("ready", flush=True)
-append_link(rows, sys.argv[1], 0, "A.main:3:0", None)
+append_link(rows, sys.argv[1], 0, "A.main:a1->b1:3:0", None)
 """
 
 
@@ -62,8 +63,8 @@ def test_there_and_back_with_the_first_arrival(broker: Broker) -> None:
     prepare_link(address, DDL, 2)
     prepare_link(address, DDL, 2)  # a restarted writer
     assert link_schema(address) == DDL
-    assert append_link(tuples(5), address, 0, "A.main:0:0", arrivals(5)) == 5
-    assert append_link(tuples(3, 5), address, 1, "A.main:0:1", arrivals(3)) == 3
+    assert append_link(tuples(5), address, 0, f"{WRITER}:0:0", arrivals(5)) == 5
+    assert append_link(tuples(3, 5), address, 1, f"{WRITER}:0:1", arrivals(3)) == 3
     rows = read(address)
     assert sorted(str(row["id"]) for row in rows) == list("01234567")
     assert {row["_arrival"] for row in rows} == {WHEN}
@@ -76,48 +77,48 @@ def test_there_and_back_with_the_first_arrival(broker: Broker) -> None:
 def test_a_batch_that_is_repeated_is_there_once(broker: Broker) -> None:
     address = f"kafka://{broker.address}/once.a--b"
     prepare_link(address, DDL, 1)
-    assert append_link(tuples(10), address, 0, "A.main:0:0", arrivals(10)) == 10
-    assert append_link(tuples(10), address, 0, "A.main:0:0", arrivals(10)) == 0
-    assert append_link(tuples(10), address, 0, "A.main:1:0", arrivals(10)) == 10  # the same tuples, another batch
-    assert append_link(tuples(10), address, 0, "A.main:1:0", arrivals(10)) == 0
-    assert link_counts(address, "A.main").batches == Counter({0: 10, 1: 10})
+    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)) == 10
+    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)) == 0
+    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)) == 10  # the same tuples, another batch
+    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)) == 0
+    assert link_counts(address, [WRITER]).batches == {WRITER: Counter({0: 10, 1: 10})}
 
 
 def test_a_second_writer_is_seen_by_the_first(broker: Broker) -> None:
     address = f"kafka://{broker.address}/second.a--b"
     prepare_link(address, DDL, 1)
-    assert append_link(tuples(10), address, 0, "A.main:0:0", arrivals(10)) == 10
-    other = [sys.executable, "-c", WRITER.replace("200_000", "20")]
+    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)) == 10
+    other = [sys.executable, "-c", PROGRAM.replace("200_000", "20")]
     subprocess.run([*other, address], check=True, timeout=60, capture_output=True)  # batch 3
-    assert append_link(tuples(10), address, 0, "A.main:1:0", arrivals(10)) == 10
-    assert append_link(tuples(20), address, 0, "A.main:3:0", None) == 20  # not at the end any more: told as repeated
-    counts = link_counts(address, "A.main")
-    assert counts.batches == Counter({0: 10, 1: 10, 3: 20}) and counts.repeated == 20
+    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)) == 10
+    assert append_link(tuples(20), address, 0, f"{WRITER}:3:0", None) == 20  # not at the end any more: told as repeated
+    counts = link_counts(address, [WRITER])
+    assert counts.batches[WRITER] == Counter({0: 10, 1: 10, 3: 20}) and counts.repeated == 20
 
 
 def test_a_writer_that_is_killed_anywhere_in_a_batch_loses_and_doubles_nothing(broker: Broker) -> None:
     address = f"kafka://{broker.address}/killed.a--b"
     prepare_link(address, DDL, 1)
-    append_link(tuples(10), address, 0, "A.main:2:0", None)
+    append_link(tuples(10), address, 0, f"{WRITER}:2:0", None)
     seen = []
     for _ in range(8):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, address], stdout=subprocess.PIPE)
+        writer = subprocess.Popen([sys.executable, "-c", PROGRAM, address], stdout=subprocess.PIPE)
         assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
-        before = link_counts(address, "A.main").batches[3]
+        before = link_counts(address, [WRITER]).batches[WRITER][3]
         deadline = time.monotonic() + 60
-        while link_counts(address, "A.main").batches[3] == before and writer.poll() is None:
+        while link_counts(address, [WRITER]).batches[WRITER][3] == before and writer.poll() is None:
             assert time.monotonic() < deadline
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         writer.stdout.close()
-        seen.append(link_counts(address, "A.main").batches[3])
+        seen.append(link_counts(address, [WRITER]).batches[WRITER][3])
         if seen[-1] == 200_000:
             break
     assert 0 < seen[0] < 200_000, seen  # it was killed in the middle
-    done = subprocess.run([sys.executable, "-c", WRITER, address], check=True, timeout=120, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, address], check=True, timeout=120, capture_output=True)
     assert done.stdout == b"ready\n"
-    counts = link_counts(address, "A.main")
-    assert (counts.batches[3], counts.repeated, counts.foreign, counts.length) == (200_000, 0, 0, 200_010)
+    counts = link_counts(address, [WRITER])
+    assert (counts.batches[WRITER][3], counts.repeated, counts.foreign, counts.length) == (200_000, 0, 0, 200_010)
 
 
 def test_the_audit_reconciles_ledgers_over_a_topic_and_finds_two_writers(broker: Broker, tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_the_audit_reconciles_ledgers_over_a_topic_and_finds_two_writers(broker:
     for arc in (Arc("a1", "b1"), Arc("a2", "b2")):
         prepare_link(layout.link(arc), DDL, 1)
     address = layout.link(Arc("a1", "b1"))
-    append_link(tuples(10), address, 0, "A.main:0:0", None)
-    append_link(tuples(5), address, 0, "A.main:1:0", None)
+    append_link(tuples(10), address, 0, f"{WRITER}:0:0", None)
+    append_link(tuples(5), address, 0, f"{WRITER}:1:0", None)
     Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "a1->b1", Reason.DELIVERED, 10, 10, 0)])
     Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 12, 4, 8)])
     result = audit_nodes(network, layout)
@@ -137,7 +138,7 @@ def test_the_audit_reconciles_ledgers_over_a_topic_and_finds_two_writers(broker:
     assert (first.delivered, first.unfinished, first.in_log, first.waiting) == (10, 5, 15, 3)
     servers, topic = parse_kafka(address)
     zombie = KafkaTarget(servers, topic, partitions=1)
-    zombie.put(b"", 0, headers=[("floodway", b"A.main:1:0:4:5")])
+    zombie.put(b"", 0, headers=[("floodway", f"{WRITER}:1:0:4:5".encode())])
     zombie.close()
     assert any("1 record(s) are in the topic twice" in text for text in audit_nodes(network, layout).differences)
 

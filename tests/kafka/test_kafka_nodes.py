@@ -13,6 +13,8 @@ from floodway.network.model import Arc
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.log import LogReader
 from floodway.spark.log.kafka_links import link_counts, link_schema, parse_kafka
+from floodway.spark.query.journal import query_key
+from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
@@ -40,7 +42,9 @@ def test_nodes_with_topics_between_them_lose_and_double_nothing(broker: Broker, 
         for link in audited.links:
             assert link.delivered + link.unfinished == link.in_log and link.offered > 0 and link.repeated == 0
             producer, _, consumer = link.link.partition("->")
-            counts = link_counts(up.layout.link(Arc(producer, consumer)), "A.main")
+            checkpoint = up.layout.own("A").root / "checkpoints" / "A.main"
+            writer = writer_of(query_key("A.main", checkpoint), link.link)
+            counts = link_counts(up.layout.link(Arc(producer, consumer)), [writer])
             assert counts.foreign == 0 and counts.length == link.in_log
         passed_on = first_arrivals(up.layout.link(Arc("a1", "b1")))
         assert passed_on == stream_arrivals(up.state / "streams" / "s1", passed_on.keys())

@@ -19,7 +19,10 @@ from floodway.network.model import Network
 from floodway.spark.audit.run import audit
 from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
+from floodway.spark.query.dead_letters import DEAD
+from floodway.spark.query.journal import query_key
 from floodway.spark.query.layout import Layout
+from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
@@ -92,7 +95,8 @@ def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_p
     rows = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
     # To the record, of the batches that are in the ledger; one that could not end in time has written its own already.
     accounted = {line.batch for line in Ledger(Layout(tmp_path).ledger).read()}
-    counted = count_log(letters.meta.path, "A.main").batches
+    query = query_key("A.main", tmp_path / "checkpoints" / "A.main")
+    counted = count_log(letters.meta.path, writer_of(query, DEAD)).batches
     assert sum(count for batch, count in counted.items() if batch in accounted) == dropped["dead-letter"] > 0
     assert len(counted.keys() - accounted) <= 1 and len(rows) == counted.total()
     assert {row["raw"] for row in rows} == {b"{broken"}

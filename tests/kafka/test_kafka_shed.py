@@ -37,11 +37,11 @@ class Job:
 
     def check(self) -> None:
         """Every record was offered, and what was not dropped has reached the sink."""
-        totals = self.ledger.totals()
-        assert totals.offered == RECORDS == totals.kept + totals.dropped
-        assert totals.dropped > 0
-        assert totals.kept == sum(self.seen.values())
-        assert self.ledger.reconcile() == []
+        total = self.ledger.fold().total
+        assert total.offered.total() == RECORDS == total.kept.total() + total.dropped.total()
+        assert total.dropped.total() > 0
+        assert total.kept.total() == sum(self.seen.values())
+        assert self.ledger.fold().differences() == []
 
 
 def test_one_line_sheds_a_kafka_job_and_accounts_for_it(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_one_line_sheds_a_kafka_job_and_accounts_for_it(spark: SparkSession, bro
                 time.sleep(0.1)
         query.processAllAvailable()
         deadline = time.monotonic() + 30
-        while job.ledger.totals().offered < RECORDS and time.monotonic() < deadline:
+        while job.ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
             time.sleep(0.2)
     finally:
         query.stop()
@@ -78,7 +78,7 @@ def test_a_broker_that_dies_costs_a_shed_job_nothing_beyond_the_ledger(
     query, sent = job.writer.start(), 0
     try:
         deadline = time.monotonic() + 180
-        while job.ledger.totals().offered < RECORDS:
+        while job.ledger.fold().total.offered.total() < RECORDS:
             assert time.monotonic() < deadline, query.status
             if sent < RECORDS:
                 for number in range(sent, min(sent + 100, RECORDS)):

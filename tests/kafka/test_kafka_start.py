@@ -52,9 +52,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def told(ledger: Ledger) -> None:
     """Wait until every record is in the ledger: a shed hears its counts after the commit."""
     deadline = time.monotonic() + 60
-    while ledger.totals().offered < RECORDS and time.monotonic() < deadline:
+    while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert ledger.totals().offered == RECORDS
+    assert ledger.fold().total.offered.total() == RECORDS
 
 
 def shell(block: Block) -> str:

@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
+from floodway.agent.federation.audit import audit_federation
+from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.audit.catalogue import audit_fragment
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogWriter, Retention, create_log
-from floodway.spark.query.catalogue_query import QueryFiles
 from floodway.spark.query.journal import read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
+from floodway.spark.query.sinks import batch_folder
 from floodway.spark.source.offsets import BatchOffset
 
 NETWORK = Network(
@@ -63,7 +64,7 @@ def write_run(
             (checkpoint / "offsets" / str(number)).write_text(f"v1\n{metadata}\n{json.dumps(offset.to_json())}")
             (checkpoint / "commits" / str(number)).write_text("v1\n{}")
             count = (rows or {}).get(number, counts(offset)[1])
-            writer.append(pa.table({"id": list(range(count))}), tag=f"A.main:{number}:0")
+            writer.append(pa.table({"id": list(range(count))}), tag=f"A.main:q:{number}:0")
     return layout
 
 
@@ -221,7 +222,7 @@ def test_tuples_that_nobody_delivered_are_found(tmp_path: Path) -> None:
     layout = write_run(tmp_path)
     with LogWriter(layout.root / "outputs" / "q", sync=False) as writer:
         writer.append(pa.table({"id": [9] * 777}))
-    assert found(layout, true_lines()) == ("q: 777 tuple(s) in the log were not delivered by A.main",)
+    assert found(layout, true_lines()) == ("q: 777 tuple(s) in the log were not delivered by A.main:q",)
 
 
 def test_a_sink_that_retention_has_cut_is_compared_from_there_on_and_in_all(tmp_path: Path) -> None:
@@ -247,7 +248,7 @@ def test_dead_letters_are_in_their_log_and_in_no_output(tmp_path: Path) -> None:
     layout = write_run(tmp_path / "some", rows={0: first.kept - 50})
     log = create_log(layout.root / "dead-letters" / "s", "raw string")
     with LogWriter(log.path, sync=False) as writer:
-        writer.append(pa.table({"raw": ["x"] * 50}), tag="A.main:0:0")
+        writer.append(pa.table({"raw": ["x"] * 50}), tag="A.main:dead-letter:0:0")
     delivered = replace(rest[0], offered=first.kept - 50, kept=first.kept - 50)
     assert found(layout, [first, dead, delivered, *rest[1:]]) == ()
 
@@ -260,13 +261,13 @@ def test_files_are_counted_by_batch(tmp_path: Path, kind: str) -> None:
     missing = audit(network, layout).differences
     assert [text[:10] for text in missing] == ["q, batch 0", "q, batch 1", "q, batch 2"]
     for number, offset in enumerate(BATCHES):
-        folder = tmp_path / "out" / f"batch={number}"
+        folder = Path(batch_folder(str(tmp_path / "out"), "A.main", "q", number))
         folder.mkdir(parents=True)
         (folder / "_SUCCESS").touch()
         table = pa.table({"id": list(range(counts(offset)[1]))})
         write_files(table, folder / f"part-0.{kind}")
     assert audit(network, layout).differences == ()
-    write_files(pa.table({"id": [1]}), tmp_path / "out" / "batch=1" / f"part-1.{kind}")
+    write_files(pa.table({"id": [1]}), folder.with_name("batch=1") / f"part-1.{kind}")
     (difference,) = audit(network, layout).differences
     assert difference.startswith("q, batch 1")
 
@@ -283,7 +284,7 @@ def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
     layout = write_run(tmp_path)
     Ledger(layout.ledger).append(true_lines())
     for number in (0, 2):
-        (tmp_path / "out" / f"batch={number}").mkdir(parents=True)
+        Path(batch_folder(str(tmp_path / "out"), "A.main", "q", number)).mkdir(parents=True)
     result = audit(network, layout)
     assert [text[:10] for text in result.differences] == ["q, batch 1"]
     assert any("rows of csv files were not counted" in text for text in result.unchecked)
@@ -306,7 +307,9 @@ def test_a_torn_segment_is_a_difference(tmp_path: Path) -> None:
 
 
 def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_too(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "f" / "checkpoint"
+    spec = FragmentSpec("f", "A", "entry", {"in": "in"}, "out")
+    federation, home = Federation("test", {}, (), {"f": spec}), tmp_path / "fragments" / "f"
+    checkpoint = home / "checkpoint"
     offset = BatchOffset("f.in", {0: 0}, {0: 100}, mode="off")
     for folder, text in (
         ("offsets", f'v1\n{{"batchTimestampMs": 0}}\n{json.dumps(offset.to_json())}'),
@@ -314,15 +317,16 @@ def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_t
     ):
         (checkpoint / folder).mkdir(parents=True)
         (checkpoint / folder / "0").write_text(text)
-    files = QueryFiles({"in": tmp_path / "in"}, tmp_path / "out", checkpoint, tmp_path / "decision.json")
     shed = LedgerLine("f", 0, "f.in", Reason.SHEDDER, 100, 100, 0)
     dead = replace(shed, reason=Reason.DEAD_LETTER, kept=97, dropped=3)
-    Ledger(files.ledger).append([shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)])
-    differences = audit_fragment("f", ["in"], files).differences
+    Ledger(home / "ledger.jsonl").append(
+        [shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)]
+    )
+    differences = audit_federation(federation, tmp_path)["f"].differences
     assert ["no log at" in differences[0], len(differences)] == [True, 3]
     fill(tmp_path / "in", 100)
-    for path, count in ((files.output, 9), (files.dead_letters("in"), 3)):
+    for path, sink, count in ((tmp_path / "out", "f", 9), (home / "dead-letters" / "in", "dead-letter", 3)):
         log = create_log(path, "id bigint")
         with LogWriter(log.path, sync=False) as writer:
-            writer.append(pa.table({"id": list(range(count))}), tag="f:0:0")
-    assert audit_fragment("f", ["in"], files).differences == ()
+            writer.append(pa.table({"id": list(range(count))}), tag=f"f:{sink}:0:0")
+    assert audit_federation(federation, tmp_path)["f"].differences == ()

@@ -33,6 +33,7 @@ from floodway.spark.source.decode import decode_rows, encode_rows
 from floodway.spark.source.options import parse_options
 
 LINK = "a1->b1"
+WRITER = f"A.main:{LINK}"
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def network() -> Network:
     return load_network(Path("examples/networks/figure1.yaml"))
 
 
-def marks(batch: int, positions: list[int], count: int = 10, query: str = "A.main") -> list[Mark | None]:
-    return [Mark(query, batch, 0, position, count) for position in positions]
+def marks(batch: int, positions: list[int], count: int = 10, writer: str = WRITER) -> list[Mark | None]:
+    return [Mark(writer, batch, 0, position, count) for position in positions]
 
 
 @pytest.mark.parametrize("text", [b"", b"A.main", b"A.main:1:0:2", b"A.main:1:0:x:3", b"A.main:1:0:-1:3", b"\xff:::"])
@@ -58,7 +59,7 @@ def test_marks_there_and_back(query: str, batch: int, task: int, position: int, 
 
 
 def test_a_repeated_batch_finds_what_is_there_already() -> None:
-    tag = "A.main:7:0"
+    tag = f"{WRITER}:7:0"
     assert positions_of(tag, marks(6, [9, 8, 7])) == set()
     assert positions_of(tag, [*marks(7, [2, 1, 0]), *marks(6, [9, 8])]) == {0, 1, 2}
     assert positions_of(tag, [None, *marks(7, [1]), None, *marks(7, [0]), *marks(6, [5])]) == {0, 1}
@@ -72,7 +73,7 @@ def test_whatever_order_spark_brings_and_wherever_the_kill_hits_each_tuple_is_th
     tuples = [(b"%d" % (number // 2), number % 3) for number in range(12)]  # some of them alike
     first = in_order([value for value, _ in tuples], [millis for _, millis in tuples])
     again = in_order([tuples[i][0] for i in order], [tuples[i][1] for i in order])
-    there = positions_of("A.main:0:0", reversed(marks(0, list(range(written)), 12)))
+    there = positions_of(f"{WRITER}:0:0", reversed(marks(0, list(range(written)), 12)))
     topic = first[:written] + [again[position] for position in range(12) if position not in there]
     assert Counter(topic) == Counter(tuples)
 
@@ -133,8 +134,8 @@ def account(counts: LinkCounts, delivered: dict[int, int], offered: int) -> Link
 def topic(*records: list[Mark | None], retired: int = 0) -> LinkCounts:
     """The counts of a topic of one partition that holds these records."""
     found = [mark for part in records for mark in part]
-    counts = LinkCounts(length=retired + len(found), retired=retired)
-    count_marks(counts, "A.main", found)
+    counts = LinkCounts(length=retired + len(found), retired=retired, batches={WRITER: Counter()})
+    count_marks(counts, found)
     return counts
 
 
@@ -157,7 +158,7 @@ def test_a_ledger_that_does_not_fit_the_topic_is_found() -> None:
     assert len(found.differences()) == 3
     assert "batch 0: the ledger says 3 tuples were delivered, the topic holds 2" in found.differences()[0]
     assert "B's ledger was offered 4, the log holds 3" in found.differences()[2]
-    stranger = account(topic(marks(0, [0], 1), [None], marks(0, [0], 1, "Z.main")), {0: 1}, offered=1)
+    stranger = account(topic(marks(0, [0], 1), [None], marks(0, [0], 1, "Z.main:a->b")), {0: 1}, offered=1)
     assert any("2 record(s) in the topic are not A's" in text for text in stranger.differences())
 
 

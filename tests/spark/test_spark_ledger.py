@@ -26,8 +26,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 def test_an_empty_or_missing_ledger_reconciles(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     assert ledger.read() == []
-    assert ledger.reconcile() == []
-    assert ledger.totals().offered == 0
+    assert ledger.fold().differences() == []
+    assert ledger.fold().total.offered.total() == 0
 
 
 def test_a_replayed_batch_is_written_once(tmp_path: Path) -> None:
@@ -51,18 +51,17 @@ def test_a_replay_that_counts_otherwise_is_a_difference(tmp_path: Path) -> None:
     ledger.append([line(0)])
     assert ledger.append([line(0, kept=5)]) == 1
     assert ledger.append([line(0, kept=5)]) == 0
-    assert ledger.totals().kept == 4
-    (difference,) = ledger.reconcile()
+    assert ledger.fold().total.kept.total() == 4
+    (difference,) = ledger.fold().differences()
     assert "a replay counted otherwise" in difference
 
 
 def test_totals_by_place_and_reason(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.append([line(0), line(0, reason="cleaner", offered=4, kept=3), line(1)])
-    totals = ledger.totals()
-    assert totals.dropped_by == {("clicks", "shedder"): 12, ("clicks", "cleaner"): 1}
-    assert totals.offered == totals.kept + totals.dropped == 24
-    assert ledger.totals(query="other").offered == 0
+    total = ledger.fold().total
+    assert total.dropped == {("clicks", "shedder"): 12, ("clicks", "cleaner"): 1}
+    assert total.offered["clicks"] == total.kept["clicks"] + total.dropped.total() == 20
 
 
 def test_a_torn_last_line_is_passed_over_then_cut_away_and_counted(tmp_path: Path) -> None:
@@ -72,12 +71,12 @@ def test_a_torn_last_line_is_passed_over_then_cut_away_and_counted(tmp_path: Pat
     path.write_bytes(whole[:-9])
     reader = Ledger(path)
     assert reader.read() == [line(0)]
-    assert any("torn" in difference for difference in reader.reconcile())
+    assert any("torn" in difference for difference in reader.fold().differences())
     writer = Ledger(path)
     assert writer.append([line(1)]) == 1
     assert writer.torn == 1
     assert path.read_bytes() == whole
-    assert writer.reconcile() == []
+    assert writer.fold().differences() == []
 
 
 def test_every_cut_of_the_file_is_survived(tmp_path: Path) -> None:
@@ -120,9 +119,9 @@ def test_gaps_declared_and_undeclared_are_differences(tmp_path: Path) -> None:
     ledger.append([line(0), gap, line(3), line(5)])
     assert ledger.last_batch("q", "clicks") == 5
     assert ledger.last_batch("q", "views") is None
-    declared, undeclared = ledger.reconcile()
+    declared, undeclared = ledger.fold().differences()
     assert "no counts for batches 1 to 2" in declared
-    assert "[4]" in undeclared
+    assert undeclared == "query q, clicks: batch 4 is missing from the ledger"
 
 
 def _write_many(path: Path, first: int) -> None:
@@ -141,7 +140,7 @@ def test_concurrent_writers_lose_and_double_nothing(tmp_path: Path) -> None:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert sorted(entry.batch for entry in Ledger(path).read()) == list(range(100))
-    assert Ledger(path).reconcile() == []
+    assert Ledger(path).fold().differences() == []
 
 
 @pytest.fixture

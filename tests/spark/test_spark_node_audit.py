@@ -31,7 +31,7 @@ def write(layout: NodeLayout, batches: dict[int, int]) -> None:
     log = create_log(layout.shared.link(Arc("a1", "b1")), "value bigint")
     with LogWriter(log.path) as writer:
         for batch, count in batches.items():
-            writer.append(pa.table({"value": pa.array(range(count), pa.int64())}), tag=f"A.main:{batch}:0")
+            writer.append(pa.table({"value": pa.array(range(count), pa.int64())}), tag=f"A.main:{LINK}:{batch}:0")
 
 
 def account(network: Network, layout: NodeLayout) -> tuple[LinkAccount, tuple[str, ...]]:

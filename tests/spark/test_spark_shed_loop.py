@@ -83,8 +83,8 @@ def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -
     assert status.offered_total == status.kept_total + status.dropped_total
     ledger = Ledger(job.loop.files.ledger)
     assert len(ledger.read()) == 60
-    assert ledger.reconcile() == []
-    assert ledger.totals().dropped == status.dropped_total
+    assert ledger.fold().differences() == []
+    assert ledger.fold().total.dropped.total() == status.dropped_total
 
 
 def test_a_law_that_was_made_for_another_target_is_told_this_one(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_step_in_load_is_met_three_batches_after_the_one_it_began_in(tmp_path:
 def test_light_load_is_left_alone(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=1_000.0)
     job.run(30)
-    assert Ledger(job.loop.files.ledger).totals().dropped == 0
+    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() == 0
 
 
 def test_modes_are_followed_while_running(tmp_path: Path) -> None:
@@ -120,21 +120,19 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
     job.loop.files.write_mode("observe")
     job.loop = job.start()
     job.run(3)
-    observed = Ledger(job.loop.files.ledger).totals()
-    assert observed.dropped == 0
+    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() == 0
     status = job.loop.files.read_status()
     assert status is not None
     assert status.mode == "observe"
     assert status.keep < 1.0
     job.loop.files.write_mode("enforce")
     job.run(6)
-    enforced = Ledger(job.loop.files.ledger).totals()
-    assert enforced.dropped > 0
+    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() > 0
     job.loop.files.write_mode("off")
     job.run(2)
-    before = Ledger(job.loop.files.ledger).totals().dropped
+    before = Ledger(job.loop.files.ledger).fold().total.dropped.total()
     job.run(2)
-    assert Ledger(job.loop.files.ledger).totals().dropped == before
+    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() == before
     assert job.loop.control.latest.mode == "off"
 
 
@@ -153,12 +151,12 @@ def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path) -> None:
     learned = job.loop.control.latest
     job.loop = job.start()
     assert job.loop.control.latest == learned
-    assert job.loop.totals.offered == Ledger(job.loop.files.ledger).totals().offered
+    assert job.loop.totals.offered.total() == Ledger(job.loop.files.ledger).fold().total.offered.total()
     job.latencies.clear()
     for report in job.reports(10, run="r2"):
         job.loop.on_batch(report)
     assert sum(job.latencies) / 10 == pytest.approx(2.0, rel=0.2)
-    assert Ledger(job.loop.files.ledger).reconcile() == []
+    assert Ledger(job.loop.files.ledger).fold().differences() == []
 
 
 def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path
     assert [(line.batch, line.reason) for line in ledger.read()] == [
         (0, "shedder"), (1, "shedder"), (2, "shedder"), (3, "gap"), (4, "shedder"), (5, "shedder"),
     ]  # fmt: skip
-    assert any("no counts for batches 3 to 3" in difference for difference in ledger.reconcile())
+    assert any("no counts for batches 3 to 3" in difference for difference in ledger.fold().differences())
 
 
 def test_an_entry_is_never_valid_for_a_batch_that_has_begun(tmp_path: Path) -> None:
@@ -244,7 +242,7 @@ def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
     job.run(2)
     assert job.loop.errors == 2
     # What was not recorded is missing, and the audit says so.
-    assert Ledger(ledger).reconcile() != []
+    assert Ledger(ledger).fold().differences() != []
 
 
 def test_window_epochs_follow_in_two_steps(tmp_path: Path) -> None:

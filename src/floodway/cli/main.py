@@ -12,7 +12,7 @@ from importlib import import_module
 
 import typer
 
-from floodway.errors import FloodwayError, NetworkError
+from floodway.errors import FloodwayError, NetworkError, missing_extra
 
 COMMANDS = (
     "validate",
@@ -82,6 +82,12 @@ def main() -> None:
         hint = "Check the path, the room on its disk, and who may read and write there"
         report(FloodwayError(f"{where}{error.strerror}", hint=hint), as_json="--json" in sys.argv)
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        report(missing, as_json="--json" in sys.argv)
+        sys.exit(missing.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -21,7 +21,7 @@ from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 REGISTRY = "floodway.experiments.registry"
-"""Experiments are loaded by name: the command line knows their registry, not their code (decision 0045)."""
+"""Experiments are loaded by name: the command line knows their registry, not their code."""
 LINES_SHOWN = 6
 
 

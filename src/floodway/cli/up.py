@@ -136,10 +136,10 @@ def _print(result: NodesReport, root: Path) -> None:
 
     table = Table("node", "place", "offered", "kept", "dropped by reason", title="What arrived and what was lost")
     for name, node in result.nodes.items():
-        for at, offered in node.accounts["offered"].items():
-            reasons = node.accounts["dropped"].get(at, {})
+        for at, offered in node.counts.offered.items():
+            reasons = node.counts.by_place().get(at, {})
             dropped = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-            table.add_row(name, at, f"{offered:,}", f"{node.accounts['kept'][at]:,}", dropped or "–")
+            table.add_row(name, at, f"{offered:,}", f"{node.counts.kept[at]:,}", dropped or "–")
     console = Console()
     console.print()
     console.print(table)

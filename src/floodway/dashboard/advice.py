@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts
 from floodway.network.flow import flows
 from floodway.network.model import Network
 

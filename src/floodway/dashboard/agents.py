@@ -19,7 +19,7 @@ from floodway.agent.wire.signing import Security
 from floodway.dashboard.sources import Reading, named
 from floodway.dashboard.told import told_counts
 from floodway.errors import FloodwayError, InputError
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts
 from floodway.job.shed_state import checked_mode
 from floodway.job.timeline import Timeline
 from floodway.network.file import parse_network
@@ -49,7 +49,7 @@ class UrlSource:
         readers = [given] if given.token is None else [Security(tls=given.tls, token=given.token), given]
         self._agents = {url: _Agent([Client(url, one) for one in readers]) for url in dict.fromkeys(urls)}
         self._clock, self._calendar = clock, calendar
-        self._timelines: dict[str, Timeline] = {}
+        self._timelines: dict[str, Timeline[Counts]] = {}
         threads = min(MOST_THREADS, max(1, len(self._agents)))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ask agents")
 
@@ -76,7 +76,7 @@ class UrlSource:
         if missed:
             raise InputError(f"not switched: {'; '.join(missed)}", hint="Switch it again once it answers")
 
-    def _timeline(self, group: list[_Agent], second: int) -> Timeline | None:
+    def _timeline(self, group: list[_Agent], second: int) -> Timeline[Counts] | None:
         """What these agents were seen to count; another one once any of them counts from the beginning again."""
         place = _place(group)
         for agent in group:
@@ -84,7 +84,7 @@ class UrlSource:
             if counts is None:
                 self._timelines.pop(place, None)
             elif since is not None:
-                self._timelines.setdefault(place, Timeline()).saw(counts, since, second)
+                self._timelines.setdefault(place, Timeline(Counts)).saw(counts, since, second)
         return self._timelines.get(place)
 
     def _groups(self) -> list[list[_Agent]]:
@@ -195,7 +195,7 @@ def _place(agents: list[_Agent]) -> str:
     return " ".join(agent.client.url for agent in agents)
 
 
-def _reading(agents: list[_Agent], timeline: Timeline | None) -> Reading:
+def _reading(agents: list[_Agent], timeline: Timeline[Counts] | None) -> Reading:
     first = agents[0]
     if len(agents) > 1:
         names: tuple[str, ...] = (first.network_name, f"{first.network_name}, {first.client.url}")

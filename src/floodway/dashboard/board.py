@@ -18,7 +18,7 @@ from floodway.dashboard.past import WINDOW_SECONDS, Means, recent, sample_rates,
 from floodway.dashboard.sources import Reading, Source
 from floodway.dashboard.told import flow, fragments, keeps, ledger, nodes, participant, plan, reasons, told_counts
 from floodway.errors import InputError
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts
 from floodway.job.timeline import Timeline
 
 BATCH_SECONDS = 4.0
@@ -32,7 +32,7 @@ GAP_SECONDS = 2.5
 class _Past:
     """What is remembered of a job: whose counts it goes with, the latest samples, and what is written nowhere."""
 
-    timeline: Timeline | None = None
+    timeline: Timeline[Counts] | None = None
     history: History = field(default_factory=History)
     means: Means = field(default_factory=Means)
 

@@ -13,9 +13,9 @@ from typing import Any
 from floodway.dashboard.figures import Gauge
 from floodway.dashboard.history import SAMPLES, Sample
 from floodway.dashboard.sources import Reading
-from floodway.job.counts import Counts
+from floodway.job.downsample import Downsampled
+from floodway.job.fold import Counts
 from floodway.job.latencies import Mean, mean_of
-from floodway.job.thinned import Thinned
 from floodway.job.timeline import Timeline
 from floodway.network.model import Network
 
@@ -29,8 +29,8 @@ INSIDE = "inside"
 class Means:
     """What only the page has seen, because the job writes it nowhere: means over time."""
 
-    latency: Thinned[Mean] = field(default_factory=lambda: Thinned(Mean))
-    load: Thinned[Mean] = field(default_factory=lambda: Thinned(Mean))
+    latency: Downsampled[Mean] = field(default_factory=lambda: Downsampled(Mean))
+    load: Downsampled[Mean] = field(default_factory=lambda: Downsampled(Mean))
     first: int | None = None
     last: int = 0
 
@@ -83,7 +83,7 @@ def samples_at(
     reading: Reading, gauge: Gauge | None, windows: Iterable[tuple[int, int]], watched: Means
 ) -> Iterator[Sample]:
     """One sample for each (second, length): what is known of the `length` seconds before that second."""
-    timeline = reading.timeline or Timeline()
+    timeline = reading.timeline or Timeline(Counts)
     means = reading.latencies.means if reading.latencies.count else watched.latency
     target = reading.status.get("target_seconds")
     latency, before = None, 0

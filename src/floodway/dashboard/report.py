@@ -22,8 +22,7 @@ from floodway.dashboard.history import Sample
 from floodway.dashboard.past import whole
 from floodway.dashboard.sources import Reading, StateSource
 from floodway.errors import InputError
-from floodway.job.account import Account
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts, Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def make_report(root: Path, *, name: str | None = None) -> Report:
     """The report of the run in this folder, under its own name or another; InputError unless it holds one ledger."""
     folder, reading, account = _only_job(root)
     running = account.timeline.running
-    spans, seconds = running.spans, float(running.seconds)
+    spans, seconds = running.spans, float(running.count())
     told = saved_report(folder) if len(spans) == 1 else {}
     gauge = Gauge(reading.network) if reading.network else None
     figures = gauge.measured(account.total, seconds) if gauge else None
@@ -130,7 +129,7 @@ def calendar(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _only_job(root: Path) -> tuple[Path, Reading, Account]:
+def _only_job(root: Path) -> tuple[Path, Reading, Fold]:
     found = [
         (Path(reading.place), reading, reading.account)
         for reading in StateSource([root]).read()

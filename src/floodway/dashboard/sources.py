@@ -16,7 +16,7 @@ from floodway.agent.loop.run_files import NETWORK, node_folders, saved_status
 from floodway.agent.watch.followed import LEDGER, Followed
 from floodway.agent.watch.statuses import merged, normal
 from floodway.errors import FloodwayError, InputError
-from floodway.job.account import Account
+from floodway.job.fold import Counts, Fold
 from floodway.job.latencies import Latencies
 from floodway.job.shed_state import ShedFiles
 from floodway.job.timeline import Timeline
@@ -36,8 +36,8 @@ class Reading:
     name: str
     status: Mapping[str, Any]
     network: Network | None = None
-    account: Account | None = None
-    timeline: Timeline | None = None
+    account: Fold | None = None
+    timeline: Timeline[Counts] | None = None
     problem: str | None = None
     latencies: Latencies = field(default_factory=Latencies)
     place: str = ""

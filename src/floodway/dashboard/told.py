@@ -8,8 +8,7 @@ from typing import Any
 from floodway.agent.watch.metrics import move_counts
 from floodway.agent.watch.statuses import is_participant
 from floodway.dashboard.figures import Figures
-from floodway.job.account import Account
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts, Fold
 from floodway.network.model import Network
 
 
@@ -30,7 +29,7 @@ def told_counts(status: Mapping[str, Any], name: str) -> Counts:
     return counts
 
 
-def ledger(account: Account | None, status: Mapping[str, Any]) -> dict[str, Any]:
+def ledger(account: Fold | None, status: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the ledger adds up: summed here, else as the node tells that sums it; `none` where nobody does."""
     told = status.get("ledger")
     if account is not None:

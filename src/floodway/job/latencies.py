@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from floodway.job.thinned import Thinned
+from floodway.job.downsample import Downsampled
 
 BUCKETS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0)
 """Upper bounds in seconds: a micro-batch engine's targets lie between half a second and some ten seconds."""
@@ -57,7 +57,7 @@ class Latencies:
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.total_seconds = 0.0
-        self.means = Thinned(Mean)
+        self.means = Downsampled(Mean)
 
     def add(self, ended_seconds: float, latencies: list[tuple[int, int]]) -> None:
         """Take in one batch: [milliseconds, tuples] of its results."""

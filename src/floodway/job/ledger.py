@@ -1,6 +1,6 @@
 """The ledger: per micro-batch, drop location and reason, what was offered, kept and dropped.
 
-Append-only JSON lines; one line is one object with the fields of `LedgerLine`, keys sorted, e.g.
+Append-only JSON lines; one line is one object with the fields of `LedgerLine` (`ledger_line.py`), keys sorted, e.g.
 
     {"at":"clicks","batch":7,"dropped":600,"keep_ppm":400000,"kept":400,"mode":"enforce","offered":1000,
      "plan":"8f3a01bc","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null}
@@ -12,23 +12,24 @@ in the middle of an append leaves a last line without a newline; readers pass ov
 both count it.
 
 A job may run for months: a writer looks at the end of the file only and remembers the newest batches
-(`ledger_memory.py`); sums are taken line by line.
+(`ledger_memory.py`); sums are taken line by line (`fold.py`).
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from floodway.errors import FloodwayError
+from floodway.job.fold import Fold
+from floodway.job.ledger_line import LedgerLine, Reason
 from floodway.job.ledger_memory import Counts, Key, RecentLines
+
+__all__ = ["Ledger", "LedgerError", "LedgerLine", "Reason"]
 
 TAIL_BYTES = 4 << 20
 """How much of its end a writer reads of a file it has not seen: some 20,000 lines."""
@@ -41,92 +42,6 @@ class LedgerError(FloodwayError):
     exit_code = 3
 
 
-class Reason(StrEnum):
-    """Why tuples left the stream, or why a line is there at all (`delivered` to a sink, `gap`, `conflict`)."""
-
-    SHEDDER = "shedder"
-    ADAPTOR = "adaptor"
-    CLEANER = "cleaner"
-    DEAD_LETTER = "dead-letter"
-    RETENTION = "retention"
-    DELIVERED = "delivered"
-    GAP = "gap"
-    CONFLICT = "conflict"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerLine:
-    """What one micro-batch did at one drop location for one reason.
-
-    Counts in tuples, time in microseconds of the epoch, `offered = kept + dropped`. `plan` names the decision in
-    force, `keep_ppm` its keep in parts per million. A `gap` line stands for the batches `batch` to `until` of which
-    no count was ever heard; its own counts are 0.
-
-    >>> LedgerLine("q", 7, "clicks", "shedder", 10, 4, 6).balanced
-    True
-    """
-
-    query: str
-    batch: int
-    at: str
-    reason: str
-    offered: int
-    kept: int
-    dropped: int
-    plan: str = ""
-    mode: str = "enforce"
-    keep_ppm: int = 1_000_000
-    time_us: int = 0
-    until: int | None = None
-
-    @property
-    def key(self) -> Key:
-        """What makes a line unique."""
-        return (self.query, self.batch, self.at, self.reason)
-
-    @property
-    def balanced(self) -> bool:
-        """Whether every offered tuple is accounted for."""
-        return self.offered == self.kept + self.dropped and min(self.offered, self.kept, self.dropped) >= 0
-
-    def encode(self) -> bytes:
-        """The line as stored, newline included."""
-        return (json.dumps(asdict(self), sort_keys=True, separators=(",", ":")) + "\n").encode()
-
-    @classmethod
-    def decode(cls, raw: bytes) -> LedgerLine:
-        """Read one stored line; a ValueError says what is wrong with it."""
-        body = json.loads(raw)
-        if not isinstance(body, dict):
-            raise ValueError("not an object")
-        known: dict[str, Any] = {}
-        for name, kind in _FIELDS:
-            value = known[name] = body.get(name)
-            if kind == "int" and type(value) is not int:
-                raise ValueError(f"{name} is {value!r}, not an integer")
-            if kind == "str" and not isinstance(value, str):
-                raise ValueError(f"{name} is {value!r}, not a string")
-        return cls(**known)
-
-    @property
-    def counts(self) -> Counts:
-        """Offered, kept, dropped."""
-        return (self.offered, self.kept, self.dropped)
-
-
-_FIELDS = tuple((field.name, field.type) for field in fields(LedgerLine))
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over a ledger, in tuples; `dropped_by` maps (at, reason) to tuples dropped."""
-
-    offered: int
-    kept: int
-    dropped: int
-    dropped_by: dict[tuple[str, str], int]
-
-
 class Ledger:
     """A ledger file. Reading needs no lock; see the module for what an append promises.
 
@@ -135,8 +50,8 @@ class Ledger:
     >>> line = LedgerLine("q", 0, "clicks", "shedder", offered=10, kept=4, dropped=6)
     >>> ledger.append([line]), ledger.append([line])
     (1, 0)
-    >>> ledger.totals().dropped
-    6
+    >>> ledger.fold().total.dropped.total(), ledger.fold().differences()
+    (6, [])
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -187,34 +102,22 @@ class Ledger:
         except FileNotFoundError:
             return
 
-    def totals(self, query: str | None = None) -> Totals:
-        """Sums over all lines (of one query), conflicts and gaps left out.
-
-        `offered` and `kept` of one tuple count at every location it passes.
-        """
-        offered = kept = 0
-        dropped_by: dict[tuple[str, str], int] = {}
-        for line in self.lines():
-            if line.reason in (Reason.GAP, Reason.CONFLICT) or (query is not None and line.query != query):
-                continue
-            offered, kept = offered + line.offered, kept + line.kept
-            place = (line.at, line.reason)
-            dropped_by[place] = dropped_by.get(place, 0) + line.dropped
-        return Totals(offered, kept, sum(dropped_by.values()), dropped_by)
-
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
         start = self._tail()
         while True:
-            tail = [(_last(ln), ln.reason) for ln in self.lines(start) if ln.query == query and ln.at == at]
+            tail = [(ln.last_batch, ln.reason) for ln in self.lines(start) if ln.query == query and ln.at == at]
             # Replays that counted otherwise stand behind later batches: a tail that holds some tells no order.
             if start == 0 or (tail and all(reason != Reason.CONFLICT for _, reason in tail)):
                 return max((batch for batch, _ in tail), default=None)
             start = 0
 
-    def reconcile(self) -> list[str]:
-        """Every way in which the ledger fails to account for its tuples, as sentences; empty if it does."""
-        return [*self.torn_now(), *reconcile(self.lines())]
+    def fold(self) -> Fold:
+        """The sums over all lines, and every way in which they do not add up, a torn last line among them."""
+        found = Fold(self.lines())
+        for text in self.torn_now():
+            found.differ(text)
+        return found
 
     def torn_now(self) -> list[str]:
         """A sentence about a torn last line, if there is one."""
@@ -328,49 +231,3 @@ class Ledger:
                     hint="the file was changed by something else; move it away to start a new ledger",
                 ) from error
             position += len(stored)
-
-
-def counts_by_place(lines: Iterable[LedgerLine]) -> dict[str, tuple[int, int]]:
-    """(offered, kept) at every drop location: the shedder is offered all, the other reasons take from what it kept.
-
-    >>> clicks = [LedgerLine("q", 7, "clicks", "shedder", 10, 8, 2), LedgerLine("q", 7, "clicks", "cleaner", 8, 5, 3)]
-    >>> counts_by_place(clicks)
-    {'clicks': (10, 5)}
-    """
-    found: dict[str, tuple[int, int]] = {}
-    for line in lines:
-        offered, kept = found.get(line.at, (0, 0))
-        if line.reason == Reason.SHEDDER:
-            found[line.at] = offered + line.offered, kept + line.kept
-        elif line.reason in (Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER):
-            found[line.at] = offered, kept - line.dropped
-    return found
-
-
-def reconcile(lines: Iterable[LedgerLine]) -> list[str]:
-    """The differences within ledger lines: unbalanced, conflicting, gaps declared and undeclared."""
-    differences = []
-    covered: dict[tuple[str, str], set[int]] = {}
-    for line in lines:
-        place = f"query {line.query}, {line.at}"
-        if not line.balanced:
-            differences.append(
-                f"{place}, batch {line.batch}: offered {line.offered} ≠ kept {line.kept} + dropped {line.dropped}"
-            )
-        if line.reason == Reason.GAP:
-            differences.append(f"{place}: no counts for batches {line.batch} to {_last(line)}")
-        if line.reason == Reason.CONFLICT:
-            differences.append(
-                f"{place}, batch {line.batch}: a replay counted otherwise "
-                f"(offered {line.offered}, kept {line.kept}, dropped {line.dropped})"
-            )
-        covered.setdefault((line.query, line.at), set()).update(range(line.batch, _last(line) + 1))
-    for (query, at), batches in covered.items():
-        missing = sorted(set(range(min(batches), max(batches) + 1)) - batches)
-        if missing:
-            differences.append(f"query {query}, {at}: batches missing from the ledger: {missing}")
-    return differences
-
-
-def _last(line: LedgerLine) -> int:
-    return line.batch if line.until is None else line.until

@@ -8,7 +8,6 @@ have the same file.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
+from floodway.job.store import LocalStore
 
 MODE = "mode.json"
 MODES: tuple[str, ...] = get_args(Mode)
@@ -49,11 +49,4 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
 
     What is written many times a second and means nothing after a crash of the machine need not be `durable`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w") as file:
-        file.write(text + "\n")
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    fresh.replace(path)
+    LocalStore(path.parent).write(path.name, f"{text}\n".encode(), durable=durable)

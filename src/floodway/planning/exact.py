@@ -1,6 +1,6 @@
 """The exact planner: the LP, with the map of its optimal bases (`regions.py`) in front of it.
 
-A look-up in the map takes a microsecond or two; what the map does not hold is solved and remembered.
+A look-up in the map takes a few microseconds; what the map does not hold is solved and remembered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ExactPlanner(Planner):
     def __init__(self, program: Program, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
         super().__init__(program)
         self._lp = LinearProgram(program)
-        self._map = RegionMap(len(program.streams), program.size, map_bytes)
+        self._map = RegionMap(len(program.streams), map_bytes)
         # Without splits a variable is a stream, and keeps are flows over rates with no further arithmetic.
         self._plain = program.size == len(program.streams) == len(program.network.drop_locations)
         self.misses = 0
@@ -90,7 +90,7 @@ class ExactPlanner(Planner):
         planner = cls(program)
         checks = store.array(arrays, "checks", (None,)).astype(np.int64)
         rows = store.array(arrays, "rows", (None, len(program.streams) + 1)).astype(np.float64)
-        fits = bool((checks >= 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
+        fits = bool((checks > 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
         store.require(fits, "the regions' rows do not add up")
         ends = np.cumsum(checks + program.size)
         for end, count in zip(ends.tolist(), checks.tolist(), strict=True):

@@ -6,12 +6,12 @@ and there the optimal flows are linear in the rates. Every basis seen is kept as
     x(r) = X·[r, 1]        optimal wherever  C·[r, 1] >= 0,   score(r) = s·[r, 1]
 
 By duality each s·[r, 1] is an upper bound on the optimum anywhere, so the region of a point, if known, is the one
-with the least bound. `region_kernel.py` does the search.
+with the least bound. See `RegionMap.find`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,9 +25,9 @@ TOLERANCE = 1e-9
 FEWEST = 8
 """A map with room for fewer regions than this is of no use."""
 
+SMALL_MAP_ROWS = 2048
+"""Up to here one product over all rows is quicker than two over a part."""
 
-SEARCHES = 1000
-"""Look-ups after which the compiled search is loaded."""
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -53,27 +53,28 @@ class Region:
 class RegionMap:
     """Regions in arrays that grow by doubling, bounded in memory: when full, the half that was hit least goes."""
 
-    def __init__(self, streams: int, arcs: int, most_bytes: int) -> None:
+    def __init__(self, streams: int, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._arcs = arcs
         self._width = streams + 1
         self._hits: list[int] = []
         self.last = 0
-        self._searched = 0
-        self._locate: Callable[..., int] | None = None
+        self._point: Vector = np.ones(self._width)
         self._reset(16, 256)
 
     def _reset(self, regions: int, rows: int) -> None:
         self._bounds: Matrix = np.zeros((regions, self._width))
         self._rows: Matrix = np.zeros((rows, self._width))
-        self._place = np.zeros((regions, 3), dtype=np.int64)
+        self._place: list[tuple[int, int, int]] = []
+        """First check, first flow and end of every region's rows."""
+        self._cuts = np.zeros(2 * regions, dtype=np.int64)
+        """The first two of them, one after the other."""
 
     def __len__(self) -> int:
         return len(self._hits)
 
     def __getitem__(self, index: int) -> Region:
         start, flows, end = self._place[index]
-        return Region(self._rows[start:end], int(flows - start), self._bounds[index])
+        return Region(self._rows[start:end], flows - start, self._bounds[index])
 
     @property
     def hits(self) -> int:
@@ -81,36 +82,42 @@ class RegionMap:
         return sum(self._hits)
 
     def find(self, rates: Vector, as_keeps: bool = False) -> Vector | None:
-        """Flows (or flows over rates) of the region that holds these rates; None if it is not in the map."""
-        if self._locate is None:
-            return self._search(rates, as_keeps)
-        flows = np.empty(self._arcs)
-        found = self._locate(rates, self._bounds, self._rows, self._place, len(self._hits), self.last, as_keeps, flows)
-        if found < 0:
-            return None
-        self.last = found
-        self._hits[found] += 1
-        return flows
+        """Flows (or flows over rates) of the region that holds these rates; None if it is not in the map.
 
-    def _search(self, rates: Vector, as_keeps: bool) -> Vector | None:
-        """The same in NumPy, for planners that are asked seldom: loading numba takes half a second and 100 MB."""
-        known = len(self._hits)
-        bounds = self._bounds[:known, :-1] @ rates + self._bounds[:known, -1]
-        tied = np.flatnonzero(bounds <= bounds.min(initial=np.inf) * (1.0 + TOLERANCE))
-        found = next((i for i in tied.tolist() if self[i].holds(rates)), None)
-        if found is None:
+        A basis that is feasible is optimal, so whichever region passes all its checks will do. In a small map all
+        checks of all regions are one product, and the region with the largest of its least checks is the one to ask.
+        """
+        point = self._point
+        point[:-1] = rates
+        if not self._hits:
             return None
-        self.last = found
-        self._hits[found] += 1
-        self._searched += 1
-        if self._searched == SEARCHES:
-            from floodway.planning.region_kernel import locate
-
-            self._locate = locate
-        flows = self[found].flows(rates)
+        flows = self._flows_of_all(point) if self._place[-1][2] <= SMALL_MAP_ROWS else self._flows_by_bound(point)
+        if flows is None:
+            return None
+        self._hits[self.last] += 1
         if not as_keeps:
             return flows
         return np.clip(np.divide(flows, rates, out=np.ones(len(rates)), where=rates > 0), 0.0, 1.0)
+
+    def _flows_of_all(self, point: Vector) -> Vector | None:
+        values: Vector = self._rows[: self._place[-1][2]] @ point
+        least = np.minimum.reduceat(values, self._cuts[: 2 * len(self._place)])[::2]
+        region = int(least.argmax())
+        if least[region] < -TOLERANCE:
+            return None
+        self.last = region
+        _, first_flow, end = self._place[region]
+        return values[first_flow:end]
+
+    def _flows_by_bound(self, point: Vector) -> Vector | None:
+        bounds = self._bounds[: len(self._hits)] @ point
+        for region in np.flatnonzero(bounds <= bounds.min() * (1.0 + TOLERANCE)).tolist():
+            start, first_flow, end = self._place[region]
+            values: Vector = self._rows[start:end] @ point
+            if values[: first_flow - start].min() >= -TOLERANCE:
+                self.last = region
+                return values[first_flow - start :]
+        return None
 
     def add(self, region: Region) -> None:
         """Remember a region, as far as there is room."""
@@ -128,15 +135,16 @@ class RegionMap:
 
     def _append(self, region: Region) -> None:
         index = len(self)
-        start = int(self._place[index - 1, 2]) if index else 0
+        start = self._place[-1][2] if index else 0
         end = start + len(region.rows)
         if index == len(self._bounds):
-            self._bounds, self._place = _doubled(self._bounds), _doubled(self._place)
+            self._bounds, self._cuts = _doubled(self._bounds), _doubled(self._cuts)
         while end > len(self._rows):
             self._rows = _doubled(self._rows)
         self._rows[start:end] = region.rows
         self._bounds[index] = region.bound
-        self._place[index] = (start, start + region.checks, end)
+        self._place.append((start, start + region.checks, end))
+        self._cuts[2 * index : 2 * index + 2] = self._place[-1][:2]
         self._hits.append(0)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 from floodway.control.base import Loop, Observation
 from floodway.simulation.buffer import CPU_CYCLE_SECONDS
@@ -38,7 +37,7 @@ class InjectionRun:
         return (self.processed - self.late) / self.offered if self.offered else 0.0
 
 
-def inject(tuples: Tuples, controller: Loop[Any] | None, *, limit: int, seconds: float) -> InjectionRun:
+def inject(tuples: Tuples, controller: Loop | None, *, limit: int, seconds: float) -> InjectionRun:
     """Run `tuples` for `seconds`; without a controller everything passes at once."""
     deadlines = [queue.deadline_seconds for queue in tuples.classes]
     arrivals = zip(tuples.arrived.tolist(), tuples.queue.tolist(), tuples.cost.tolist(), strict=True)

@@ -24,6 +24,8 @@ STEP_MS = 10
 class BatchFigures:
     """One finished batch: when it was cut and ended (seconds since 1970), the work it kept, what it delivered.
 
+    The time of the cut is the wall clock's, as in the ledger; the batch's length is that of a clock that does not step.
+
     `work_seconds` are seconds of the node's nominal CPU; `latencies` are [milliseconds, tuples] at the outputs of the
     network, counted from a tuple's first arrival at any node.
     """
@@ -50,10 +52,10 @@ class BatchFigures:
             for step, count in zip(np.round(seconds * 1e3 / STEP_MS).astype(int), tuples, strict=True):
                 steps[int(step) * STEP_MS] = steps.get(int(step) * STEP_MS, 0) + int(count)
         return cls(
-            query=report.fragment,
+            query=report.query,
             batch=report.journal.batch,
             cut_seconds=report.journal.timestamp_ms / 1e3,
-            ended_seconds=report.ended_seconds,
+            ended_seconds=report.journal.timestamp_ms / 1e3 + report.seconds,
             work_seconds=work_seconds,
             scale=scale,
             delivered={name: written.rows for name, written in report.delivered.items()},

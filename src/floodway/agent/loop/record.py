@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from floodway.agent.loop.report import Point
 from floodway.agent.loop.steering import Steered
-from floodway.job.ledger import counts_by_place
+from floodway.job.fold import Counts
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 
@@ -29,16 +29,13 @@ class _Sums:
     """Batches that ended in the measured part, added up: tuples at places and outputs, latencies by milliseconds."""
 
     ended_seconds: float | None = None
-    offered: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
     delivered: Counter[str] = field(default_factory=Counter)
     latencies: Counter[int] = field(default_factory=Counter)
 
     def add(self, report: BatchReport) -> None:
         self.ended_seconds = report.ended_seconds
-        for at, (offered, kept) in counts_by_place(report.lines).items():
-            self.offered[at] += offered
-            self.kept[at] += kept
+        self.counts.merge(Counts.of(report.lines))
         for name, written in report.delivered.items():
             self.delivered[name] += written.rows
 
@@ -92,8 +89,8 @@ class Record:
         seconds = np.concatenate([pair[0] for pair in pairs]) if pairs else np.zeros(0)
         tuples = np.concatenate([pair[1] for pair in pairs]) if pairs else np.zeros(0, dtype=np.int64)
         mean = float(np.average(seconds, weights=tuples)) if tuples.sum() else None
-        counts = counts_by_place(line for line in report.lines if line.at in self._network.streams)
-        offered, kept = (sum(count[i] for count in counts.values()) for i in (0, 1))
+        counts = Counts.of(line for line in report.lines if line.at in self._network.streams)
+        offered, kept = counts.offered.total(), counts.kept.total()
         since = report.ended_seconds - self.started
         self.batches += 1
         self.points.append(Point(report.fragment, since, report.seconds, mean, offered, kept, scale))
@@ -102,7 +99,7 @@ class Record:
             sums = self._first if self._first.ended_seconds is None else self._later
             sums.add(report)
             # Latencies count for batches cut after settling: those owe nothing to the start.
-            if outputs and report.journal.timestamp_ms / 1e3 >= self._settled_at:
+            if outputs and report.cut_seconds >= self._settled_at:
                 sums.time(seconds, tuples)
         return mean
 
@@ -112,8 +109,8 @@ class Record:
 
     def kept_shares(self) -> dict[str, float]:
         """Share kept at each place over the measured part."""
-        sums = self._measured()
-        return {at: sums.kept[at] / offered for at, offered in sums.offered.items() if offered}
+        counts = self._measured().counts
+        return {at: counts.kept[at] / offered for at, offered in counts.offered.items() if offered}
 
     @property
     def measured_seconds(self) -> float:
@@ -142,7 +139,7 @@ class Record:
         delivered = self._measured().delivered
         return {name: delivered[name] / length for name in self._network.outputs}
 
-    def status(self, now: float, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
+    def status(self, time_us: int, target: float, steered: Steered, arrived: Mapping[str, int]) -> dict[str, Any]:
         """The latest figures, for `floodway top`."""
         recent = [mean for _, mean, _, _ in self._recent if mean is not None]
         offered = sum(item[2] for item in self._recent)
@@ -150,7 +147,7 @@ class Record:
         control = list(steered.control.values())
         return {
             "name": self._network.name,
-            "time_us": int(now * 1e6),
+            "time_us": time_us,
             "mode": steered.decision.mode,
             "target_seconds": target,
             "latency_seconds": recent[-1] if recent else None,

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from floodway.job.ledger import LedgerLine, Reason, counts_by_place
+from floodway.job.fold import Counts
+from floodway.job.ledger import LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.planning.costs import CostRefiner
 from floodway.planning.selectivities import SelectivityRefiner, tuples_through
@@ -34,8 +35,9 @@ class Counted:
         lines = list(lines)
         entered: dict[str, float] = {}
         emitted: dict[str, float] = {}
-        for at, (offered, kept) in counts_by_place(lines).items():
-            entered[at] = kept
+        counts = Counts.of(lines)
+        for at, offered in counts.offered.items():
+            entered[at] = counts.kept[at]
             producer, arrow, _ = at.partition("->")
             if arrow and producer in network.operators:
                 emitted[producer] = offered

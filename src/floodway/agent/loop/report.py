@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.fold import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Point:
 class RunReport:
     """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see `measured`).
 
-    `accounts` are the ledger's sums, as `totals` gives them.
+    `counts` are the ledger's sums.
 
     `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have: what was kept
     asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the capacity the file
@@ -64,7 +63,7 @@ class RunReport:
     tuples out per tuple in, as the batches showed them.
     """
 
-    accounts: Mapping[str, Any]
+    counts: Counts
     differences: tuple[str, ...]
     latency: Latency
     score: float
@@ -86,7 +85,7 @@ class RunReport:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `floodway run`."""
         return {
-            **self.accounts,
+            **self.counts.to_dict(),
             "reconciled": not self.differences,
             "differences": list(self.differences),
             "latency": self.latency.to_dict(),
@@ -105,25 +104,3 @@ class RunReport:
             "selectivities": dict(self.selectivities),
             "deadlines": dict(self.deadlines),
         }
-
-
-def totals(lines: Iterable[LedgerLine]) -> dict[str, Any]:
-    """Tuples offered and kept at the inputs, and dropped by place and reason (also inside the nodes)."""
-    offered: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
-    dropped: dict[str, Counter[str]] = {}
-    for line in lines:
-        if line.reason == Reason.DELIVERED:
-            continue
-        if line.reason == Reason.SHEDDER:  # the first reason a tuple can go; the others take from what it kept
-            offered[line.at] += line.offered
-            kept[line.at] += line.kept
-        else:
-            kept[line.at] -= line.dropped
-        if line.dropped:
-            dropped.setdefault(line.at, Counter())[line.reason] += line.dropped
-    return {
-        "offered": dict(offered),
-        "kept": dict(kept),
-        "dropped": {at: dict(reasons) for at, reasons in dropped.items()},
-    }

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 
 from floodway.agent.watch.followed import Followed
 from floodway.agent.watch.metrics import Watched, metrics_route
-from floodway.job.account import Account
+from floodway.job.fold import Fold
 
 
 class FolderMetrics:
@@ -52,9 +52,9 @@ class FolderMetrics:
                 "ledger": {"lines": account.lines, "differences": account.differences()},
             }
 
-    def _advanced(self) -> Account:
+    def _advanced(self) -> Fold:
         self._followed.advance([self._root])
-        return self._followed.account or Account()
+        return self._followed.account or Fold()
 
 
 def node_metrics_routes(metrics: FolderMetrics, status: Callable[[], Mapping[str, Any]]) -> list[BaseRoute]:

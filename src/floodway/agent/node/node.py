@@ -107,7 +107,7 @@ class NodeAgent:
             register(session)
             loop = self._loop(session)
             if self._await_inputs(loop):
-                loop.start(time.time())
+                loop.start(loop.clock.now())
                 try:
                     self._turn(loop)
                 finally:
@@ -144,10 +144,10 @@ class NodeAgent:
         return orphan or self._ended.is_set()
 
     def _turn(self, loop: SteeringLoop) -> None:
-        begun = time.time()
+        begun = loop.clock.now()
         loop.record.begin(begun, loop.arrived)
         while not self._told_to_end():
-            now = time.time()
+            now = loop.clock.now()
             if self.options.seconds is not None and now - begun >= self.options.seconds:
                 return
             self._take_mode()
@@ -161,9 +161,9 @@ class NodeAgent:
                 costs = self._steering.costs_to_tell(now)
                 if costs is not None:
                     self.plane.observe(steered.rates, costs, now)
-                figures = loop.status(now, self.target, steered)
+                figures = loop.status(self.target, steered)
                 self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
-            self._ended.wait(max(0.0, TICK_SECONDS - (time.time() - now)))
+            self._ended.wait(max(0.0, TICK_SECONDS - (loop.clock.now() - now)))
 
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
@@ -195,7 +195,7 @@ class NodeAgent:
 
     def _say(self, phase: str, **figures: Any) -> None:
         """Keep and write the latest figures; those of an earlier phase stay until they are replaced."""
-        self._status = {**self._status, "time_us": int(time.time() * 1e6), "waiting_for": [], **figures, "phase": phase}
+        self._status = {**self._status, "time_us": time.time_ns() // 1000, "waiting_for": [], **figures, "phase": phase}
         write_atomically(self.layout.status, json.dumps(self.status()), durable=False)
 
 

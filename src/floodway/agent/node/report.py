@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from floodway.agent.loop.batches import BatchFigures, latencies_of, read_figures
-from floodway.agent.loop.report import Latency, totals
+from floodway.agent.loop.report import Latency
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
@@ -27,9 +28,9 @@ from floodway.spark.query.node_layout import NodeLayout
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """One node: its accounts by place and reason, its capacity and load as shares of the nominal CPU, restarts."""
+    """One node: its counts by place and reason, its capacity and load as shares of the nominal CPU, restarts."""
 
-    accounts: Mapping[str, Any]
+    counts: Counts
     capacity: float
     load: float
     batches: int
@@ -38,7 +39,7 @@ class NodeFigures:
     def to_dict(self) -> dict[str, Any]:
         """As in the `--json` output."""
         return {
-            **self.accounts,
+            **self.counts.to_dict(),
             "capacity": self.capacity,
             "load": self.load,
             "batches": self.batches,
@@ -65,9 +66,12 @@ class NodesReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `floodway up`: that of `floodway run` with places of all nodes, and the nodes beside."""
+        counts = Counts()  # a stream that two nodes read counts for each
+        for node in self.nodes.values():
+            counts.merge(node.counts)
         return {
             "control": self.control,
-            **_merged([node.accounts for node in self.nodes.values()]),
+            **counts.to_dict(),
             "reconciled": not self.differences,
             "differences": list(self.differences),
             "latency": self.latency.to_dict(),
@@ -134,7 +138,7 @@ def _node(
         (item.cut_seconds for item in measured), default=0.0
     )
     return NodeFigures(
-        accounts=totals(Ledger(layout.own(node).ledger).lines()),
+        counts=Counts.of(Ledger(layout.own(node).ledger).lines()),
         capacity=work / busy if busy > 0 else 1.0,
         load=work / length if length > 0 else 0.0,
         batches=len(measured),
@@ -162,20 +166,3 @@ def _throughput(
                         delivered[sink] += rows
                         length[sink] = mine[-1].ended_seconds - begin
     return {name: delivered[name] / length[name] if length.get(name) else 0.0 for name in network.outputs}
-
-
-def _merged(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The accounts of several nodes as one, by place; a stream that two nodes read counts for each."""
-    offered: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
-    dropped: dict[str, Counter[str]] = {}
-    for account in accounts:
-        offered.update(account["offered"])
-        kept.update(account["kept"])
-        for at, reasons in account["dropped"].items():
-            dropped.setdefault(at, Counter()).update(reasons)
-    return {
-        "offered": dict(offered),
-        "kept": dict(kept),
-        "dropped": {at: dict(reasons) for at, reasons in dropped.items()},
-    }

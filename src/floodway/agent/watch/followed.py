@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from floodway.agent.loop.run_files import BATCHES
-from floodway.job.account import Account
+from floodway.job.fold import Fold
 from floodway.job.latencies import Latencies
 from floodway.job.ledger import LedgerLine
 
@@ -66,7 +66,7 @@ class Followed:
         self._start_over()
 
     @property
-    def account(self) -> Account | None:
+    def account(self) -> Fold | None:
         """The sum of the ledgers; another object once they were started over."""
         return self._account if self._ledgers else None
 
@@ -77,7 +77,7 @@ class Followed:
             self._advance(folders)
 
     def _start_over(self) -> None:
-        self._account = Account()
+        self._account = Fold()
         self.latencies = Latencies()
         self._ledgers: dict[Path, LineTail] = {}
         self._batches: dict[Path, LineTail] = {}

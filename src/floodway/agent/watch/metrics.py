@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.watch.statuses import has_mode, is_participant, normal, would_drop
-from floodway.job.counts import Counts
+from floodway.job.fold import Counts
 from floodway.job.latencies import BUCKETS, Latencies
 
 MODES = ("enforce", "observe", "off")

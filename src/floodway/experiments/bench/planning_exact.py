@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 NODES = 4
 MAX_RATE = 8.0
 SEED = 20070923
-GOAL = 30.0
+GOAL = 5.0
 PORTION = 50
 WALK_STEP = 0.05
 

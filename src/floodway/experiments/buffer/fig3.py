@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from floodway.experiments.buffer import common
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import WithBuffer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +19,8 @@ CLAIM = Claim(
 )
 LOADS = (0.9, 1.0, 1.1, 1.2)
 VARIANTS: common.Variants = {
-    "FIFO": lambda: WithBuffer(scheduler_name="fifo", adaptor_name="tail-drop"),
-    "EDF": lambda: WithBuffer(scheduler_name="edf", adaptor_name="tail-drop"),
+    "FIFO": common.with_buffer("fifo", "tail-drop"),
+    "EDF": common.with_buffer("edf", "tail-drop"),
 }
 
 
@@ -46,10 +45,9 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         measured=measured,
         criteria=tuple(_criterion(cycle, by_load, len(seeds)) for cycle, by_load in found.items()),
         where="simulation",
-        why="The paper cleans once a buffer cycle. In an overloaded queue under tail drop EDF serves next what is about to "
-        "be late, and within the second until the cleaner looks again it serves tuples in vain; the PI controller then "
-        "lets fewer pass. With Floodway's check when a tuple is dispatched EDF is better at every load; below 1.1 it is "
-        "with either",
+        why="The paper cleans once a buffer cycle. In an overloaded queue under tail drop EDF serves next what is "
+        "about to be late, and until the cleaner looks again it serves tuples in vain; the PI controller then lets "
+        "fewer pass. With Floodway's check at dispatch EDF is better at every load, and below 1.1 with either",
         notes=(
             "The paper gives no load for this figure. At 1.2 both keep the CPU full and must lose a sixth of "
             "the tuples, so they nearly tie; around 1.0 the gap in utilisation shows.",

@@ -11,7 +11,6 @@ import numpy as np
 from floodway.experiments.buffer import common
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import PERMITTED_MISS_RATIO, WithBuffer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,12 +45,17 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     for place, factor in enumerate(FIRST_ESTIMATES):
         stretch = common.part(progress, 0.7 + 0.15 * place, 0.85 + 0.15 * place)
         learnt |= common.run_all(
-            {f"first estimate × {factor:g}": WithBuffer}, traffic, seeds, stretch, first_estimate=factor
+            {f"first estimate × {factor:g}": common.with_buffer()}, traffic, seeds, stretch, first_estimate=factor
         )
     measured: dict[str, Any] = {cycle: common.table(found) for cycle, found in by_cycle.items()}
     measured["wrong first estimate"] = common.table(learnt)
-    fluctuation = [common.mean([float(np.std(cycle_utilisation(one)[1:])) for one in found]) for found in runs.values()]
-    measured["utilisation_std_by_cycle"] = dict(zip(runs, fluctuation, strict=True))
+    used = [common.mean([float(np.std(cycle_utilisation(one)[1:])) for one in found]) for found in runs.values()]
+    missed = [
+        common.mean([float(np.std([cycle.miss_ratio for cycle in one.cycles[1:]])) for one in found])
+        for found in runs.values()
+    ]
+    measured["utilisation_std_by_cycle"] = dict(zip(runs, used, strict=True))
+    measured["miss_ratio_std_by_cycle"] = dict(zip(runs, missed, strict=True))
     exact = common.mean(common.misses(runs["E=0"]))
     apart = {name: abs(common.mean(common.misses(found)) - exact) for name, found in learnt.items()}
     late = max(one.total.miss_ratio for found in runs.values() for one in found)
@@ -63,11 +67,15 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         criteria=(
             *(_slight(cycle, found) for cycle, found in by_cycle.items()),
             Criterion(
-                f"{common.OURS}: late tuples stay within the permitted ratio of {PERMITTED_MISS_RATIO:g} for every E",
-                late <= PERMITTED_MISS_RATIO,
+                f"{common.OURS}: late tuples stay within the permitted {common.PERMITTED_MISS_RATIO:g} for every E",
+                late <= common.PERMITTED_MISS_RATIO,
                 f"{late:.4f}",
             ),
-            Criterion("utilisation fluctuates more as E grows", fluctuation == sorted(fluctuation), str(fluctuation)),
+            Criterion(
+                "the miss ratio fluctuates more as E grows",
+                missed == sorted(missed) and missed[0] < missed[-1],
+                str(missed),
+            ),
             Criterion(
                 f"a first estimate wrong by ten changes misses by less than {LEARNT:g}: the cost is learnt",
                 max(apart.values()) < LEARNT,
@@ -75,7 +83,10 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             ),
         ),
         where="simulation",
-        notes=("E = 2 cannot be uniform on [0.1, 4.1] and have mean 1: a beta distribution there.",),
+        notes=(
+            "The CPU is full in every cycle, so its utilisation hardly fluctuates at all.",
+            "E = 2 cannot be uniform on [0.1, 4.1] and have mean 1: a beta distribution there.",
+        ),
         headline="utilisation / late: "
         + ", ".join(
             f"{name} {row['utilisation']:.4f} / {row['miss_ratio']:.4f}" for name, row in measured[common.OURS].items()
@@ -104,7 +115,7 @@ def _by_precision(
         stretch = common.part(progress, precision / 3, (precision + 1) / 3)
         name = f"E={precision}"
         runs |= common.run_all(
-            {name: WithBuffer}, traffic, seeds, stretch, precision=precision, clean_at_dispatch=at_dispatch
+            {name: common.with_buffer()}, traffic, seeds, stretch, precision=precision, clean_at_dispatch=at_dispatch
         )
     return runs
 
@@ -123,7 +134,7 @@ def _draw(runs: dict[str, list[Run]]) -> Figure:
     times = first["E=0"].cycle_seconds * np.arange(1, shown + 1)
     lines(left, times, {name: cycle_utilisation(one)[:shown] for name, one in first.items()})
     lines(right, times, {name: [c.miss_ratio for c in one.cycles[:shown]] for name, one in first.items()})
-    right.axhline(PERMITTED_MISS_RATIO, color="#22303c", linewidth=0.9, linestyle="--")
+    right.axhline(common.PERMITTED_MISS_RATIO, color="#22303c", linewidth=0.9, linestyle="--")
     left.set_ylim(0.9, 1.01)
     style(left, title="(a) CPU utilisation", x="time (s)", y="share of time busy", legend=True)
     style(right, title="(b) Late among processed; dashed: permitted", x="time (s)", y="miss ratio")

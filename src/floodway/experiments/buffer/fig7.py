@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,7 @@ import numpy as np
 from floodway.experiments.buffer import common
 from floodway.experiments.buffer.fig6 import cycle_utilisation
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import WithBuffer, WithoutBuffer
+from floodway.simulation.buffer import BUFFER_CYCLE_SECONDS, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,9 +33,9 @@ HARDLY = 0.01
 FAIR_BASELINE = 0.9
 """Least CPU utilisation of COB: a baseline that idles would make any rival look good."""
 PARTS: common.Variants = {
-    "FIFO for EDF": partial(WithBuffer, scheduler_name="fifo"),
-    "tail drop for PID": partial(WithBuffer, adaptor_name="tail-drop"),
-    "no cleaner": partial(WithBuffer, cleans=False),
+    "FIFO for EDF": common.with_buffer("fifo"),
+    "tail drop for PID": common.with_buffer(adaptor="tail-drop"),
+    "no cleaner": common.with_buffer(cleaner=False),
 }
 """CWB with one part replaced: each part has to show what it brings."""
 
@@ -46,8 +44,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     """CWB and COB in every seed at every permitted ratio, with either cycle of the cleaner; CWB without its parts."""
     traffic = common.Traffic()
     others: common.Variants = {
-        "COB, every 1 s": partial(WithoutBuffer, every_buffer_cycle=True),
-        "Aurora step": partial(WithoutBuffer, law="aurora"),
+        "COB, every 1 s": common.without_buffer(control_seconds=BUFFER_CYCLE_SECONDS),
+        "Aurora step": common.without_buffer("aurora"),
     }
     by_ratio: dict[float, dict[str, list[Run]]] = {}
     for step, ratio in enumerate(PERMITTED):
@@ -109,8 +107,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 def systems(permitted: float) -> common.Variants:
     """The two systems with the same permitted miss ratio."""
     return {
-        "CWB": partial(WithBuffer, permitted_miss_ratio=permitted),
-        "COB": partial(WithoutBuffer, permitted_miss_ratio=permitted),
+        "CWB": common.with_buffer(permitted=permitted),
+        "COB": common.without_buffer(permitted=permitted),
     }
 
 
@@ -124,7 +122,7 @@ def headline(runs: dict[str, list[Run]]) -> str:
 
 
 def better(by_ratio: dict[float, dict[str, list[Run]]], seldom: dict[str, list[Run]]) -> list[Criterion]:
-    """What must be so on any traffic: CWB is better than a sane COB in CPU, drops and tuples on time, and keeps its word.
+    """What must be so on any traffic: CWB beats a sane COB in CPU, drops and tuples on time, and keeps its word.
 
     `by_ratio` was run with the cleaner at dispatch, `seldom` with the paper's cycle at the least permitted ratio.
     """

@@ -41,6 +41,10 @@ class _Half:
         rates = rates_of([points[i] for i in inputs], codes)
         return cls(inputs, np.ascontiguousarray(rates.T), value[inputs])
 
+    def earned(self, observed: Vector) -> Vector:
+        """Sum of v_i·min(F_i, r_i) of every half row."""
+        return np.asarray(self.value @ np.minimum(self.rates, observed[self.inputs, None]))
+
 
 class RowIndex:
     """Index over a table of feasible codes. `best(observed)` returns the rates of the best row."""
@@ -76,12 +80,13 @@ class RowIndex:
         """Rates of the row that earns most as min(F, r)."""
         if self._scan is not None:
             return np.asarray(self._scan[scan(self._scan, self._value, observed)])
-        # Loaded by the first look-up: a table that is built to be sent or saved needs no compiler in memory.
-        from floodway.planning.fit.kernel import earned, join
-
-        left = earned(self._left.rates, self._left.value, observed[self._left.inputs])
-        right = earned(self._right.rates, self._right.value, observed[self._right.inputs])
-        one, two = join(left, right, self._set_of, self._members, self._starts)
+        left = self._left.earned(observed)
+        right = self._right.earned(observed)[self._members]
+        # The best right half of every set, then the left half that earns most with the best of its own set.
+        one = int(np.argmax(left + np.maximum.reduceat(right, self._starts[:-1])[self._set_of]))
+        group = self._set_of[one]
+        start = self._starts[group]
+        two = self._members[start + int(np.argmax(right[start : self._starts[group + 1]]))]
         row = np.empty(len(self._value))
         row[self._left.inputs] = self._left.rates[:, one]
         row[self._right.inputs] = self._right.rates[:, two]

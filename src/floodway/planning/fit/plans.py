@@ -5,7 +5,7 @@ microseconds). Between grid points plans are mixed: a convex combination of feas
 because the set of all such pairs is convex. A cell has several triangulations; the one that earns most is taken.
 
 Where nothing has to be dropped nothing is lost; elsewhere only cells that a bend of the optimum crosses lose
-anything. The grid is made finer until probes against the optimum find at most half of ε (docs/decisions/0056).
+anything. The grid is made finer until probes against the optimum find at most half of ε (docs/decisions/0055).
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from floodway.job.decision import PPM
 from floodway.job.findings import Findings
+from floodway.job.fold import ORDER
 from floodway.job.ledger import LedgerLine, Reason
 from floodway.network.model import Arc, Network, Operator, OperatorKind
 from floodway.spark.query.fragments import Fragment
 
-_AT_SOURCE = (Reason.SHEDDER, Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER)
 _ONE_BY_ONE = (OperatorKind.MAP, OperatorKind.FILTER, OperatorKind.DELAY, OperatorKind.UNION)
 
 
@@ -74,7 +74,7 @@ class _Flow:
         self._delivered = {line.at: line for line in lines if line.reason == Reason.DELIVERED}
         self._at_source: dict[str, int] = {}
         for line in lines:
-            if line.reason in _AT_SOURCE:
+            if line.reason in ORDER:
                 self._at_source[line.at] = min(line.kept, self._at_source.get(line.at, line.kept))
         self._emitted: dict[str, Bounds] = {}
         self.loose: list[str] = []

@@ -23,10 +23,13 @@ from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.spark.audit.run import Audit, audit
 from floodway.spark.audit.sinks import count_log
+from floodway.spark.audit.sources import present_key, query_keys
+from floodway.spark.log import LogReader
 from floodway.spark.log.kafka_links import LinkCounts, is_topic, link_counts
 from floodway.spark.log.meta import META
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.sinks import writer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def link_accounts(
         for arc in incoming(network, node):
             writer = network.operators[arc.producer].node
             written = [ln for ln in lines.get(writer, []) if ln.at == str(arc) and ln.reason == Reason.DELIVERED]
+            reading = _reading(network, layout, node, str(arc))
             account = LinkAccount(
                 link=str(arc),
                 writer=writer,
@@ -132,58 +136,84 @@ def link_accounts(
                 offered=sum(
                     line.offered
                     for line in lines.get(node, [])
-                    if line.at == str(arc) and line.reason == Reason.SHEDDER
+                    if line.at == str(arc) and line.reason == Reason.SHEDDER and line.query == reading
                 ),
             )
             address = layout.link(arc)
-            query = _query(layout.part(network, writer), writer, str(arc))
+            name, checkpoint = _writing(network, layout, writer, str(arc))
+            keys = query_keys(name, checkpoint, dict.fromkeys(line.query for line in written))
+            writers = [writer_of(key, str(arc)) for key in keys]
             try:
                 if is_topic(address):
-                    found.append(kafka_account(account, link_counts(address, query), written))
+                    found.append(kafka_account(account, link_counts(address, writers), written))
                 elif (Path(address) / META).exists():
-                    found.append(_through_log(account, Path(address), query, written))
+                    found.append(_through_log(account, Path(address), writers, written))
             except FloodwayError as error:
                 silent.append(f"{arc}: {error.message}")
     return found, silent
 
 
-def _through_log(account: LinkAccount, log: Path, query: str, written: Sequence[LedgerLine]) -> LinkAccount:
-    counts = count_log(log, query)
-    return replace(account, in_log=counts.length, unfinished=_unfinished(counts.batches, written))
+def _through_log(account: LinkAccount, log: Path, writers: Sequence[str], written: Sequence[LedgerLine]) -> LinkAccount:
+    batches = {writer: count_log(log, writer).batches for writer in writers}
+    length = sum(LogReader(log).end_positions().values())
+    return replace(account, in_log=length, unfinished=_unfinished(batches, _said(account.link, written)))
 
 
 def kafka_account(account: LinkAccount, counts: LinkCounts, written: Sequence[LedgerLine]) -> LinkAccount:
     """The account with what the link's topic holds; `written` are the writer's lines about it."""
-    said = {line.batch: line.kept for line in written}
-    first = min(counts.batches, default=-1)
+    said = _said(account.link, written)
     wrong = [
-        f"{account.link}, batch {batch}: the ledger says {said.get(batch, 0)} tuples were delivered, "
-        f"the topic holds {counts.batches[batch]}"
-        for batch in sorted(said.keys() | counts.batches.keys())
+        f"{account.link}, batch {batch}: the ledger says {mine.get(batch, 0)} tuples were delivered, "
+        f"the topic holds {held[batch]}"
+        for writer, held in counts.batches.items()
+        for mine in (said.get(writer, {}),)
+        for batch in sorted(mine.keys() | held.keys())
         # Of a batch whose first records are retired Kafka cannot tell the size; one past the ledger is unfinished.
-        if batch <= max(said, default=-1)
-        and (batch > first or not counts.retired)
-        and said.get(batch, 0) != counts.batches[batch]
+        if batch <= max(mine, default=-1)
+        and (not counts.retired or batch > min(held, default=batch))
+        and mine.get(batch, 0) != held[batch]
     ]
     if counts.foreign:
         wrong.append(f"{account.link}: {counts.foreign} record(s) in the topic are not {account.writer}'s")
     return replace(
         account,
         in_log=counts.length,
-        unfinished=_unfinished(counts.batches, written),
+        unfinished=_unfinished(counts.batches, said),
         repeated=counts.repeated,
         wrong=tuple(wrong),
     )
 
 
-def _unfinished(batches: Mapping[int, int], written: Sequence[LedgerLine]) -> int:
-    """Tuples under the tag of a batch later than the writer's ledger knows."""
-    last = max((line.batch for line in written), default=-1)
-    return sum(count for batch, count in batches.items() if batch > last)
+def _said(link: str, written: Sequence[LedgerLine]) -> dict[str, dict[int, int]]:
+    """Tuples that each batch delivered to a link, by writer."""
+    found: dict[str, dict[int, int]] = {}
+    for line in written:
+        found.setdefault(writer_of(line.query, link), {})[line.batch] = line.kept
+    return found
 
 
-def _query(part: Network, writer: str, link: str) -> str:
-    return next(f"{writer}.{f.name}" for f in fragments(part, writer) if link in f.outputs)
+def _unfinished(batches: Mapping[str, Mapping[int, int]], said: Mapping[str, Mapping[int, int]]) -> int:
+    """Tuples of batches later than the writer's ledger knows."""
+    return sum(
+        count
+        for writer, held in batches.items()
+        for batch, count in held.items()
+        if batch > max(said.get(writer, {}), default=-1)
+    )
+
+
+def _writing(network: Network, layout: NodeLayout, writer: str, link: str) -> tuple[str, Path]:
+    """The query that writes a link, and its checkpoint."""
+    found = next(f for f in fragments(layout.part(network, writer), writer) if link in f.outputs)
+    return found.query, layout.own(writer).checkpoint(found)
+
+
+def _reading(network: Network, layout: NodeLayout, reader: str, link: str) -> str:
+    """The key of the query that reads a link now: one whose checkpoint is gone had read the link for itself."""
+    for fragment in fragments(layout.part(network, reader), reader):
+        if any(spec.producer == link for spec in fragment.sources):
+            return present_key(fragment.query, layout.own(reader).checkpoint(fragment))
+    return reader
 
 
 def _with_operators(network: Network) -> list[str]:

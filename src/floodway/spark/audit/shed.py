@@ -19,7 +19,8 @@ from pathlib import Path
 
 from floodway.errors import InputError
 from floodway.job.findings import Findings
-from floodway.job.ledger import Ledger, LedgerLine, Reason, reconcile
+from floodway.job.fold import Fold
+from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.shed_state import ShedFiles
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.shed.checkpoints import noted_checkpoints
@@ -49,7 +50,7 @@ def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Seq
     if not files.ledger.exists():
         raise InputError(f"no ledger at {files.ledger}", hint="Has the shed processed a batch? Check its name")
     lines = ledger.read()
-    found = Findings([*ledger.torn_now(), *reconcile(lines)])
+    found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     known = {**noted_checkpoints(files), **{query_of(path): path for path in checkpoints}}
     by_query: dict[str, list[LedgerLine]] = {}
     for line in lines:

@@ -2,12 +2,13 @@
 
 | sink | how it is counted |
 | --- | --- |
-| log | by the batch's tag in its segments; tuples under no tag of the query are a difference |
+| log | by the batch's tag in its segments; tuples under no tag are a difference |
 | format:path | by batch folder: rows of Parquet and ORC, lines of JSON and text; of others whether they are there |
 | kafka://… | it has had no less than what was delivered: a topic may repeat a batch, and others may write to it |
 | console | not at all |
 
-The last batch may have reached the sink and not the ledger: it will be repeated, and find itself there.
+Other runs may write to a sink that the network file names: how much is said, and not compared. The last batch may have
+reached the sink and not the ledger: it will be repeated, and find itself there.
 """
 
 from __future__ import annotations
@@ -23,50 +24,65 @@ from floodway.spark.log import LogReader, tally
 from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic
 from floodway.spark.log.meta import META
+from floodway.spark.query.sinks import batch_folder, writer_of
 
 _BATCH = "batch="
+_TAG_NUMBERS = 2
 _NEVER = 1 << 62
 
 
 @dataclass
 class LogCounts:
-    """Tuples in a log by batch of one query, those that nobody known delivered, and how many were ever appended.
+    """Tuples in a log by batch of one writer, those of others by writer, those under no tag, and how many ever came.
 
     Where retention has taken the oldest segments, batches are whole from `whole_from` on. `torn` are segments.
     """
 
     length: int = 0
     retired: int = 0
-    foreign: int = 0
+    untagged: int = 0
     torn: int = 0
     whole_from: int = 0
     batches: Counter[int] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
 
 
-def count_log(log: Path, query: str, others: Collection[str] = ()) -> LogCounts:
-    """Count a log's tuples by their tags QUERY:BATCH:PARTITION; `others` are further queries that may write to it."""
+def count_log(log: Path, writer: str) -> LogCounts:
+    """Count a log's tuples by their tags WRITER:BATCH:PARTITION."""
     held = tally(log)
     reader = LogReader(log)
     length, torn = sum(reader.end_positions().values()), reader.skipped().torn
     counts = LogCounts(length, sum(held.retired.values()), held.untagged, torn)
     oldest = dict.fromkeys((partition for partition, retired in held.retired.items() if retired), _NEVER)
     for tag, count in held.tagged.items():
-        writer, *numbers = tag.rsplit(":", 2)
-        if writer == query and len(numbers) == 2 and all(number.isdecimal() for number in numbers):
+        name, *numbers = tag.rsplit(":", _TAG_NUMBERS)
+        if len(numbers) != _TAG_NUMBERS or not all(number.isdecimal() for number in numbers):
+            counts.untagged += count
+        elif name == writer:
             batch, partition = map(int, numbers)
             counts.batches[batch] += count
             if partition in oldest:
                 oldest[partition] = min(oldest[partition], batch)
-        elif writer not in others:
-            counts.foreign += count
+        else:
+            counts.others[name] += count
     counts.whole_from = max(oldest.values(), default=0)
     return counts
 
 
 def check_sink(
-    address: str, query: str, sink: str, said: Mapping[int, int], found: Findings, others: Collection[str] = ()
+    address: str,
+    query: str,
+    sink: str,
+    said: Mapping[int, int],
+    found: Findings,
+    others: Collection[str] = (),
+    *,
+    shared: bool = False,
 ) -> None:
-    """Compare what each batch delivered to a sink that is no link over Kafka with what is there."""
+    """Compare what each batch delivered to a sink that is no link over Kafka with what is there.
+
+    `others` are further writers of the same ledger; with `shared`, writers of other runs may come as well.
+    """
     if is_topic(address):
         if is_kafka_link(sink, address):
             found.unchecked.append(f"{sink}: a link over Kafka, counted where both its nodes are audited")
@@ -76,13 +92,20 @@ def check_sink(
         found.unchecked.append(f"{sink}: went to the console, so its tuples were not counted")
     elif ":" in address:
         kind, _, path = address.partition(":")
-        check_files(kind, path, sink, said, found)
+        check_files(kind, path, query, sink, said, found)
     else:
-        check_log(Path(address), query, sink, said, found, others)
+        check_log(Path(address), writer_of(query, sink), sink, said, found, others, shared=shared)
 
 
 def check_log(
-    log: Path, query: str, sink: str, said: Mapping[int, int], found: Findings, others: Collection[str] = ()
+    log: Path,
+    writer: str,
+    sink: str,
+    said: Mapping[int, int],
+    found: Findings,
+    others: Collection[str] = (),
+    *,
+    shared: bool = False,
 ) -> None:
     """Compare with the tuples in a log under each batch's tag."""
     if not (log / META).exists():
@@ -92,7 +115,7 @@ def check_log(
             )
         return
     try:
-        counts = count_log(log, query, others)
+        counts = count_log(log, writer)
     except FloodwayError as error:
         found.differences.append(f"{sink}: the log cannot be read: {error.message}")
         return
@@ -100,16 +123,22 @@ def check_log(
     whole = {batch: count for batch, count in said.items() if batch >= counts.whole_from}
     there = {batch: count for batch, count in counts.batches.items() if counts.whole_from <= batch <= last}
     found.compare(sink, "the log holds", whole, there)
-    if counts.foreign:
-        found.differences.append(f"{sink}: {counts.foreign} tuple(s) in the log were not delivered by {query}")
+    strangers = {name: count for name, count in counts.others.items() if name not in others}
+    foreign = counts.untagged + (0 if shared else sum(strangers.values()))
+    if foreign:
+        found.differences.append(f"{sink}: {foreign} tuple(s) in the log were not delivered by {writer}")
+    if strangers and shared:
+        found.unchecked.append(
+            f"{sink}: {sum(strangers.values())} tuple(s) in the log were delivered by {len(strangers)} other writer(s)"
+        )
     if counts.torn:
         found.differences.append(f"{sink}: {counts.torn} torn segment(s) in the log {log}")
     if counts.retired:
         found.unchecked.append(f"{sink}: the log has let {counts.retired} tuples go, which were only summed up")
-    if counts.retired and not others:
+    if counts.retired and not others and not shared:
         # What was retired cannot be counted by batch any more, but numbers go on: the sum still tells.
         unfinished = sum(count for batch, count in counts.batches.items() if batch > last)
-        ever = counts.length - counts.foreign - unfinished
+        ever = counts.length - foreign - unfinished
         if sum(said.values()) != ever:
             found.differences.append(
                 f"{sink}: the ledger says {sum(said.values())} tuples were delivered in all, "
@@ -132,15 +161,15 @@ def _check_topic(address: str, sink: str, total: int, found: Findings) -> None:
         )
 
 
-def check_files(kind: str, path: str, sink: str, said: Mapping[int, int], found: Findings) -> None:
-    """Compare with the rows in the folders `batch=N` of a file format."""
+def check_files(kind: str, path: str, query: str, sink: str, said: Mapping[int, int], found: Findings) -> None:
+    """Compare with the rows in the query's own folders of a file format."""
     if "://" in path:
         found.unchecked.append(f"{sink}: {path} is on another file system, so its tuples were not counted")
         return
     last = max(said, default=-1)
     folders = {
         int(folder.name.removeprefix(_BATCH)): folder
-        for folder in Path(path).glob(f"{_BATCH}*")
+        for folder in Path(batch_folder(path, query, sink, 0)).parent.glob(f"{_BATCH}*")
         if folder.name.removeprefix(_BATCH).isdecimal()
     }
     count = _COUNTERS.get(kind)

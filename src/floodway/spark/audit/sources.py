@@ -10,7 +10,7 @@ derived any more, and is told as unchecked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from floodway.spark.query.journal import (
     first_offsets,
     journaled_batches,
     last_offsets,
+    query_key,
+    query_name,
     read_batch,
 )
 from floodway.spark.query.query_notes import read_notes
@@ -51,8 +53,25 @@ class QueryBooks:
         )
 
 
+def query_keys(name: str, checkpoint: Path, written: Iterable[str]) -> list[str]:
+    """What a query has written under in this ledger, one key a checkpoint that it has had; at least the present one."""
+    keys = [key for key in written if query_name(key) == name]
+    now = present_key(name, checkpoint)
+    return [*keys, *([] if now in keys or (keys and now == name) else [now])]
+
+
+def present_key(name: str, checkpoint: Path) -> str:
+    """The key of the checkpoint that is there; the name alone if Spark has not made one."""
+    return query_key(name, checkpoint) if (checkpoint / "metadata").exists() else name
+
+
 def check_sources(books: QueryBooks, found: Findings) -> None:
     """All that can be said of a query's sources."""
+    if books.query != present_key(query_name(books.query), books.checkpoint):
+        found.unchecked.append(
+            f"{books.query}: its checkpoint is gone, so the {len(books.lines)} lines of it were not applied again"
+        )
+        return
     if not journaled_batches(books.checkpoint):
         if books.lines:
             found.unchecked.append(

@@ -3,7 +3,7 @@
 A record is a tuple's columns (`source/decode.py: encode_rows`), its timestamp the tuple's first arrival, and its header
 says which batch it is of:
 
-    floodway = QUERY:BATCH:TASK:POSITION:COUNT        position of the tuple among the COUNT that the task delivers
+    floodway = WRITER:BATCH:TASK:POSITION:COUNT       position of the tuple among the COUNT that the task delivers
 
 A batch that is repeated after a crash delivers the same tuples. The writer puts them in an order of their bytes, looks
 at the end of its partition for positions of this batch that are there already, and sends the others only: offsets count
@@ -49,11 +49,11 @@ class LinkError(FloodwayError):
 class Mark:
     """Which tuple of which batch a record is.
 
-    >>> Mark.parse(str(Mark("A.main", 7, 0, 2, 10)).encode())
-    Mark(query='A.main', batch=7, task=0, position=2, count=10)
+    >>> Mark.parse(str(Mark("A.main@6f0c2c5e1b2a:a->b", 7, 0, 2, 10)).encode())
+    Mark(writer='A.main@6f0c2c5e1b2a:a->b', batch=7, task=0, position=2, count=10)
     """
 
-    query: str
+    writer: str
     batch: int
     task: int
     position: int
@@ -62,23 +62,23 @@ class Mark:
     @classmethod
     def parse(cls, text: bytes) -> Mark | None:
         """The mark in a header; None if it is none."""
-        query, *numbers = text.decode("utf-8", "replace").rsplit(":", 4)
+        writer, *numbers = text.decode("utf-8", "replace").rsplit(":", 4)
         if len(numbers) != 4 or not all(number.isdecimal() for number in numbers):
             return None
-        return cls(query, *map(int, numbers))
+        return cls(writer, *map(int, numbers))
 
     def __str__(self) -> str:
-        return f"{self.query}:{self.batch}:{self.task}:{self.position}:{self.count}"
+        return f"{self.tag}:{self.position}:{self.count}"
 
     @property
     def tag(self) -> str:
         """What all records of one batch and task share."""
-        return f"{self.query}:{self.batch}:{self.task}"
+        return f"{self.writer}:{self.batch}:{self.task}"
 
 
 @dataclass
 class LinkCounts:
-    """What a topic holds of one query's batches: tuples of each, and records that are there twice.
+    """What a topic holds of the batches of known writers: tuples of each, and records that are there twice.
 
     `length` is the topic's whole length, `retired` the part that Kafka no longer has, `foreign` are records of others.
     """
@@ -87,7 +87,7 @@ class LinkCounts:
     retired: int = 0
     repeated: int = 0
     foreign: int = 0
-    batches: Counter[int] = field(default_factory=Counter)
+    batches: dict[str, Counter[int]] = field(default_factory=dict)
 
 
 def link_topic(prefix: str, arc: Arc) -> str:
@@ -202,7 +202,7 @@ _writers: dict[str, _Writer] = {}
 def append_link(rows: pa.Table, address: str, partition: int, tag: str, arrival: pa.Array | None) -> int:
     """Deliver the tuples of one task of a batch, those that are not there yet; how many that were.
 
-    `tag` is QUERY:BATCH:TASK. Another writer of the partition at the same time is found and refused.
+    `tag` is WRITER:BATCH:TASK. Another writer of the partition at the same time is found and refused.
     """
     records = in_order(encode_rows(rows), _millis(arrival, rows.num_rows))
     try:
@@ -248,21 +248,25 @@ def reversed_tail(backend: KafkaBackend, partition: int, end: int, step: int) ->
         end, size = start, max(step, 1)
 
 
-def link_counts(address: str, query: str) -> LinkCounts:
-    """Count a topic's records by batch, from their headers alone."""
+def link_counts(address: str, writers: Iterable[str]) -> LinkCounts:
+    """Count a topic's records by writer and batch, from their headers alone."""
     backend = _records(*parse_kafka(address))
     first, last = backend.earliest(), backend.latest()
-    counts = LinkCounts(length=sum(last.values()), retired=sum(first.values()))
+    batches: dict[str, Counter[int]] = {writer: Counter() for writer in writers}
+    counts = LinkCounts(length=sum(last.values()), retired=sum(first.values()), batches=batches)
     for partition in last:
-        count_marks(counts, query, (_mark(message) for message in _all(backend, partition)))
+        count_marks(counts, (_mark(message) for message in _all(backend, partition)))
     return counts
 
 
-def count_marks(counts: LinkCounts, query: str, marks: Iterable[Mark | None]) -> None:
-    """Add the marks of one partition: a position of a batch counts once, what comes again is repeated."""
+def count_marks(counts: LinkCounts, marks: Iterable[Mark | None]) -> None:
+    """Add the marks of one partition: a position of a batch counts once, what comes again is repeated.
+
+    The writers are those that `counts` has batches of.
+    """
     seen: dict[str, set[int]] = {}
     for mark in marks:
-        if mark is None or mark.query != query:
+        if mark is None or mark.writer not in counts.batches:
             counts.foreign += 1
             continue
         positions = seen.setdefault(mark.tag, set())
@@ -270,7 +274,7 @@ def count_marks(counts: LinkCounts, query: str, marks: Iterable[Mark | None]) ->
             counts.repeated += 1
         else:
             positions.add(mark.position)
-            counts.batches[mark.batch] += 1
+            counts.batches[mark.writer][mark.batch] += 1
 
 
 def _millis(arrival: pa.Array | None, rows: int) -> list[int]:

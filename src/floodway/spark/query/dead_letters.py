@@ -25,7 +25,9 @@ from floodway.spark.source.notes import MALFORMED, Note, left
 from floodway.spark.source.offsets import BatchOffset
 
 SCHEMA = "raw binary, reason string, origin_id bigint, weight double"
-PREFIX = "dead-letter:"
+DEAD = "dead-letter"
+"""The sink in their tags."""
+PREFIX = f"{DEAD}:"
 
 
 def has_dead_letters(frame: DataFrame) -> bool:
@@ -51,12 +53,12 @@ class DeadLetters:
         """Make the log."""
         create_log(self.log, parse_schema(SCHEMA), partitions=tasks, stream=self.log.name)
 
-    def write(self, spark: SparkSession, offset: BatchOffset, tag: str, tasks: int) -> Written:
-        """Append those of a batch to the log, once a tag."""
+    def write(self, spark: SparkSession, offset: BatchOffset, query: str, batch: int, tasks: int) -> Written:
+        """Append those of a batch to the log, once."""
         if not self._told(offset):
             return NOTHING
-        retained = {} if self.retention is None else {PREFIX: self.retention}
-        return write_logs({PREFIX: (self._frame(spark, offset), self.log)}, tag, tasks, retained)[PREFIX]
+        retained = {} if self.retention is None else {DEAD: self.retention}
+        return write_logs({DEAD: (self._frame(spark, offset), self.log)}, query, batch, tasks, retained)[DEAD]
 
     def forget(self, offset: BatchOffset) -> None:
         """Remove the notes of a batch that is accounted for; if it is repeated, it leaves them again."""

@@ -2,6 +2,11 @@
 
 Spark writes `CHECKPOINT/offsets/N` before batch N runs, so inside the batch its decision can be read back, and after
 a crash an audit can tell what every batch offered and kept without asking anyone who was there.
+
+A checkpoint has an id, which Spark gives it in `CHECKPOINT/metadata` and which goes with it when it moves. Results,
+ledger lines and folders of files name it, because batches are counted from 0 in every checkpoint:
+
+    QUERY = NODE.FRAGMENT@ID          ID: the first twelve digits of Spark's
 """
 
 from __future__ import annotations
@@ -10,9 +15,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from floodway.errors import InputError
 from floodway.spark.source.offsets import BatchOffset, parse_offset
+
+_ID_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,32 @@ class JournaledBatch:
     offsets: Mapping[str, BatchOffset]
     first: frozenset[str] = frozenset()
     certain: bool = True
+
+
+def query_key(name: str, checkpoint: Path) -> str:
+    """`name@id`: what the query of this checkpoint writes under.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "metadata").write_text('{"id":"6f0c2c5e-1b2a-4c8e-9d3f-000000000000"}')
+    >>> query_key("A.main", folder)
+    'A.main@6f0c2c5e1b2a'
+    """
+    path = checkpoint / "metadata"
+    try:
+        digits = UUID(json.loads(path.read_text(encoding="utf-8"))["id"]).hex
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} has no id of a query: {error!r}", hint="Restore the checkpoint") from error
+    return f"{name}@{digits[:_ID_DIGITS]}"
+
+
+def query_name(key: str) -> str:
+    """The name in a key.
+
+    >>> query_name("A.main@6f0c2c5e1b2a")
+    'A.main'
+    """
+    return key.rpartition("@")[0] or key
 
 
 def read_batch(checkpoint: Path, batch: int) -> JournaledBatch:

@@ -14,7 +14,7 @@ from floodway.spark.log.meta import META
 from floodway.spark.log.schema import parse_schema, schema_text
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.layout import Layout
-from floodway.spark.query.sinks import is_log, public_columns
+from floodway.spark.query.sinks import is_files, is_log, public_columns, refuse_unnamed_batches
 
 
 def stream_arrivals(network: Network, layout: Layout) -> Arrivals:
@@ -41,7 +41,7 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
     """Create the logs of cut arcs and outputs, upstream first: a query's columns follow from those it reads."""
     waiting = list(queries)
     while waiting:
-        ready = [query for query in waiting if query.sources_exist()]
+        ready = [query for query in waiting if not query.missing_sources()]
         if not ready:
             missing = ", ".join(sorted({spec.name for query in waiting for spec in query.fragment.sources}))
             raise InputError(
@@ -57,6 +57,8 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
                     create_log(path, parse_schema(ddl), partitions=query.tasks, stream=sink)
                 elif is_kafka_link(sink, address := layout.output(network, sink)):
                     prepare_link(address, schema_text(parse_schema(ddl)), query.tasks)
+                elif is_files(address):
+                    refuse_unnamed_batches(address, sink)
             query.create_dead_letter_logs()
         waiting = [query for query in waiting if query not in ready]
 

@@ -1,11 +1,12 @@
 """What must be known of a query for as long as its checkpoint lives, kept inside that: CHECKPOINT/floodway.json.
 
-    {"v": 1, "tasks": 2, "began": {"clicks": {"0": 0, "1": 0}}}
+    {"v": 2, "tasks": 2, "began": {"clicks": {"0": 0, "1": 0}}}
 
 *Tasks*: a task of a batch writes the partition of its own number under the batch's tag, and one that comes again finds
 its tag there. A batch that was half written must therefore be repeated by as many tasks as before, whatever the network
 file says by then. *Began*: where the query's first batch started in every source. Spark forgets that after a hundred
-batches; with it, all that was ever offered can be reconciled.
+batches; with it, all that was ever offered can be reconciled. *Version*: in checkpoints of version 1 results did not
+name their query; a batch that was half written there would be written twice by a later version, so they are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class QueryNotes:
 
     tasks: int | None = None
     began: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    v: Literal[1] = 1
+    v: Literal[2] = 2
 
 
 _FORM = TypeAdapter(QueryNotes)
@@ -45,6 +46,11 @@ def read_notes(checkpoint: Path) -> QueryNotes:
     except FileNotFoundError:
         return QueryNotes()
     except ValidationError as error:
+        if error.errors()[0]["loc"] == ("v",):
+            raise InputError(
+                f"{checkpoint} was made by another version of Floodway",
+                hint="Go on with that version, or start with a new state folder",
+            ) from None
         raise InputError(
             f"{path} is not as Floodway wrote it: {error.errors()[0]['msg']}", hint="Restore the checkpoint"
         ) from None

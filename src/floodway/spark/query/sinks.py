@@ -1,15 +1,19 @@
 """Where a fragment's results go: an embedded log, Kafka, the console, or any Spark file format.
 
-A sink is written inside `foreachBatch` and may see a batch twice after a crash. Logs skip what they hold already (a
-tag a task), and so do links over Kafka; file formats overwrite the batch's own folder, so all of these are
-exactly-once. Other topics and the console may repeat the last batch. Every sink returns when its tuples had arrived, so
-that latency is measured where results become visible.
+A sink is written inside `foreachBatch` and may see a batch twice after a crash. What a batch writes is named by the
+query's checkpoint (`journal.query_key`), the sink and the batch, so that it is there once, and another run adds to it:
+
+    log, link over Kafka    the tag QUERY:SINK:BATCH:TASK; a task that finds its tag there writes nothing
+    files                   PATH/query=QUERY/output=SINK/batch=BATCH, which is overwritten
+
+Other topics and the console may repeat the last batch. Every sink returns when its tuples had arrived, so that latency
+is measured where results become visible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 
@@ -22,6 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.job.clocks import SteadyClock
 from floodway.spark.log import LogWriter, Retention
 from floodway.spark.log.kafka_links import append_link, is_topic, parse_kafka
 from floodway.spark.query.drops import literal, quoted
@@ -35,7 +40,7 @@ _STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long"
 
 @dataclass(frozen=True)
 class Written:
-    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970, and by queue.
+    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970 (−1: unknown) and by queue.
 
     `queues` holds `stream/partition` for each entry, "" where it is not known.
     """
@@ -50,9 +55,16 @@ class Written:
         return int(self.tuples.sum())
 
     def latencies_seconds(self, now_seconds: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Latency of the tuples that carry an arrival time, with how many have it."""
+        """Latency of the tuples that carry an arrival time, with how many have it; 0 for those from the future."""
         timed = self.arrival_ms >= 0
-        return now_seconds - self.arrival_ms[timed] / 1e3, self.tuples[timed]
+        return np.maximum(0.0, now_seconds - self.arrival_ms[timed] / 1e3), self.tuples[timed]
+
+    def steady(self, clock: SteadyClock) -> Written:
+        """With arrival times as they are on the time line of a clock."""
+        timed = self.arrival_ms >= 0
+        arrival_ms = self.arrival_ms.copy()
+        arrival_ms[timed] = np.maximum(0, clock.steady_all(arrival_ms[timed] / 1e3) * 1e3).round()
+        return replace(self, arrival_ms=arrival_ms)
 
 
 NOTHING = Written(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -79,7 +91,8 @@ def _public(df: DataFrame, *, queue: bool) -> dict[str, str]:
 
 def write_logs(
     frames: Mapping[str, tuple[DataFrame, Path | str]],
-    tag: str,
+    query: str,
+    batch: int,
     tasks: int,
     retained: Mapping[str, Retention] | None = None,
 ) -> dict[str, Written]:
@@ -99,32 +112,62 @@ def write_logs(
         )
     merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
     paths = {sink: str(path) for sink, (_, path) in frames.items()}
-    stats = merged.mapInArrow(_appender(paths, tag, dict(retained or {})), _STATS).toArrow()
+    stats = merged.mapInArrow(_appender(paths, query, batch, dict(retained or {})), _STATS).toArrow()
     return {sink: _written(stats.filter(pc.equal(stats.column(_SINK), sink))) for sink in frames}
 
 
-def write_other(df: DataFrame, sink: str, batch: int) -> Written:
+def write_other(df: DataFrame, address: str, query: str, sink: str, batch: int) -> Written:
     """Write to `console`, `kafka://host:port/topic`, or `format:path` with any file format Spark knows."""
     shown = public_columns(df, queue=True).persist()
     try:
         stored = shown.drop(ARRIVAL, QUEUE)
-        if sink == "console":
+        if address == "console":
             stored.show(20, truncate=False)
-        elif is_topic(sink):
-            servers, topic = parse_kafka(sink)
+        elif is_topic(address):
+            servers, topic = parse_kafka(address)
             value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
             value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
         else:
-            kind, path = _format_and_path(sink)
-            stored.write.format(kind).mode("overwrite").save(f"{path}/batch={batch}")
+            kind, path = _format_and_path(address)
+            stored.write.format(kind).mode("overwrite").save(batch_folder(path, query, sink, batch))
         return _written(shown.mapInArrow(_arrivals, _STATS).toArrow())
     finally:
         shown.unpersist()
 
 
+def writer_of(query: str, sink: str) -> str:
+    """Who appends to a log: one sink of one query."""
+    return f"{query}:{sink}"
+
+
+def tag_of(query: str, sink: str, batch: int) -> str:
+    """What a batch appends under, in all its tasks."""
+    return f"{writer_of(query, sink)}:{batch}"
+
+
+def batch_folder(path: str, query: str, sink: str, batch: int) -> str:
+    """The folder of one batch's files."""
+    return f"{path}/query={query}/output={sink}/batch={batch}"
+
+
+def refuse_unnamed_batches(address: str, sink: str) -> None:
+    """Refuse a folder in which an earlier version of Floodway left batches that name no query."""
+    _, path = _format_and_path(address)
+    if any(Path(path).glob("batch=*")):
+        raise InputError(
+            f"outputs.{sink}: {path} holds folders batch=N, whose names do not say which run wrote them",
+            hint=f"Move them to {path}/query=earlier/output={sink} to keep them, or give the output another path",
+        )
+
+
 def is_log(sink: str | None) -> bool:
     """Whether a sink is an embedded log: a plain path, or nothing (then the runner chooses one)."""
     return sink is None or (sink != "console" and ":" not in sink)
+
+
+def is_files(sink: str) -> bool:
+    """Whether a sink is `format:path`."""
+    return not is_log(sink) and sink != "console" and not is_topic(sink)
 
 
 def _format_and_path(sink: str) -> tuple[str, str]:
@@ -138,7 +181,7 @@ def _format_and_path(sink: str) -> tuple[str, str]:
 
 
 def _appender(
-    paths: Mapping[str, str], tag: str, retained: Mapping[str, Retention]
+    paths: Mapping[str, str], query: str, batch: int, retained: Mapping[str, Retention]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         full = [batch for batch in batches if batch.num_rows]
@@ -151,7 +194,7 @@ def _appender(
             mine = table.filter(pc.equal(table.column(_SINK), sink))
             if mine.num_rows:
                 rows = pa.Table.from_struct_array(mine.column(sink))
-                _append(rows, path, partition, f"{tag}:{partition}", retained.get(sink))
+                _append(rows, path, partition, f"{tag_of(query, sink, batch)}:{partition}", retained.get(sink))
                 yield _histogram(rows, sink)
 
     return append

@@ -19,6 +19,7 @@ from floodway.control.base import Controller
 from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
+from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
 from floodway.job.shed_state import ShedFiles, Status
@@ -113,13 +114,16 @@ class ShedLoop:
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, _Query] = field(default_factory=dict)
+    _running: set[str] = field(default_factory=set)
+    """Queries that were started and have not ended: those that the shed is in, and those not known to be others."""
+    _ended: bool = False
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
         hold(self.files.folder)
         self.control = ControlTable(self.files.control, self.clock_us)
         self.ledger = Ledger(self.files.ledger)
-        self.totals = self.ledger.totals()
+        self.totals = Counts.of(self.ledger.lines())
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         resumed = self.control.open(first)
@@ -132,9 +136,26 @@ class ShedLoop:
                 self.settings.window, self.control, seen_us, unsure_until_us=self._unsure(resumed)
             )
 
+    @property
+    def finished(self) -> bool:
+        """Whether the queries that the shed was in have all ended."""
+        with self._lock:
+            return self._ended and not self._running
+
+    def on_start(self, query: str) -> None:
+        """A query has started; whether the shed is in it shows in its first progress."""
+        with self._lock:
+            self._running.add(query)
+
+    def on_foreign(self, query: str) -> None:
+        """A query has progressed, and the shed is not in it."""
+        with self._lock:
+            self._running.discard(query)
+
     def on_batch(self, report: BatchReport) -> None:
         """Take in one micro-batch."""
         with self._lock:
+            self._running.add(report.query)
             query = self._query(report)
             missed = self._missed(query, report)
             self._guarded("deciding", lambda: self._decide(query, report))
@@ -145,7 +166,7 @@ class ShedLoop:
                 windows.saw(report.query, report.batch_time_us or report.started_us, report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
             line = self._line(report)
-            self._count(line)
+            self.totals.add(line)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
             self._guarded("writing the status", lambda: self._report(query, report, line))
             self._guarded("writing the ledger", lambda: self.ledger.append([*missed, line]))
@@ -163,6 +184,8 @@ class ShedLoop:
     def on_end(self, query: str) -> None:
         """A query has stopped: it no longer has a say."""
         with self._lock:
+            self._ended |= query in self._running
+            self._running.discard(query)
             self._queries.pop(query, None)
             if self.windows is not None:
                 self.windows.forget(query)
@@ -268,15 +291,6 @@ class ShedLoop:
             time_us=self.clock_us(),
         )
 
-    def _count(self, line: LedgerLine) -> None:
-        before = self.totals
-        self.totals = replace(
-            before,
-            offered=before.offered + line.offered,
-            kept=before.kept + line.kept,
-            dropped=before.dropped + line.dropped,
-        )
-
     def _save_dropped(self, report: BatchReport) -> None:
         path = self.files.dropped
         if not report.dropped_tuples or (path.exists() and path.stat().st_size >= DROPPED_BYTES):
@@ -302,9 +316,9 @@ class ShedLoop:
             batch_seconds=report.seconds,
             loss=line.dropped / line.offered if line.offered else 0.0,
             would_drop=report.offered - report.would_keep,
-            offered_total=self.totals.offered,
-            kept_total=self.totals.kept,
-            dropped_total=self.totals.dropped,
+            offered_total=self.totals.offered.total(),
+            kept_total=self.totals.kept.total(),
+            dropped_total=self.totals.dropped.total(),
             reason=decision.reason if decision else "no measurement yet",
             unreachable=decision.unreachable if decision else False,
             floor_seconds=decision.floor_seconds if decision else None,

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from floodway.job.fold import ORDER
 from floodway.job.ledger import Reason
 from floodway.spark.source.drops import kept_mask, tuple_ids
 
@@ -59,14 +60,16 @@ class Account:
         The shedder comes first, so that its line says how much was offered in all, deleted tuples included.
         """
         left = self.offered
-        for reason, dropped in (
-            (Reason.SHEDDER, self.shedder),
-            (Reason.RETENTION, self.retention),
-            (Reason.ADAPTOR, self.adaptor),
-            (Reason.CLEANER, self.cleaner),
-        ):
-            yield reason, left, left - dropped
-            left -= dropped
+        dropped = {
+            Reason.SHEDDER: self.shedder,
+            Reason.RETENTION: self.retention,
+            Reason.ADAPTOR: self.adaptor,
+            Reason.CLEANER: self.cleaner,
+        }
+        for reason in ORDER:
+            if reason in dropped:
+                yield reason, left, left - dropped[reason]
+                left -= dropped[reason]
 
     def __add__(self, other: Account) -> Account:
         return Account(

@@ -1,0 +1,147 @@
+"""A store on a disk: whole objects, one creator, durable, for the user's eyes alone; errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from floodway.errors import InputError
+from floodway.job.store import LocalStore, StoreError, checked_place, file_mode, local_folder, probe
+from floodway.spark.session.stores import open_store
+
+
+def test_objects_are_written_read_listed_and_removed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "new" / "state")
+    assert store.read("a.json") is None and store.names() == [] and store.modified("a.json") is None
+    store.write("a.json", b"1")
+    store.write("deep/b.json", b"2")
+    store.write("a.json", b"3")
+    assert store.read("a.json") == b"3"
+    assert store.names() == ["a.json", "deep/b.json"] and store.names("deep") == ["deep/b.json"]
+    assert store.names("none") == []
+    assert store.modified("a.json") == (tmp_path / "new" / "state" / "a.json").stat().st_mtime
+    store.remove("a.json")
+    store.remove("a.json")
+    assert store.names() == ["deep/b.json"]
+
+
+def test_of_many_creators_one_wins_and_its_object_is_whole(tmp_path: Path) -> None:
+    won: list[bytes] = []
+    start = threading.Barrier(8)
+
+    def create(own: bytes) -> None:
+        start.wait()
+        if LocalStore(tmp_path).create("lease/1", own):
+            won.append(own)
+
+    threads = [threading.Thread(target=create, args=(bytes([65 + i]) * 5000,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert LocalStore(tmp_path).read("lease/1") == won[0]
+    assert [path.name for path in (tmp_path / "lease").iterdir()] == ["1"], "drafts are gone"
+
+
+def test_threads_that_replace_one_object_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Drafts named by the process alone were renamed away under each other: errors, and objects read as absent."""
+    store, problems = LocalStore(tmp_path), list[object]()
+    store.write("mode.json", b"A" * 100)
+
+    def replace(letter: bytes) -> None:
+        try:
+            for _ in range(200):
+                store.write("mode.json", letter * 100, durable=False)
+                found = store.read("mode.json")
+                if found is None or len(set(found)) != 1 or len(found) != 100:
+                    problems.append(found)
+        except StoreError as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=replace, args=(letter,)) for letter in (b"B", b"C", b"D")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_a_write_is_synced_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        synced.append(f"{kind} {Path(f'/proc/self/fd/{descriptor}').readlink().name.split('.')[0]}")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (tmp_path / "there").mkdir()
+    store = LocalStore(tmp_path / "there")
+    store.write("a", b"1")
+    assert synced == ["file ", "folder there"]
+    synced.clear()
+    assert store.create("new/b", b"1")
+    assert synced == ["folder there", "file ", "folder new"]
+    synced.clear()
+    store.write("c", b"1", durable=False)
+    assert synced == []
+
+
+def test_what_a_store_makes_is_the_users_alone(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "state" / "clicks")
+    store.write("dropped/1.jsonl", b"a tuple")
+    for folder in (store.folder.parent, store.folder, store.folder / "dropped"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(store.path("dropped/1.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_the_user_shares_holds_files_that_others_may_read(tmp_path: Path) -> None:
+    """Executors of another user read the decision; whoever may enter the folder was chosen by its owner."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o750)
+    assert file_mode(shared) == 0o640
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../up", "a//b", "a/../b"])
+def test_a_name_stays_below_the_store(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="no name of an object"):
+        LocalStore(tmp_path).read(name)
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    store = LocalStore(tmp_path / "file" / "state")
+    with pytest.raises(StoreError, match=r"state/probe-\w+ cannot be written: Not a directory\. Check that"):
+        probe(store)
+
+
+def test_a_read_only_folder_is_refused_at_the_start() -> None:
+    with pytest.raises(StoreError, match="cannot be written"):
+        probe(LocalStore("/proc/self/floodway"))
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("ftp://host/state", "scheme 'ftp', which is not known. Use a folder, or one of file:, hdfs:"),
+        ("s3a:///state", "names no bucket or container. Write s3a://NAME/path"),
+        ("dbfs:/state", "scheme 'dbfs'"),
+    ],
+)
+def test_a_place_that_cannot_be_is_one_sentence(place: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        open_store(place)
+
+
+def test_places_of_one_folder_are_one(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    assert {open_store(place).uri for place in (str(folder), f"{folder}/", folder.as_uri())} == {folder.as_uri()}
+    assert local_folder(folder.as_uri()) == folder
+    assert checked_place("s3a://bucket/state/") == "s3a://bucket/state"

@@ -118,7 +118,7 @@ class Up:
         return int(json.loads(self.layout.agent(node).read_text())["pid"])
 
     def lines(self, node: str) -> list[LedgerLine]:
-        return [line for line in Ledger(self.layout.own(node).ledger).read() if line.reason == Reason.SHEDDER]
+        return [line for line in Ledger(self.layout.own(node).store).read() if line.reason == Reason.SHEDDER]
 
     def check(self) -> bool:
         assert self._process.poll() is None, self._errors.read_text()

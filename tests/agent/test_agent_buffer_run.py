@@ -25,10 +25,11 @@ from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
-from floodway.buffering.options import BufferOptions, Manager
+from floodway.buffering.options import Manager
 from floodway.job.decision import Mode
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
+from floodway.job.options import JobOptions
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
@@ -76,10 +77,12 @@ class Turn:
     loop: SteeringLoop
 
     @classmethod
-    def of(cls, spark: Session, net: Network, root: Path, mode: Mode, buffer: BufferOptions | None) -> Turn:
+    def of(cls, spark: Session, net: Network, root: Path, mode: Mode, buffer: Manager | None) -> Turn:
         parts = fragments_of(net)
         steering = Steering(make_planner(net, "exact"), parts, target_seconds=1.0)
-        loop = SteeringLoop(spark, net, steering, parts, Layout(root), LoopOptions(mode=mode, buffer=buffer))
+        loop = SteeringLoop(
+            spark, net, steering, parts, Layout(root), LoopOptions(JobOptions(mode=mode, buffer=buffer))
+        )
         loop.start(time.time())
         loop.record.begin(time.time(), loop.arrived)
         return cls(net, root, loop)
@@ -123,7 +126,7 @@ def fed(net: Network, root: Path, half_seconds: float, high: float = 1.9, low: f
 
 def reconciled(net: Network, root: Path) -> dict[str, dict[str, int]]:
     """The ledger is in order; what was dropped, by stream and reason."""
-    lines = list(Ledger(Layout(root).ledger).read())
+    lines = list(Ledger(Layout(root).store).read())
     assert audit(net, Layout(root)).differences == ()
     counts = Counts.of(lines)
     for stream, output in OUTPUTS.items():
@@ -138,7 +141,7 @@ def admitted(net: Network, root: Path, stream: str) -> list[int]:
     backend = open_backend(parse_options({"path": str(net.streams[stream].log)}))
     schema = output_schema(backend.payload, ())
     found: list[int] = []
-    for number in sorted({line.batch for line in Ledger(Layout(root).ledger).read()}):
+    for number in sorted({line.batch for line in Ledger(Layout(root).store).read()}):
         offset = read_batch(checkpoint, number).offsets.get(stream)
         if offset is not None:
             for batch in admit(backend, offset.ranges(), offset.admission, {}, schema):
@@ -182,7 +185,7 @@ def buffered(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Turn:
     register(spark)
     root = tmp_path_factory.mktemp("buffered")
     net = network(root, "CWB", tight=3.0)
-    turn = Turn.of(spark, net, root / "cwb", "enforce", BufferOptions("cwb"))
+    turn = Turn.of(spark, net, root / "cwb", "enforce", "cwb")
 
     def reasons() -> set[str]:
         return {line.reason for line in turn.loop.ledger.read() if line.dropped}
@@ -202,8 +205,8 @@ def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp("duel")
     tight = max(3.0, round(6 * overhead, 1))
     nets = {manager: network(root, manager.upper(), tight=tight) for manager in ("cwb", "cob")}
-    ours = Turn.of(spark, nets["cwb"], root / "cwb", "enforce", BufferOptions("cwb"))
-    peer = Turn.of(spark, nets["cob"], root / "cob", "enforce", BufferOptions("cob"))
+    ours = Turn.of(spark, nets["cwb"], root / "cwb", "enforce", "cwb")
+    peer = Turn.of(spark, nets["cob"], root / "cob", "enforce", "cob")
     half = 1.25 * tight
     try:
         # A query's first batch is cut at once, with nothing in it: the load begins when both have started.
@@ -247,14 +250,14 @@ def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Sess
     last = committed_batches(checkpoint)[-1]
     (checkpoint / "commits" / str(last)).unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
-    before = len(list(Ledger(Layout(state).ledger).read()))
-    turn = Turn.of(spark, net, state, "enforce", BufferOptions())
+    before = len(list(Ledger(Layout(state).store).read()))
+    turn = Turn.of(spark, net, state, "enforce", "cwb")
     try:
         drive([turn], lambda: len(turn.loop.record.points) >= 2)
     finally:
         turn.loop.stop()
     reconciled(net, state)
-    assert len(list(Ledger(Layout(state).ledger).read())) > before
+    assert len(list(Ledger(Layout(state).store).read())) > before
     for stream, output in OUTPUTS.items():
         ids = delivered(state, output)
         assert len(ids) == len(set(ids))
@@ -271,7 +274,7 @@ def test_with_busy_operators_one_after_the_other(spark: Session, tmp_path: Path)
         root = tmp_path / manager
         net = network(root, f"busy-{manager}", BUSY)
         with fed(net, root, 5.0):
-            options = RunOptions(seconds=60, root=root / "state", buffer=BufferOptions(manager), target_seconds=1.0)
+            options = RunOptions(seconds=60, root=root / "state", buffer=manager, target_seconds=1.0)
             report = run_network(net, options, spark)
         reconciled(net, root / "state")
         seen = report.to_dict()["deadlines"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from floodway.agent.watch.followed import HEAD_BYTES, LEDGER, Followed
+from floodway.agent.watch.followed import Followed
 from floodway.job.fold import Fold
 from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
+from tests.job.ledgers import open_segment
 
 
 def line(batch: int) -> LedgerLine:
@@ -21,10 +23,11 @@ def summed(followed: Followed) -> Fold:
 
 
 def test_each_line_is_read_once_and_a_torn_one_is_waited_for(tmp_path: Path) -> None:
-    path, followed = tmp_path / LEDGER, Followed()
+    store, followed = LocalStore(tmp_path), Followed()
     followed.advance([tmp_path])
     assert followed.account is None
-    Ledger(path).append([line(0), line(1)])
+    Ledger(store).append([line(0), line(1)])
+    path = open_segment(store)
     with path.open("ab") as file:
         file.write(line(2).encode()[:20])
     followed.advance([tmp_path])
@@ -63,28 +66,18 @@ def test_one_replaced_node_starts_the_whole_network_over(tmp_path: Path) -> None
     folders = [tmp_path / name for name in "AB"]
     for folder in folders:
         folder.mkdir()
-        Ledger(folder / LEDGER).append([line(0), line(1)])
+        Ledger(LocalStore(folder)).append([line(0), line(1)])
     followed = Followed()
     followed.advance(folders)
-    (folders[1] / LEDGER).write_bytes(line(7).encode())
+    shutil.rmtree(folders[1] / "ledger")
+    Ledger(LocalStore(folders[1])).append([line(7)])
     followed.advance(folders)
     assert summed(followed).lines == 3
 
 
 def test_an_unreadable_line_is_a_difference(tmp_path: Path) -> None:
-    path, followed = tmp_path / LEDGER, Followed()
-    path.write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
+    store, followed = LocalStore(tmp_path), Followed()
+    Ledger(store).append([line(0)])
+    open_segment(store).write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
     followed.advance([tmp_path])
     assert summed(followed).differences() == ["lines of the ledger that cannot be read: 1"]
-
-
-def test_a_first_line_longer_than_the_head_is_told_apart_by_its_beginning(tmp_path: Path) -> None:
-    path, followed = tmp_path / LEDGER, Followed()
-    long = "x" * (2 * HEAD_BYTES)
-    path.write_bytes(LedgerLine("q", 0, long, "shedder", 10, 4, 6).encode())
-    followed.advance([tmp_path])
-    assert summed(followed).lines == 1
-    with path.open("ab") as file:
-        file.write(line(1).encode())
-    followed.advance([tmp_path])
-    assert summed(followed).lines == 2

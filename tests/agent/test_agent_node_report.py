@@ -27,8 +27,8 @@ def report(tmp_path: Path) -> NodesReport:
         ended = 100.0 + 2.0 * batch
         append_figures(layout.batches("A"), figures("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
         append_figures(layout.batches("B"), figures("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
-    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
-    Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
+    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
+    Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
     return report_nodes(
         parse_network(FIGURE1),
         layout,
@@ -62,7 +62,7 @@ def test_accounts_are_told_by_node_and_together(tmp_path: Path) -> None:
 
 def test_a_node_without_batches_counts_with_its_nominal_capacity(tmp_path: Path) -> None:
     layout = NodeLayout(tmp_path)
-    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 0, 0, 0)])
+    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 0, 0, 0)])
     found = report_nodes(
         parse_network(FIGURE1),
         layout,

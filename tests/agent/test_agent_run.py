@@ -161,7 +161,7 @@ def test_the_mode_is_switched_while_running(spark: Session, tmp_path: Path) -> N
         seconds=15, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
     )
     run_network(parse_network(CHAIN), options, spark)
-    lines = [line for line in Ledger(Layout(tmp_path).ledger).lines() if line.at == "s" and line.offered]
+    lines = [line for line in Ledger(Layout(tmp_path).store).lines() if line.at == "s" and line.offered]
     modes = [line.mode for line in lines]
     assert modes[0] == "enforce" and modes[-1] == "off"
     assert modes == sorted(modes)  # one switch, no way back
@@ -173,5 +173,5 @@ def test_observing_drops_nothing_and_says_what_it_would(spark: Session, tmp_path
     report = run(spark, parse_network(CHAIN), tmp_path, feeds, seconds=6, mode="observe")
     body = report.to_dict()
     assert body["dropped"] == {} and body["offered"] == body["kept"]
-    lines = Ledger(Layout(tmp_path).ledger).lines()
+    lines = Ledger(Layout(tmp_path).store).lines()
     assert {line.mode for line in lines if line.offered and line.at == "s"} == {"observe"}

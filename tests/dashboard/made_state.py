@@ -13,6 +13,7 @@ from floodway.agent.loop.batches import BatchFigures, append_figures
 from floodway.agent.loop.run_files import BATCHES, save_network
 from floodway.job.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles, write_atomically
+from floodway.job.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 
@@ -38,7 +39,7 @@ class MadeJob:
     batch: int = 0
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.root / "ledger.jsonl")
+        self.ledger = Ledger(LocalStore(self.root))
 
     def start(self, *, network: bool = True) -> None:
         """What is there before the first batch."""

@@ -18,7 +18,9 @@ from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Reading, Sources, StateSource
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
+from tests.job.ledgers import open_segment
 
 
 def made_job(root: Path, *, ago: int = 3, batches: int = 3, name: str = "demo", network: bool = True) -> MadeJob:
@@ -169,7 +171,7 @@ def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
     (shown,) = board.snapshot()["jobs"]
     assert shown["has_picture"] and shown["notes"] == []
     (job.root / "network.json").write_text("{", encoding="utf-8")
-    with (job.root / "ledger.jsonl").open("ab") as file:
+    with open_segment(LocalStore(job.root)).open("ab") as file:
         file.write(b'{"at": "clicks", "bat####\n')
     (shown,) = board.snapshot()["jobs"]
     assert not shown["has_picture"] and "network.json cannot be read" in shown["notes"][0]

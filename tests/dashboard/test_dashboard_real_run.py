@@ -15,6 +15,7 @@ from floodway.dashboard.report import make_report
 from floodway.dashboard.serve import page_server
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.network.file import parse_network
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
         metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
         seen += snapshot["jobs"]
     (job,) = seen
-    lines = Ledger(root / "ledger.jsonl").read()
+    lines = Ledger(LocalStore(root)).read()
     counted = Counts.of(lines).to_dict()
     assert result.counts.to_dict() == counted
     assert {key: job[key] for key in ("offered", "kept", "dropped")} == counted

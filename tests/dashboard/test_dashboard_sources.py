@@ -53,7 +53,7 @@ def test_a_shed_needs_no_network(tmp_path: Path) -> None:
             "clicks", int(now * 1e6), "q", 3, "observe", 0.5, 100.0, 50.0, 1.5, 2.0, 1.0, 0.0, 7, 40, 30, 10, "raise n"
         )
     )
-    Ledger(files.ledger).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
+    Ledger(files.store).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
     (job,) = Board(StateSource([tmp_path])).snapshot()["jobs"]
     assert (job["name"], job["mode"], job["has_picture"], job["score"]) == ("clicks", "observe", False, None)
     assert job["planned"] == {"clicks": 0.5}

@@ -19,6 +19,7 @@ from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import GUARD_US, ControlTable, ControlTableError, Entry, trim
 from floodway.spark.shed.loop import BatchReport, ShedLoop, ShedSettings
 from floodway.spark.shed.utility import Utilities
+from tests.job.ledgers import open_segment
 
 SECOND = 1_000_000
 
@@ -81,7 +82,7 @@ def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -
     assert status.latency_seconds == pytest.approx(2.0, rel=0.15)
     assert status.keep < 0.25
     assert status.offered_total == status.kept_total + status.dropped_total
-    ledger = Ledger(job.loop.files.ledger)
+    ledger = Ledger(job.loop.files.store)
     assert len(ledger.read()) == 60
     assert ledger.fold().differences() == []
     assert ledger.fold().total.dropped.total() == status.dropped_total
@@ -112,7 +113,7 @@ def test_a_step_in_load_is_met_three_batches_after_the_one_it_began_in(tmp_path:
 def test_light_load_is_left_alone(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=1_000.0)
     job.run(30)
-    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() == 0
+    assert Ledger(job.loop.files.store).fold().total.dropped.total() == 0
 
 
 def test_modes_are_followed_while_running(tmp_path: Path) -> None:
@@ -120,19 +121,19 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
     job.loop.files.write_mode("observe")
     job.loop = job.start()
     job.run(3)
-    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() == 0
+    assert Ledger(job.loop.files.store).fold().total.dropped.total() == 0
     status = job.loop.files.read_status()
     assert status is not None
     assert status.mode == "observe"
     assert status.keep < 1.0
     job.loop.files.write_mode("enforce")
     job.run(6)
-    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() > 0
+    assert Ledger(job.loop.files.store).fold().total.dropped.total() > 0
     job.loop.files.write_mode("off")
     job.run(2)
-    before = Ledger(job.loop.files.ledger).fold().total.dropped.total()
+    before = Ledger(job.loop.files.store).fold().total.dropped.total()
     job.run(2)
-    assert Ledger(job.loop.files.ledger).fold().total.dropped.total() == before
+    assert Ledger(job.loop.files.store).fold().total.dropped.total() == before
     assert job.loop.control.latest.mode == "off"
 
 
@@ -151,12 +152,12 @@ def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path) -> None:
     learned = job.loop.control.latest
     job.loop = job.start()
     assert job.loop.control.latest == learned
-    assert job.loop.totals.offered.total() == Ledger(job.loop.files.ledger).fold().total.offered.total()
+    assert job.loop.totals.offered.total() == Ledger(job.loop.files.store).fold().total.offered.total()
     job.latencies.clear()
     for report in job.reports(10, run="r2"):
         job.loop.on_batch(report)
     assert sum(job.latencies) / 10 == pytest.approx(2.0, rel=0.2)
-    assert Ledger(job.loop.files.ledger).fold().differences() == []
+    assert Ledger(job.loop.files.store).fold().differences() == []
 
 
 def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path
     reports = list(job.reports(6))
     for report in (*reports[:3], reports[2], *reports[4:]):
         job.loop.on_batch(report)
-    ledger = Ledger(job.loop.files.ledger)
+    ledger = Ledger(job.loop.files.store)
     assert [(line.batch, line.reason) for line in ledger.read()] == [
         (0, "shedder"), (1, "shedder"), (2, "shedder"), (3, "gap"), (4, "shedder"), (5, "shedder"),
     ]  # fmt: skip
@@ -231,18 +232,18 @@ def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
 def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
     job.run(3)
-    ledger = job.loop.files.ledger
-    saved = ledger.read_bytes()
-    ledger.unlink()
-    ledger.mkdir()
+    segment = open_segment(job.loop.files.store)
+    saved = segment.read_bytes()
+    segment.unlink()
+    segment.mkdir()
     job.run(2)
     assert job.loop.errors == 2
-    ledger.rmdir()
-    ledger.write_bytes(saved)
+    segment.rmdir()
+    segment.write_bytes(saved)
     job.run(2)
     assert job.loop.errors == 2
     # What was not recorded is missing, and the audit says so.
-    assert Ledger(ledger).fold().differences() != []
+    assert Ledger(job.loop.files.store).fold().differences() != []
 
 
 def test_window_epochs_follow_in_two_steps(tmp_path: Path) -> None:

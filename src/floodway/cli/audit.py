@@ -41,6 +41,7 @@ def audit(
     """
     from floodway.agent.loop.claim import check_owner
     from floodway.errors import InputError
+    from floodway.job.ledger import Ledger
     from floodway.network.file import load_network
     from floodway.spark.audit.run import audit as reconcile
     from floodway.spark.query.layout import Layout
@@ -66,8 +67,8 @@ def audit(
         _audit_nodes(network, state, as_json=as_json)
         return
     layout = Layout(state)
-    if not layout.ledger.exists():
-        raise InputError(f"no ledger at {layout.ledger}", hint="Give the folder that `floodway run` printed")
+    if not Ledger(layout.store).exists():
+        raise InputError(f"no ledger in {state}", hint="Give the folder that `floodway run` printed")
     result = reconcile(load_network(network), layout)
     _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 

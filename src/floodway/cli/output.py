@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -22,6 +23,15 @@ def latency_line(latency: Latency) -> str:
         f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
         f"p99 {latency.p99:.2f}; target {latency.target:g} s"
     )
+
+
+def deadline_lines(deadlines: Mapping[str, Any]) -> list[str]:
+    """One line per stream with a deadline, for people."""
+    return [
+        f"deadline of {name}: {seen['in_time']:,} in time, {seen['late']:,} late ({seen['miss_ratio']:.1%}), "
+        f"{seen['purged']:,} purged before they could be late"
+        for name, seen in deadlines.items()
+    ]
 
 
 def print_json(body: dict[str, Any]) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floodway.agent.loop.run_files import NETWORK, node_folders, saved_status
-from floodway.agent.watch.followed import LEDGER, Followed
+from floodway.agent.watch.followed import Followed
 from floodway.agent.watch.statuses import merged, normal
 from floodway.errors import FloodwayError, InputError
 from floodway.job.fold import Counts, Fold
 from floodway.job.latencies import Latencies
+from floodway.job.ledger_tail import LEDGER
 from floodway.job.shed_state import ShedFiles
 from floodway.job.timeline import Timeline
 from floodway.network.file import load_network

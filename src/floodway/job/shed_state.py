@@ -9,7 +9,7 @@ executors read `control.json`.
   read
                    by the job after every micro-batch; outlives restarts and wins over `mode=` in the code
 - `status.json`    {"version": 1, ...}: the fields of `Status`, replaced after every micro-batch
-- `ledger.jsonl`   one line a micro-batch (`ledger.py`)
+- `ledger/`        one line a micro-batch (`ledger.py`)
 - `checkpoints.json`  where its queries have their checkpoints, for `floodway audit --shed` (`shed_checkpoints.py`)
 - `dropped.jsonl`  with `side_output=`: a capped sample of dropped tuples, {"query", "batch", "tuple"} a line
 """
@@ -30,6 +30,7 @@ from floodway.job.decision import Mode
 from floodway.job.state_files import checked_mode as checked_mode
 from floodway.job.state_files import read_mode, write_mode
 from floodway.job.state_files import write_atomically as write_atomically
+from floodway.job.store import LocalStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -85,9 +86,9 @@ class ShedFiles:
         return self.folder / "control.json"
 
     @property
-    def ledger(self) -> Path:
-        """The ledger."""
-        return self.folder / "ledger.jsonl"
+    def store(self) -> LocalStore:
+        """The place of the ledger."""
+        return LocalStore(self.folder)
 
     @property
     def dropped(self) -> Path:

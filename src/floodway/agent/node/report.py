@@ -138,7 +138,7 @@ def _node(
         (item.cut_seconds for item in measured), default=0.0
     )
     return NodeFigures(
-        counts=Counts.of(Ledger(layout.own(node).ledger).lines()),
+        counts=Ledger(layout.own(node).store).fold().total,
         capacity=work / busy if busy > 0 else 1.0,
         load=work / length if length > 0 else 0.0,
         batches=len(measured),

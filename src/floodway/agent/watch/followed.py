@@ -13,9 +13,9 @@ from pathlib import Path
 from floodway.agent.loop.run_files import BATCHES
 from floodway.job.fold import Fold
 from floodway.job.latencies import Latencies
-from floodway.job.ledger import LedgerLine
+from floodway.job.ledger_tail import LedgerTail
+from floodway.job.store import LocalStore
 
-LEDGER = "ledger.jsonl"
 PART_BYTES = 4 * 2**20
 HEAD_BYTES = 256
 """How much of a file's beginning tells it from another: a first line holds the time and the name of its query."""
@@ -79,27 +79,20 @@ class Followed:
     def _start_over(self) -> None:
         self._account = Fold()
         self.latencies = Latencies()
-        self._ledgers: dict[Path, LineTail] = {}
+        self._ledgers: dict[Path, LedgerTail] = {}
         self._batches: dict[Path, LineTail] = {}
 
     def _advance(self, folders: Sequence[Path]) -> bool:
         for folder in folders:
-            ledger, batches = folder / LEDGER, folder / BATCHES
-            if ledger not in self._ledgers and ledger.exists():
-                self._ledgers[ledger] = LineTail(ledger, self._take_ledger)
+            batches = folder / BATCHES
+            if folder not in self._ledgers:
+                tail = LedgerTail(LocalStore(folder))
+                if tail.identity() is not None:
+                    self._ledgers[folder] = tail
             if batches not in self._batches and batches.exists():
                 self._batches[batches] = LineTail(batches, self._take_batches)
-        return all(tail.advance() for tail in (*self._ledgers.values(), *self._batches.values()))
-
-    def _take_ledger(self, stored: list[bytes]) -> None:
-        lines = []
-        for raw in stored:
-            try:
-                lines.append(LedgerLine.decode(raw))
-            except ValueError:
-                self._account.unreadable += 1
-        if lines:
-            self._account.add(lines)
+        same = [tail.advance(self._account) for tail in self._ledgers.values()]
+        return all(same) and all(tail.advance() for tail in self._batches.values())
 
     def _take_batches(self, stored: list[bytes]) -> None:
         for raw in stored:

@@ -19,7 +19,6 @@ from floodway.control.base import Controller
 from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
-from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
 from floodway.job.shed_state import ShedFiles, Status
@@ -122,8 +121,8 @@ class ShedLoop:
     def __post_init__(self) -> None:
         hold(self.files.folder)
         self.control = ControlTable(self.files.control, self.clock_us)
-        self.ledger = Ledger(self.files.ledger)
-        self.totals = Counts.of(self.ledger.lines())
+        self.ledger = Ledger(self.files.store)
+        self.totals = self.ledger.fold().total
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         resumed = self.control.open(first)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from floodway.control.base import Loop, Observation
+from floodway.control.base import Observation
+from floodway.control.loop import Loop
 from floodway.simulation.buffer import CPU_CYCLE_SECONDS
 from floodway.simulation.tuples import Tuples
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floodway.control.base import Loop
+from floodway.control.loop import Loop
 from floodway.control.pi import PiConfig, PiController
 from floodway.experiments.buffer import common
 from floodway.experiments.result import Claim, Criterion, Progress, Result

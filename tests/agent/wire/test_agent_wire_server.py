@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from email.message import Message
@@ -32,6 +31,7 @@ from floodway.agent.wire.signing import (
 )
 from floodway.errors import InputError
 from tests.agent.wire.certificates import make_authority, make_files
+from tests.agent.wire.meeting import signed_for
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 
@@ -147,14 +147,15 @@ def test_there_and_back_signed(signed: HttpServer) -> None:
 
 
 def test_what_is_not_signed_well_is_refused_and_counted(signed: HttpServer) -> None:
-    now = time.time()
-    good = signed_headers(KEY.key or b"", "GET", "/hello", b"", now)
+    key = KEY.key or b""
+    good = signed_for(signed.url, key, "GET", "/hello", b"")
     assert asked(signed, "/hello", {}) == 401
     assert asked(signed, "/hello?who=you", good) == 401
-    assert asked(signed, "/hello", signed_headers(KEY.key or b"", "GET", "/hello", b"", now - 3600)) == 401
+    assert asked(signed, "/hello", signed_for(signed.url, key, "GET", "/hello", b"", later=-3600)) == 401
+    assert asked(signed, "/hello", signed_headers(key, "GET", "/hello", b"", "0" * 32, 1.0)) == 401
     assert asked(signed, "/hello", good) == 200
     assert asked(signed, "/hello", good) == 409
-    assert signed.refused == {"unsigned": 1, "bad-signature": 1, "stale": 1, "replayed": 1}
+    assert signed.refused == {"unsigned": 1, "bad-signature": 1, "stale": 2, "replayed": 1}
 
 
 def answered(server: HttpServer, path: str, headers: dict[str, str]) -> tuple[int, str | None, bytes]:
@@ -170,18 +171,18 @@ def answered(server: HttpServer, path: str, headers: dict[str, str]) -> tuple[in
 def test_answers_to_signed_requests_are_signed_and_no_others(signed: HttpServer) -> None:
     key = KEY.key or b""
     for path, age, wanted in (("/hello", 0, 200), ("/refuse", 0, 400), ("/nowhere", 0, 404), ("/hello", 3600, 401)):
-        headers = signed_headers(key, "GET", path, b"", time.time() - age)
+        headers = signed_for(signed.url, key, "GET", path, b"", later=-age)
         status, signature, body = answered(signed, path, headers)
         assert status == wanted
         assert answer_fault(key, status, headers[NONCE_HEADER], body, signature) is None
     # A stranger gets nothing signed, whatever nonce it picks.
     assert answered(signed, "/hello", {})[:2] == (401, None)
-    headers = signed_headers(key, "GET", "/hello", b"", time.time())
+    headers = signed_for(signed.url, key, "GET", "/hello", b"")
     assert answered(signed, "/refuse", headers)[:2] == (401, None)
 
 
 def test_an_answer_that_comes_in_parts_is_passed_on_unsigned(signed: HttpServer) -> None:
-    headers = signed_headers(KEY.key or b"", "GET", "/parts", b"", time.time())
+    headers = signed_for(signed.url, KEY.key or b"", "GET", "/parts", b"")
     assert answered(signed, "/parts", headers) == (200, None, b"one two")
 
 
@@ -236,7 +237,8 @@ def test_sizes_paths_methods_and_the_handlers_own_refusals_are_counted(signed: H
 
 def test_a_body_that_hides_its_length_is_bounded_too(signed: HttpServer) -> None:
     connection = HTTPConnection(signed.url.removeprefix("http://"), timeout=5)
-    connection.request("POST", "/echo", iter([bytes(600), bytes(600)]), encode_chunked=True)
+    headers = signed_for(signed.url, KEY.key or b"", "POST", "/echo", bytes(1200))
+    connection.request("POST", "/echo", iter([bytes(600), bytes(600)]), headers, encode_chunked=True)
     assert connection.getresponse().status == 413
     connection.close()
     assert signed.refused == {"oversized": 1}

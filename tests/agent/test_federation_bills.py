@@ -13,7 +13,7 @@ from floodway.agent.federation.books import Books
 from floodway.agent.federation.journal import BookedEntry, Journal
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.wire.client import PeerError
-from floodway.cli.ledger import ledger
+from floodway.cli.payments import payments
 from floodway.contracts.ledger import Entry, Reason
 from tests.agent.federation_sides import PERIOD, UNITS, Killed, Side, Sides
 
@@ -39,7 +39,7 @@ def test_an_entry_that_cannot_be_booked_holds_up_no_other(sides: Sides, capsys: 
     (disputed,) = (one for one in b.journal.entries() if one.disputed)
     assert disputed.entry == wrong and "did not serve" in disputed.disputed and not disputed.agreed
     assert a.journal.balances() == b.journal.balances() == {"A": -60.0, "B": 60.0}
-    ledger(sides.root / "B", as_json=False)
+    payments(sides.root / "B", as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert "disputed, in no balance: A/0/f0/penalty/500.000 over 7" in shown and "0 not agreed" in shown
 
@@ -98,7 +98,7 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     assert (fine.entry.payer, fine.entry.amount) == ("B", 0.5 * UNITS * PERIOD)
     told = a.figures.missed["f0"]
     assert (told["by"], told["keep"]) == ("B", pytest.approx(0.95))
-    ledger(sides.root / "A", as_json=False)
+    payments(sides.root / "A", as_json=False)
     assert "1 periods in which tuples were dropped; the least that was kept is 95%" in capsys.readouterr().out
     b.billing.watch.note("f0", began + 21, Served(0.1))
     sides.live(12.0)

@@ -8,13 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.journal import BookedEntry, Journal
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.wire.client import PeerError
+from floodway.agent.wire.refusals import RefusedError
 from floodway.cli.payments import payments
 from floodway.contracts.ledger import Entry, Reason
+from floodway.contracts.load import Load, Task
+from floodway.contracts.messages import Offer
 from tests.agent.federation_sides import PERIOD, UNITS, Killed, Side, Sides
 
 
@@ -217,3 +222,25 @@ def test_a_giver_that_is_away_is_billed_when_it_is_back(sides: Sides) -> None:
     sides.restart("A")
     sides.live(10.0)
     sides.check()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), "nan", "-Infinity"])
+@pytest.mark.parametrize("place", ["delay_seconds", "keep", "start", "amount", "at"])
+def test_a_bill_with_a_number_that_is_none_is_refused_whole(sides: Sides, place: str, number: float | str) -> None:
+    sides.give("A/0", "B", "f0")
+    sides.now += PERIOD
+    sides.members["B"].moving.renew()
+    body = api.bill_body("B", sides.members["B"].books.bill()["A"])
+    assert api.BillForm.model_validate(body).sender == "B"
+    entry = body["entries"][0]
+    (entry["entry"] if place in entry["entry"] else entry)[place] = number
+    with pytest.raises(ValidationError, match="finite number"):
+        api.BillForm.model_validate(body)
+
+
+def test_a_message_with_a_number_that_is_none_is_refused() -> None:
+    envelope = api.envelope(Offer("A/0", "A", "B", 4.0, (Task("f", Load(0.5), units=0.5),)))
+    assert api.parse_message(envelope) == Offer("A/0", "A", "B", 4.0, (Task("f", Load(0.5), units=0.5),))
+    envelope["body"]["price"] = "nan"
+    with pytest.raises(RefusedError, match=r"body\.price: input should be a finite number"):
+        api.parse_message(envelope)

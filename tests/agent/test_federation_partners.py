@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import DECISION, ParticipantAgent
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.ports import free_ports
-from floodway.agent.wire.signing import Security, signed_headers
+from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
@@ -31,6 +30,7 @@ from floodway.job.decision import PPM, read_decision
 from floodway.job.state_files import write_mode
 from tests.agent.federation_engine import LogEngine, measured
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World
+from tests.agent.wire.meeting import signed_for
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
@@ -290,7 +290,7 @@ def test_forged_replayed_and_overpriced_offers_are_refused_and_counted(pair: Pai
 
     body = json.dumps(api.envelope(good)).encode()
     assert KEY.key is not None
-    headers = signed_headers(KEY.key, "POST", "/v1/message", body, time.time())
+    headers = signed_for(url, KEY.key, "POST", "/v1/message", body)
     answers = []
     for _ in range(2):
         connection = http.client.HTTPConnection(url.partition("://")[2], timeout=5.0)

@@ -68,7 +68,7 @@ def test_a_ledger_that_differs_is_told(page: Page, served: Served) -> None:
     served.job.batch += 1
     served.job.run(1)
     expect(page.locator('[data-field="ledger"]')).to_have_text("differs")
-    expect(page.locator("#differences")).to_contain_text("batches missing from the ledger after 30")
+    expect(page.locator("#differences")).to_contain_text("batch 31 is missing from the ledger")
 
 
 def test_the_mode_is_switched_with_the_keyboard_and_only_when_confirmed(page: Page, served: Served) -> None:

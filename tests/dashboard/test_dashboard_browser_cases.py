@@ -151,11 +151,7 @@ def test_a_refused_key_says_why_and_who_gives_none_is_not_asked_for_ever(page: P
         page.locator("#key").fill("a wrong key, long enough")
         page.keyboard.press("Enter")
         expect(page.locator("#key-problem")).to_contain_text("signature does not fit")
-        page.evaluate("window.real = Date.now; Date.now = () => real() - 3600e3")
-        page.locator("#key").fill(KEY)
-        page.keyboard.press("Enter")
-        expect(page.locator("#key-problem")).to_contain_text("Are both clocks right?")
-        page.evaluate("Date.now = window.real")
+        page.evaluate("window.real = Date.now; Date.now = () => real() - 3600e3")  # whatever clock the browser has
         page.locator("#key").fill(KEY)
         page.keyboard.press("Enter")
         page.wait_for_selector("#picture [data-value]")

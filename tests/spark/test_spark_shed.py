@@ -66,8 +66,6 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
     lines = ledger.read()
     assert [line.offered for line in lines] == [2000] * 5
     # A run's first batch decides nothing; after that a decision holds from the next batch on.
-    decided = [entry.keep_ppm for entry in stream.shed.loop.control.table.history]
-    assert decided[:4] == [1_000_000, 500_000, 250_000, 800_000]
     assert [line.plan for line in lines] == ["0", "0", "1", "2", "3"]
     for line, asked in zip(lines, [PPM, PPM, 500_000, 250_000, 800_000], strict=True):
         assert LOWEST * asked <= line.keep_ppm <= min(PPM, HIGHEST * asked)
@@ -99,7 +97,7 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
     stream.feed(rows(10_000, 2000))
     assert len(stream.results[5]) < 100
     assert Ledger(stream.shed.files.store).fold().differences() == []
-    assert list(noted_checkpoints(stream.shed.files).values()) == [stream.folder / "checkpoint"]
+    assert list(noted_checkpoints(stream.shed.files).values()) == [str(stream.folder / "checkpoint")]
     audited = audit_shed("test", stream.shed.files, time.time() + 60)
     assert (audited.differences, audited.batches) == ((), 6)
 

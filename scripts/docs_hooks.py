@@ -1,6 +1,6 @@
 """What MkDocs does with a page before it renders it.
 
-The second word of a code block's info string (`bash spark`) is for `tests/docs`; Markdown's extension knows one word only.
+The second word of a code block's info string (`bash spark`) is for `tests/docs`; the Markdown extension takes one word.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def demo(
             capacity = story.calibrate(spark, base, told)
             rate = story.OVERLOAD * capacity
             say(f"One core processes {capacity:,.0f} events per second; {rate:,.0f} are offered.")
-            runs = []
+            runs: list[Any] = []
             with serving([base / "watched"], listen=page, open_browser=open_browser):
                 for name in story.RUNS:
                     place = base / f"run{len(runs)}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -85,7 +86,7 @@ class Shop:
         return Totals(_named(clicks), _named(orders), _named(revenue))
 
 
-def _event(rng: np.random.Generator, page: int, order: bool) -> dict[str, object]:
+def _event(rng: np.random.Generator, page: int, order: bool) -> dict[str, Any]:
     items = [
         {"sku": int(rng.integers(1000)), "qty": int(rng.integers(1, 4)), "price": round(float(rng.gamma(2.0, 12.0)), 2)}
         for _ in range(int(rng.integers(1, 4)))

@@ -96,7 +96,7 @@ class Run:
         """Mean relative error of clicks, orders and revenue by category; None where the job never got that far."""
         if self.estimated is None or self.truth is None:
             return None
-        errors = [
+        errors: list[float] = [
             abs(getattr(self.estimated, part).get(name, 0.0) - true) / true
             for part in ("clicks", "orders", "revenue")
             for name, true in getattr(self.truth, part).items()
@@ -130,9 +130,9 @@ def calibrate(spark: Session, folder: Path, told: Told) -> float:
     with LogWriter(log, sync=False) as writer:
         for _ in range(CALIBRATION_BATCHES):
             writer.append(shop.make(CALIBRATION_BATCH, start_us=0, end_us=0), 0)
-    events = spark.readStream.format("floodway").option("path", str(log)).option("startingOffsets", "earliest")
-    events = events.option("maxTuplesPerBatch", CALIBRATION_BATCH).load()
-    query = _start(spark, events.selectExpr("*", "1D AS weight"), folder / "calibration-state", {}, available_now=True)
+    reader = spark.readStream.format("floodway").option("path", str(log)).option("startingOffsets", "earliest")
+    events = _all(reader.option("maxTuplesPerBatch", CALIBRATION_BATCH).load(), 0.0, folder)
+    query = _start(spark, events, folder / "calibration-state", {}, available_now=True)
     done = 0
     while query.isActive:
         done = len(query.recentProgress)

@@ -10,7 +10,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from floodway.spark.log.tuples import TupleMaker
 from floodway.spark.log.writer import LogWriter, now_micros
 
 TICK = 0.05
@@ -21,6 +20,13 @@ class Target(Protocol):
 
     def send(self, batch: pa.RecordBatch, partition: int) -> None:
         """Take a batch for one partition; visible to readers soon after."""
+
+
+class Maker(Protocol):
+    """Who makes tuples."""
+
+    def make(self, count: int, *, start_us: int, end_us: int) -> pa.RecordBatch:
+        """`count` tuples of the time from start to end, microseconds UTC."""
 
 
 class LogTarget:
@@ -51,7 +57,7 @@ class Fed:
 
 def feed(
     target: Target,
-    maker: TupleMaker,
+    maker: Maker,
     per_tick: Iterable[int],
     *,
     partitions: int,

@@ -76,7 +76,7 @@ class _Run:
         self.network = network
         self.options = options
         self.layout = Layout(options.root)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
         self._figures = BatchLog(options.root)
@@ -182,10 +182,12 @@ def _planner(network: Network, options: RunOptions) -> Planner:
 
 
 def _steering(network: Network, options: RunOptions) -> Steering:
+    target = options.target_for(network)
     return Steering(
         _planner(network, options),
         fragments_of(network, options.nodes),
-        target_seconds=options.target(network),
+        target_seconds=target.seconds,
+        quantile=target.quantile,
         controller=options.controller,
         drop=options.drop,
     )

@@ -43,6 +43,7 @@ from floodway.spark.shed.control_columns import (
 from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
 from floodway.units import duration_us
@@ -105,7 +106,9 @@ class Shedder:
                 f"the stream already has columns {', '.join(taken)}",
                 hint="Rename them; the names are Floodway's.",
             )
-        self._loops.append(attach(df.sparkSession, self.metric_key, self._options, self._new_loop))
+        spark = df.sparkSession
+        loop = attach(spark, self.metric_key, self._options, self._new_loop, on_source=stands_on_source(df))
+        self._loops.append(loop)
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))

@@ -16,6 +16,7 @@ from floodway.dashboard.serve import page_server
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger
 from floodway.job.store import LocalStore
+from floodway.job.targets import Target
 from floodway.network.file import parse_network
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
     with page_server([root]) as server:
         # A generous target: the run then drains for as long as a first batch takes on a busy machine.
         options = RunOptions(
-            seconds=6.0, root=root, target_seconds=25.0, feeds={"s": Feed(rate=200.0)}, settle_seconds=0.0
+            seconds=6.0, root=root, target=Target(25.0), feeds={"s": Feed(rate=200.0)}, settle_seconds=0.0
         )
         result = run_network(network, options, spark)
         snapshot = httpx.get(f"{server.url}/v1/page/snapshot", trust_env=False).json()

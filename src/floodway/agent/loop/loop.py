@@ -190,9 +190,9 @@ class SteeringLoop:
             counts = Counts.of(report.lines)
             offered, kept = dict(counts.offered), dict(counts.kept)
             self._backlog.ended(report.fragment, report.seconds)
-            latency = self.record.batch(report, self.steering.scale)
+            latency, width = self.record.batch(report, self.steering.scale)
             arc_keeps = _arc_keeps(self.network, report)
-            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
+            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps, width)
             # The first batch that holds anything starts workers and compiles plans: it tells nothing of those to come.
             missed = self.deadlines.observe(report)
             if report.fragment in self._warm:

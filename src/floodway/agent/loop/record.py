@@ -81,8 +81,8 @@ class Record:
         self._arrived["end"] = arrived
         self._over = True
 
-    def batch(self, report: BatchReport, scale: float) -> float | None:
-        """Note a finished batch; the mean latency of its results."""
+    def batch(self, report: BatchReport, scale: float) -> tuple[float | None, float | None]:
+        """Note a finished batch; the mean latency of its results, and the width over which latencies are spread."""
         outputs = [report.delivered[name] for name in report.delivered if name in self._network.outputs]
         written = outputs or list(report.delivered.values())
         pairs = [item.latencies_seconds(report.ended_seconds) for item in written]
@@ -101,7 +101,10 @@ class Record:
             # Latencies count for batches cut after settling: those owe nothing to the start.
             if outputs and report.cut_seconds >= self._settled_at:
                 sums.time(seconds, tuples)
-        return mean
+        if mean is None:
+            return None, None
+        # Latencies that are even over a width W deviate by W / sqrt(12) from their mean.
+        return mean, float(np.sqrt(12.0 * np.average((seconds - mean) ** 2, weights=tuples)))
 
     def _measured(self) -> _Sums:
         """The batches that count: all but the first, whose end only begins the measured part; or the only one."""

@@ -22,9 +22,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.control.base import Controller
+from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles, checked_mode, shed_files
+from floodway.job.targets import Target
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.shed.control_columns import (
     CONTROL,
@@ -46,7 +48,6 @@ from floodway.spark.shed.loop import ShedLoop, ShedSettings
 from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
-from floodway.units import duration_us
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
@@ -232,6 +233,8 @@ def shed(
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
 
+    `target_latency` may be a percentile's instead: "p95 < 3s".
+
     - `name`: what `floodway set` and `floodway top` know it by; one a stream.
     - `mode`: `observe` (decide and report, drop nothing), `enforce` or `off`. Installing drops nothing: an
       operator turns it on by `floodway set NAME --mode enforce`, which wins, also after a restart.
@@ -261,11 +264,11 @@ def shed(
             f"shed {name!r}: side_output={side_output} is not in [0, 10000]",
             hint="It is tuples a micro-batch; they travel to the driver.",
         )
-    target_us = duration_us("target_latency", target_latency)
+    target = Target.of("target_latency", target_latency)
     settings = ShedSettings(
         name=name,
-        target_seconds=target_us / 1e6,
-        controller=_controller(controller, target_us / 1e6 * headroom, options or {}),
+        target_seconds=target.seconds,
+        controller=_law(controller, target, headroom, options or {}),
         mode=checked_mode(mode),
         salt=crc32(name.encode()) if seed is None else seed,
         headroom=headroom,
@@ -282,6 +285,14 @@ def shed(
         window=window,
         side_output=side_output,
     )
+
+
+def _law(
+    controller: str | Controller[Any], target: Target, headroom: float, options: Mapping[str, object]
+) -> Controller[Any]:
+    """The law for the target: for that of a percentile, a law for the mean that is told which mean to hold."""
+    law = _controller(controller, target.seconds * headroom, options)
+    return law if target.quantile is None else Percentile(law, target.quantile, target.seconds * headroom)
 
 
 def _controller(

@@ -17,7 +17,8 @@ from floodway.job.ledger import Ledger
 from floodway.job.shed_state import ShedFiles, shed_files
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.loop import BatchReport, ShedLoop, ShedSettings
+from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.utility import Utilities
 from tests.job.ledgers import open_segment
 

@@ -27,7 +27,9 @@ from typing_extensions import override
 
 from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of
-from floodway.spark.shed.loop import BatchReport, ShedLoop
+from floodway.spark.shed.loop import ShedLoop
+from floodway.spark.shed.positions import positions
+from floodway.spark.shed.report import BatchReport
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +133,7 @@ def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> Ba
     """The report of one shed from a progress event."""
     sources = progress.sources if on_source else []
     seen = progress.observedMetrics[metric_name(key)].asDict()
+    ranges, why = positions(progress.sources)
     return BatchReport(
         query=str(progress.id),
         run=str(progress.runId),
@@ -149,6 +152,8 @@ def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> Ba
         utilities=seen.get("utilities"),
         dropped_tuples=seen.get("dropped_tuples") or (),
         read=sources[0].numInputRows if len(sources) == 1 else None,
+        ranges=ranges,
+        no_ranges=why,
     )
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
 from floodway.control.base import Controller
-from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
+from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
+from floodway.job.facts import BatchFacts, FactsLog
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
 from floodway.job.shed_state import ShedFiles, Status
@@ -27,6 +28,7 @@ from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
@@ -36,65 +38,8 @@ DEADBAND = 0.01
 """Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
 
 MOST_WARNINGS = 8
-MOST_ACTIONS = 10
-"""Times that a sink may read a whole batch."""
-
 DROPPED_BYTES = 64 << 20
 """Cap of the side output of one shed; tuples beyond it are only counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """What Spark counted in one micro-batch. Times in microseconds of the epoch, `seconds` its duration.
-
-    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples. `arrival_us`
-    is the mean arrival of the kept tuples, `event_us` the latest event time offered.
-    """
-
-    query: str
-    run: str
-    batch: int
-    started_us: int
-    seconds: float
-    offered: int
-    kept: int
-    would_keep: int
-    batch_time_us: int | None = None
-    seq: int | None = None
-    keep_ppm: int | None = None
-    mode: str | None = None
-    arrival_us: float | None = None
-    event_us: int | None = None
-    utilities: Sequence[float] | None = None
-    dropped_tuples: Sequence[str] = ()
-    read: int | None = None
-    """Tuples that Spark read for the batch, where those are what the shed is offered: by all actions on the batch."""
-
-    @property
-    def uncertain(self) -> bool:
-        """Whether the counts are of a part of the batch.
-
-        A batch that a sink uses in several actions (`foreachBatch` that writes, then shows) is read by each. Spark's
-        counts are those of the last one. That one read all if the others together read less, or just as much each.
-        """
-        if self.read is None or self.read - self.offered < self.offered:
-            return False
-        actions, rest = divmod(self.read, self.offered) if self.offered else (0, self.read)
-        return rest > 0 or actions > MOST_ACTIONS
-
-    @property
-    def ended_us(self) -> int:
-        """When the batch ended, in microseconds of the epoch."""
-        return self.started_us + round(self.seconds * 1e6)
-
-    def finished(self) -> FinishedBatch:
-        """The part that a decision is made from."""
-        arrival = None if self.arrival_us is None else self.arrival_us / 1e6
-        offered, kept = self.offered, self.kept
-        if self.uncertain and self.read is not None and offered:
-            # The actions before the last one read the rest: all of the batch, if it was one action.
-            offered, kept = self.read - offered, kept * (self.read - offered) // offered
-        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +93,7 @@ class ShedLoop:
         """What an operator must know beside the figures, latest last."""
         self._opened_us = self.clock_us()
         self.ledger = Ledger(self.files.store)
+        self.facts = FactsLog(self.files.store)
         self.totals = self.ledger.fold().total
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
@@ -187,6 +133,8 @@ class ShedLoop:
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             missed = self._missed(query, report)
+            # Before a new decision: the table has the batch's own until then.
+            facts = self._facts_of(report)
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
                 windows = self.windows
@@ -200,6 +148,7 @@ class ShedLoop:
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
             self._guarded("writing the status", lambda: self._report(query, report, line))
             self._guarded("writing the ledger", lambda: self.ledger.append(lines))
+            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 
@@ -351,6 +300,31 @@ class ShedLoop:
             mode=report.mode or self.control.latest.mode,
             keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
             time_us=self.clock_us(),
+        )
+
+    def _facts_of(self, report: BatchReport) -> BatchFacts:
+        """What made tuples of this batch go, for whoever wants them back."""
+        entry = self.control.table.at(report.batch_time_us or report.started_us)
+        ranges, why = report.ranges, report.no_ranges
+        if report.seq is not None and entry.seq != report.seq:
+            ranges, why = (), "the decision that the batch found is no longer on record"
+        known = [epoch for epoch in self.control.table.epochs if epoch.seq <= entry.seq]
+        return BatchFacts(
+            query=report.query,
+            batch=report.batch,
+            time_us=self.clock_us(),
+            mode=entry.mode,
+            offered=report.offered,
+            kept=report.kept,
+            keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
+            salt=entry.salt,
+            threshold=entry.threshold,
+            tie_ppm=entry.tie_ppm,
+            epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known)
+            if self.windows is not None
+            else (),
+            ranges=ranges,
+            why=why,
         )
 
     def _save_dropped(self, report: BatchReport) -> None:

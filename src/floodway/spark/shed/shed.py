@@ -43,6 +43,7 @@ from floodway.spark.shed.control_columns import (
     with_control,
 )
 from floodway.spark.shed.control_table import PPM
+from floodway.spark.shed.fate import Rule, write_rule
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
 from floodway.spark.shed.plans import stands_on_source
@@ -110,11 +111,23 @@ class Shedder:
         spark = df.sparkSession
         loop = attach(spark, self.metric_key, self._options, self._new_loop, on_source=stands_on_source(df))
         self._loops.append(loop)
+        write_rule(self.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
         return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+
+    def _rule(self, df: DataFrame) -> Rule:
+        """What decides beside the decision, for reading dropped tuples again."""
+        return Rule(
+            hashed=() if self.window is not None else self._hashed(df),
+            by_utility=self.utility is not None,
+            utility=self.utility if isinstance(self.utility, str) else None,
+            window=self.settings.window,
+            time_column=None if self.window is None else self.window.time_column,
+            salt=self.settings.salt,
+        )
 
     def kept_windows(self, window_column: str = "window") -> _KeptWindows:
         """For after the aggregate, with `window=`: lets only whole windows out."""

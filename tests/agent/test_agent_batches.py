@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from floodway.agent.loop.batches import BatchFigures, append_figures, latencies_of, read_figures
+from floodway.agent.loop.batches import BatchFigures, BatchLog, latencies_of
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.query.sinks import Written
@@ -30,16 +30,12 @@ def test_figures_count_latency_at_outputs_only() -> None:
 
 
 def test_a_repeated_batch_counts_once_and_a_torn_line_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "node" / "batches.jsonl"
+    log = BatchLog(tmp_path / "node")
     for batch, ended in ((0, 1002.0), (1, 1003.0), (1, 1010.0)):
-        append_figures(path, BatchFigures.of(report(batch, ended), ["q1"], 0.5, 1.0))
-    with path.open("a") as file:
+        log.append(BatchFigures.of(report(batch, ended), ["q1"], 0.5, 1.0))
+    (segment,) = (tmp_path / "node" / "batches").glob("*.jsonl")
+    with segment.open("a") as file:
         file.write('{"query": "B.main", "batch": 2, "cut_sec')
-    found = read_figures(path)
+    found = BatchLog(tmp_path / "node").read()
     assert [(item.batch, item.ended_seconds) for item in found] == [(0, 1002.0), (1, 1010.0)]
-
-
-def test_no_file_is_no_batch(tmp_path: Path) -> None:
-    assert read_figures(tmp_path / "none.jsonl") == []
-    seconds, tuples = latencies_of([])
-    assert len(seconds) == len(tuples) == 0
+    assert BatchLog(tmp_path / "none").read() == []

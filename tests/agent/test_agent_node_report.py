@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.loop.batches import BatchFigures, BatchLog
 from floodway.agent.node.report import NodesReport, report_nodes
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import parse_network
@@ -25,8 +25,8 @@ def report(tmp_path: Path) -> NodesReport:
     layout = NodeLayout(tmp_path)
     for batch in range(6):
         ended = 100.0 + 2.0 * batch
-        append_figures(layout.batches("A"), figures("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
-        append_figures(layout.batches("B"), figures("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
+        BatchLog(layout.own("A").root).append(figures("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
+        BatchLog(layout.own("B").root).append(figures("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
     Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
     Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
     return report_nodes(

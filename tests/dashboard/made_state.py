@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
-from floodway.agent.loop.run_files import BATCHES, save_network
+from floodway.agent.loop.batches import BatchFigures, BatchLog
+from floodway.agent.loop.run_files import save_network
 from floodway.job.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles, write_atomically
 from floodway.job.store import LocalStore
@@ -70,7 +70,7 @@ class MadeJob:
                 for one in once
             ]
             lines += found
-            append_figures(self.root / BATCHES, self._figures(found, latency))
+            BatchLog(self.root).append(self._figures(found, latency))
             self.batch += 1
         self.ledger.append(lines)
         self._status(latency)
@@ -116,7 +116,7 @@ class MadeJob:
     def _one(self, latency: float, keeps: dict[str, float]) -> None:
         lines = self.lines(keeps)
         self.ledger.append(lines)
-        append_figures(self.root / BATCHES, self._figures(lines, latency))
+        BatchLog(self.root).append(self._figures(lines, latency))
         self.batch += 1
         self.now += 1
         self._status(latency, keeps)

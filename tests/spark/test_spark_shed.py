@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -19,6 +20,7 @@ from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
+from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.shed import Shedder, shed
 from tests.spark.shedding import Stream, wait_for
 
@@ -247,6 +249,34 @@ def test_overload_is_shed_on_the_rate_source(spark: SparkSession, tmp_path: Path
     for line in lines:
         assert line.kept / line.offered == pytest.approx(line.keep_ppm / 1e6, abs=0.02)
     assert Ledger(shed.files.store).fold().differences() == []
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.3", reason="Spark before 4.3 adds up the counts of all actions on a batch")
+def test_a_sink_with_several_actions_is_counted_right_or_known_as_uncertain(stream: Stream) -> None:
+    stream.start()
+    stream.feed(rows(0, 3000))
+    stream.sink = DataFrame.count  # a second action that reads all
+    stream.feed(rows(3000, 3000))
+    stream.sink = DataFrame.isEmpty  # the last one reads a few
+    stream.feed(rows(6000, 3000))
+    lines = Ledger(stream.shed.files.store).read()
+    assert [(line.batch, line.reason) for line in lines] == [
+        (0, "shedder"), (1, "shedder"), (2, "shedder"), (2, "uncertain"),
+    ]  # fmt: skip
+    assert [line.offered for line in lines[:2]] == [3000, 3000]
+    assert lines[2].offered < 3000 < lines[3].offered
+    differences = Ledger(stream.shed.files.store).fold().differences()
+    assert len(differences) == 1 and "fewer were counted" in differences[0]
+    status = stream.shed.files.read_status()
+    assert status is not None and "batch.persist()" in status.warnings[0]
+    assert status.offered_rate is not None and status.offered_rate > 0
+
+
+def test_what_stands_between_a_source_and_a_shed(spark: SparkSession) -> None:
+    source = spark.readStream.format("rate").load()
+    assert stands_on_source(source.withColumn("x", fn.lit(1)).withWatermark("timestamp", "1 second").select("value"))
+    assert not stands_on_source(source.filter("value > 3"))
+    assert not stands_on_source(source.union(source))
 
 
 def test_a_shed_applied_twice_has_one_loop_and_another_of_its_name_is_refused(

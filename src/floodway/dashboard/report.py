@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.batches import latencies_of, read_figures
+from floodway.agent.loop.batches import BatchLog, latencies_of
 from floodway.agent.loop.report import Latency
-from floodway.agent.loop.run_files import BATCHES, node_folders, saved_report
+from floodway.agent.loop.run_files import node_folders, saved_report
 from floodway.dashboard.advice import advice
 from floodway.dashboard.board import waiting
 from floodway.dashboard.figures import Figures, Gauge
@@ -146,6 +146,6 @@ def _only_job(root: Path) -> tuple[Path, Reading, Fold]:
 
 
 def _latency(root: Path, reading: Reading) -> dict[str, float | None]:
-    figures = [one for path in node_folders(root) or [root] for one in read_figures(path / BATCHES)]
+    figures = [one for path in node_folders(root) or [root] for one in BatchLog(path).read()]
     target = reading.status.get("target_seconds")
     return {**Latency.of(*latencies_of(figures), target or 0.0).to_dict(), "target": target}

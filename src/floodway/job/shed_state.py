@@ -41,7 +41,8 @@ class Status:
 
     `latency_seconds` is None before the first measurement. `loss` is the share dropped in the last batch,
     `would_drop` what enforcing would have dropped of it. `time_us` is when this was written, `seen_us` the latest
-    event time seen (Window Drop only), `controller` what a restart resumes from.
+    event time seen (Window Drop only), `controller` what a restart resumes from. `warnings` are sentences on what this
+    job cannot account for or carry out.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Status:
     errors: int = 0
     controller: dict[str, Any] = field(default_factory=dict)
     seen_us: int | None = None
+    warnings: tuple[str, ...] = ()
     process: int = field(default_factory=os.getpid)
     version: Literal[1] = 1
 

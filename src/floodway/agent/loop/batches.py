@@ -1,12 +1,10 @@
-"""Figures of a node's batches, one JSON line each, for a report over several processes and their restarts.
+"""Figures of a job's batches, one JSON line each, for a report over several processes and their restarts.
 
-These are measurements, not accounts: a line lost in a crash costs a point in a figure. The accounts are in the ledger.
+These are measurements, not accounts: the newest are kept, some 64 MiB of them. The accounts are in the ledger.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from floodway.agent.loop.run_files import BATCHES
+from floodway.job.kept_lines import KeptLines
+from floodway.job.store import LocalStore
 from floodway.spark.query.fragment_query import BatchReport
 
 STEP_MS = 10
@@ -63,28 +64,27 @@ class BatchFigures:
         )
 
 
-def append_figures(path: Path, figures: BatchFigures) -> None:
-    """Add a line in one write."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(descriptor, (json.dumps(asdict(figures), separators=(",", ":")) + "\n").encode())
-    finally:
-        os.close(descriptor)
+class BatchLog:
+    """The figures in a job's folder, below `batches/`."""
 
+    def __init__(self, root: Path) -> None:
+        self._lines = KeptLines(LocalStore(root), BATCHES)
 
-def read_figures(path: Path) -> list[BatchFigures]:
-    """All whole lines; a batch that was repeated after a crash counts once, as it ended last."""
-    found: dict[tuple[str, int], BatchFigures] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            body = json.loads(line)
-            body["latencies"] = tuple((int(ms), int(count)) for ms, count in body["latencies"])
-            figures = BatchFigures(**body)
-        except (ValueError, TypeError, KeyError):
-            continue  # torn by a crash
-        found[figures.query, figures.batch] = figures
-    return list(found.values())
+    def append(self, figures: BatchFigures) -> None:
+        """Add a batch."""
+        self._lines.append([asdict(figures)])
+
+    def read(self) -> list[BatchFigures]:
+        """All that are kept; a batch that was repeated after a crash counts once, as it ended last."""
+        found: dict[tuple[str, int], BatchFigures] = {}
+        for body in self._lines.read():
+            try:
+                body["latencies"] = tuple((int(ms), int(count)) for ms, count in body["latencies"])
+                figures = BatchFigures(**body)
+            except (ValueError, TypeError, KeyError):
+                continue  # of another version, or written by somebody else
+            found[figures.query, figures.batch] = figures
+        return list(found.values())
 
 
 def latencies_of(figures: Iterable[BatchFigures]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -1,7 +1,7 @@
 """What a run leaves beside its ledger for those who look at it later: its network, its batches and its report.
 
 ROOT/network.json    the network that runs, as a network file (JSON is YAML)
-ROOT/batches.jsonl   figures of its batches, latencies among them (agent/loop/batches.py)
+ROOT/batches/        figures of its batches, latencies among them (agent/loop/batches.py)
 ROOT/report.json     the figures at the end, as `floodway run --json` prints them
 
 The ledger alone tells what was offered, kept and dropped; these add what it cannot: latency, and where in the network
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from floodway.errors import FloodwayError
-from floodway.job.shed_state import write_atomically
+from floodway.job.state_files import write_atomically
 from floodway.network.dump import network_to_json
 from floodway.network.file import load_network
 from floodway.network.model import Network
 
-NETWORK, BATCHES, REPORT = "network.json", "batches.jsonl", "report.json"
+NETWORK, BATCHES, REPORT = "network.json", "batches", "report.json"
 
 
 def save_network(root: Path, network: Network) -> None:

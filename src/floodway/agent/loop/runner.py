@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.loop.batches import BatchFigures, BatchLog
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
 from floodway.agent.loop.report import Latency, RunReport
-from floodway.agent.loop.run_files import BATCHES, save_network, save_report
+from floodway.agent.loop.run_files import save_network, save_report
 from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
 from floodway.job.options import JobOptions
 from floodway.job.state_files import write_atomically
@@ -79,6 +79,7 @@ class _Run:
         self.target = options.target_for(network).seconds
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
+        self._figures = BatchLog(options.root)
         kept = retention_of(options)
         retaining = None if kept is None else run_retaining(network, self.layout, kept)
         self.loop = SteeringLoop(
@@ -139,7 +140,7 @@ class _Run:
         work = source_work(self.network, self.parts[batch.fragment], batch.arc_keeps)
         kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
         figures = BatchFigures.of(report, self.network.outputs, kept, self.loop.steering.scale)
-        append_figures(self.options.root / BATCHES, figures)
+        self._figures.append(figures)
 
     def _report(self) -> RunReport:
         rates, throughput = self.record.rates(), self.record.throughput()

@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.loop.batches import BatchFigures, BatchLog
 from floodway.agent.loop.loop import SteeringLoop, fragments_of
 from floodway.agent.loop.stages import stages
 from floodway.agent.loop.steering import FragmentBatch, source_work
@@ -75,6 +75,7 @@ class NodeAgent:
             share_factor=self.plane.share_factor,
         )
         self._places = stages(fragments_of(network))
+        self._figures = BatchLog(self.layout.root)
         self._refused: Counter[str] = Counter()
         self._ended = threading.Event()
         self._status: dict[str, Any] = {"name": self.part.name, "node": options.node, "phase": "starting"}
@@ -192,7 +193,7 @@ class NodeAgent:
         work = source_work(self.part, fragment, batch.arc_keeps)
         kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
         figures = BatchFigures.of(report, self.network.outputs, kept, self._steering.steering.scale)
-        append_figures(self.files.batches(self.options.node), figures)
+        self._figures.append(figures)
         self._tell_latency(report)
 
     def _tell_latency(self, report: BatchReport) -> None:

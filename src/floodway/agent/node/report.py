@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, latencies_of, read_figures
+from floodway.agent.loop.batches import BatchFigures, BatchLog, latencies_of
 from floodway.agent.loop.report import Latency
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger
@@ -101,7 +101,7 @@ def report_nodes(
 ) -> NodesReport:
     """The report over all nodes; `window` is the measured part in seconds since 1970, `rates` those that arrived."""
     audited = audit_nodes(network, layout)
-    measured = {node: _measured(read_figures(layout.batches(node)), window) for node in audited.nodes}
+    measured = {node: _measured(BatchLog(layout.own(node).root).read(), window) for node in audited.nodes}
     throughput = _throughput(network, measured, window)
     nodes = {node: _node(network, layout, node, measured[node], restarts.get(node, 0)) for node in measured}
     had = {

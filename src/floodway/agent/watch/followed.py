@@ -6,54 +6,43 @@ folder) is another file, although it has the same name: everything of the job is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from floodway.agent.loop.run_files import BATCHES
 from floodway.job.fold import Fold
+from floodway.job.kept_lines import parsed
 from floodway.job.latencies import Latencies
 from floodway.job.ledger_tail import LedgerTail
+from floodway.job.line_log import LineLog, open_log
 from floodway.job.store import LocalStore
 
-PART_BYTES = 4 * 2**20
-HEAD_BYTES = 256
-"""How much of a file's beginning tells it from another: a first line holds the time and the name of its query."""
-
-Take = Callable[[list[bytes]], None]
+Take = Callable[[dict[str, Any]], None]
 
 
 class LineTail:
-    """Follows a file of lines: `advance` hands on whatever whole lines were appended since; a torn last one waits."""
+    """Follows a log of lines: `advance` hands on the objects that were appended since."""
 
-    def __init__(self, path: Path, take: Take) -> None:
-        self._path = path
+    def __init__(self, log: LineLog, take: Take) -> None:
+        self._log = log
         self._take = take
         self._read = 0
-        self._head = b""
+        self._identity: str | None = None
 
     def advance(self) -> bool:
-        """Read on, part by part; False, with nothing read, if the file is not the one that was read before."""
-        try:
-            with self._path.open("rb") as file:
-                # By what is in it, as well as by its size: the number of a removed file is soon given out again.
-                if file.read(len(self._head)) != self._head or file.seek(0, 2) < self._read:
-                    return False
-                file.seek(self._read)
-                rest = b""
-                while part := file.read(PART_BYTES):
-                    rest = self._lines(rest + part)
-        except OSError:  # not there yet, or between two runs: what was read stays
-            pass
+        """Read on, part by part; False, with nothing read, if the log is not the one that was read before."""
+        identity = self._log.identity()
+        if identity is None:  # not begun yet, or between two runs: what was read stays
+            return True
+        if self._identity not in (None, identity):
+            return False
+        self._identity = identity
+        for position, part in self._log.read(self._read):
+            for body in parsed(part):
+                self._take(body)
+            self._read = position
         return True
-
-    def _lines(self, raw: bytes) -> bytes:
-        whole = raw.rfind(b"\n") + 1
-        if whole:
-            self._head += raw[: min(whole, HEAD_BYTES)] if not self._head else b""
-            self._read += whole
-            self._take(raw[:whole].splitlines())
-        return raw[whole:]
 
 
 class Followed:
@@ -84,22 +73,19 @@ class Followed:
 
     def _advance(self, folders: Sequence[Path]) -> bool:
         for folder in folders:
-            batches = folder / BATCHES
             if folder not in self._ledgers:
                 tail = LedgerTail(LocalStore(folder))
                 if tail.identity() is not None:
                     self._ledgers[folder] = tail
-            if batches not in self._batches and batches.exists():
-                self._batches[batches] = LineTail(batches, self._take_batches)
+            if folder not in self._batches:
+                self._batches[folder] = LineTail(open_log(LocalStore(folder), BATCHES), self._take_batch)
         same = [tail.advance(self._account) for tail in self._ledgers.values()]
         return all(same) and all(tail.advance() for tail in self._batches.values())
 
-    def _take_batches(self, stored: list[bytes]) -> None:
-        for raw in stored:
-            try:
-                body = json.loads(raw)
-                pairs = [(int(milliseconds), int(count)) for milliseconds, count in body["latencies"]]
-                ended = float(body["ended_seconds"])
-            except (ValueError, TypeError, KeyError):
-                continue
-            self.latencies.add(ended, pairs)
+    def _take_batch(self, body: dict[str, Any]) -> None:
+        try:
+            pairs = [(int(milliseconds), int(count)) for milliseconds, count in body["latencies"]]
+            ended = float(body["ended_seconds"])
+        except (ValueError, TypeError, KeyError):
+            return
+        self.latencies.add(ended, pairs)

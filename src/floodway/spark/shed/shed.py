@@ -46,6 +46,7 @@ from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.fate import Rule, write_rule
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
 
@@ -107,7 +108,9 @@ class Shedder:
                 f"the stream already has columns {', '.join(taken)}",
                 hint="Rename them; the names are Floodway's.",
             )
-        self._loops.append(attach(df.sparkSession, self.metric_key, self._options, self._new_loop))
+        spark = df.sparkSession
+        loop = attach(spark, self.metric_key, self._options, self._new_loop, on_source=stands_on_source(df))
+        self._loops.append(loop)
         write_rule(self.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)

@@ -147,7 +147,8 @@ def test_of_many_that_ask_at_once_one_gets_it(tmp_path: Path) -> None:
 def test_a_process_of_this_machine_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from floodway.job.locks import hold;"
-        "from tests.job.ledgers import Objects; hold(Objects(Path(sys.argv[1]))); print('held', flush=True); sys.stdin.read()"
+        "from tests.job.ledgers import Objects; hold(Objects(Path(sys.argv[1])));"
+        "print('held', flush=True); sys.stdin.read()"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(

@@ -91,7 +91,7 @@ class ShedLoop:
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
-        hold(self.files.folder)
+        hold(self.files.store)
         self.warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
         """What an operator must know beside the figures, latest last."""
         self.decision_seen: bool | None = None

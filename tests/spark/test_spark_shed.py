@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
 from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.shed import Shedder, shed
+from floodway.spark.shed.window_drop import WindowDrop
 from tests.spark.shedding import Stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -156,6 +158,11 @@ def test_a_lost_or_torn_control_table_keeps_everything_and_the_query(stream: Str
     stream.shed.files.control.write_text('{"version": 1, "hist')
     stream.feed(rows(1500, 500))
     assert len(stream.results[3]) == 500
+    status = stream.shed.files.read_status()
+    assert status is not None and status.decision_seen is False
+    assert "do not find the decisions" in status.warnings[-1]
+    stream.feed(rows(2000, 500))  # the loop has written it again
+    assert len(stream.results[4]) < 250
     assert stream.query.exception() is None
 
 
@@ -333,5 +340,20 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         floodway.shed("x", target_latency="2s", utility="a", key="b")
     with pytest.raises(InputError, match="not a stream"):
         spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
+    source = spark.readStream.format("rate").load()
+    for options, message in (
+        ({"utility": "prise"}, "utility= is no column or expression of the stream: prise"),
+        ({"utility": "cast(value as string)"}, "utility= is of type string, not a number"),
+        ({"arrival": "at"}, "arrival= names 'at', which is no column"),
+        ({"window": WindowDrop("when", "1 second")}, "window= names 'when'"),
+        ({"key": "user"}, "'user'"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            source.transform(shed("x", target_latency="2s", state_dir=str(tmp_path), **options))
+    weighted = source.withColumn("_weight", fn.lit("heavy"))
+    with pytest.raises(InputError, match="column _weight is of type string"):
+        weighted.transform(shed("x", target_latency="2s", state_dir=str(tmp_path)))
+    assert not (tmp_path / "x").exists()
+    assert "shed" in dir(floodway)
     with pytest.raises(InputError, match="does not drop windows"):
         floodway.shed("x", target_latency="2s").kept_windows()

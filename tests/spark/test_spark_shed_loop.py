@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -221,6 +221,20 @@ def test_a_state_folder_that_was_lost_is_a_gap_and_a_warning(tmp_path: Path) -> 
     assert not other.loop.warnings and Ledger(other.loop.files.store).fold().differences() == []
 
 
+def test_executors_that_do_not_see_the_decisions_are_known_within_three_batches(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=15_000.0)
+    job.run(3)
+    assert job.loop.decision_seen is True and not job.loop.warnings
+    for report in job.reports(3):
+        job.loop.on_batch(replace(report, seq=None, batch_time_us=None, keep_ppm=None, mode=None, kept=report.offered))
+    status = job.loop.files.read_status()
+    assert status is not None and status.decision_seen is False
+    assert "do not find the decisions in file:" in status.warnings[0]
+    job.run(1)
+    status = job.loop.files.read_status()
+    assert status is not None and status.decision_seen is True and status.warnings == ()
+
+
 def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=20_000.0)
     used: dict[int, Entry] = {}
@@ -232,7 +246,7 @@ def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Pat
 
 
 def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
-    hold = "from pathlib import Path; from floodway.job.locks import hold; import sys; hold(Path(sys.argv[1]))"
+    hold = "import sys; from floodway.job import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
     command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"

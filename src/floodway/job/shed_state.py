@@ -42,7 +42,7 @@ class Status:
     `latency_seconds` is None before the first measurement. `loss` is the share dropped in the last batch,
     `would_drop` what enforcing would have dropped of it. `time_us` is when this was written, `seen_us` the latest
     event time seen (Window Drop only), `controller` what a restart resumes from. `warnings` are sentences on what this
-    job cannot account for or carry out.
+    job cannot account for or carry out; `decision_seen` says whether the last batch found the decision written for it.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Status:
     controller: dict[str, Any] = field(default_factory=dict)
     seen_us: int | None = None
     warnings: tuple[str, ...] = ()
+    decision_seen: bool | None = None
     process: int = field(default_factory=os.getpid)
     version: Literal[1] = 1
 

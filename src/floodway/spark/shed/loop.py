@@ -38,6 +38,9 @@ DEADBAND = 0.01
 """Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
 
 MOST_WARNINGS = 8
+UNSEEN_BATCHES = 2
+"""Batches in a row without their decision before that is said: one may have met a write that took long."""
+
 DROPPED_BYTES = 64 << 20
 """Cap of the side output of one shed; tuples beyond it are only counted."""
 
@@ -88,9 +91,12 @@ class ShedLoop:
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
-        hold(self.files.folder)
+        hold(self.files.store)
         self.warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
         """What an operator must know beside the figures, latest last."""
+        self.decision_seen: bool | None = None
+        """Whether the last batch with tuples found the decision written for it; None before the first."""
+        self._unseen = 0
         self._opened_us = self.clock_us()
         self.ledger = Ledger(self.files.store)
         self.facts = FactsLog(self.files.store)
@@ -135,6 +141,7 @@ class ShedLoop:
             missed = self._missed(query, report)
             # Before a new decision: the table has the batch's own until then.
             facts = self._facts_of(report)
+            self._guarded("writing the control table again", lambda: self._look_at_decision(report))
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
                 windows = self.windows
@@ -192,6 +199,22 @@ class ShedLoop:
         self._warn(f"the state that this shed had at {record.state} is not here: {lost}; the mode is {self._mode()}")
         if not self.control.resumed and (report.batch_time_us or report.started_us) < self._opened_us:
             self._warn(f"batch {report.batch} of query {report.query} is a replay; its first decision is not known")
+
+    def _look_at_decision(self, report: BatchReport) -> None:
+        """Whether the batch found the decision that was written for it: executors may not see the file at all."""
+        if not report.offered:
+            return
+        expected = self.control.table.at(report.batch_time_us or report.started_us)
+        self.decision_seen = report.seq == expected.seq
+        self._unseen = 0 if self.decision_seen else self._unseen + 1
+        unseen = f"batches do not find the decisions in {self.control.uri} and keep everything: can executors read it?"
+        if self.decision_seen:
+            if unseen in self.warnings:
+                self.warnings.remove(unseen)
+        else:
+            self.control.write_again()
+            if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
+                self._warn(unseen)
 
     def _warn(self, text: str) -> None:
         """Say it once, in the log, and in the status from now on."""
@@ -363,6 +386,7 @@ class ShedLoop:
             controller=dict(query.loop.snapshot()),
             seen_us=self.windows.seen_us if self.windows is not None else None,
             warnings=tuple(self.warnings),
+            decision_seen=self.decision_seen,
         )
         self.files.write_status(self._status)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from floodway.cli import buffer_options as buffering
 from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
-from floodway.cli.output import latency_line, parse_pairs, print_json
+from floodway.cli.output import latency_line, parse_pairs, print_json, status_line
 from floodway.cli.page import Open, Otlp, Page, metrics_sent, page_of
 from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention
 from floodway.cli.spark_options import Conf, Master, parse_conf
@@ -22,6 +22,7 @@ from floodway.errors import InputError
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport
     from floodway.job.decision import Drop, Mode
+    from floodway.job.status import Status
     from floodway.spark.source.options import OnLoss
 
 
@@ -153,15 +154,9 @@ def parse_on_loss(text: str) -> OnLoss:
     return "skip" if text == "skip" else "fail"
 
 
-def _progress(*, quiet: bool) -> Callable[[Mapping[str, Any]], None]:
-    def show(status: Mapping[str, Any]) -> None:
-        latency = status["latency_seconds"]
-        shown = "–" if latency is None else f"{latency:.2f} s"
-        line = (
-            f"latency {shown} (target {status['target_seconds']:g} s)  loss {status['loss']:.0%}  "
-            f"capacity {status['scale']:.2f}  batches {status['batches']}"
-        )
-        typer.echo(f"\r{line:<78}", err=True, nl=False)
+def _progress(*, quiet: bool) -> Callable[[Status], None]:
+    def show(status: Status) -> None:
+        typer.echo(f"\r{status_line(status):<78}", err=True, nl=False)
 
     return (lambda status: None) if quiet else show
 

@@ -112,12 +112,17 @@ class Fold:
         self.modes: Counter[str] = Counter()
         self._wrong: list[str] = []
         self._more = 0
+        self._lines: dict[tuple[str, str, str], Spans] = {}
         self._batches: dict[tuple[str, str], Spans] = {}
         self.add(lines)
 
     def add(self, lines: Iterable[LedgerLine]) -> None:
-        """Take in lines, in the order of the file."""
+        """Take in lines, in the order of the file; what a repeated batch says again counts once, as in the ledger."""
         for line in lines:
+            known = self._lines.setdefault((line.query, line.at, line.reason), Spans())
+            if known.covers(line.batch):
+                continue
+            known.add(line.batch, line.last_batch)
             self.lines += 1
             self.total.add(line)
             self.modes[line.mode] += 1

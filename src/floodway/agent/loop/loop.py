@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.buffer.loop import Buffering
 from floodway.agent.loop.buffer.options import BufferOptions
+from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.plans import PlanBook
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
-from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
+from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
 from floodway.errors import FloodwayError, InputError
+from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode, write_decision
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
+from floodway.job.reasons import NO_MEASUREMENT
 from floodway.job.state_files import read_mode
+from floodway.job.status import Kind, Status
+from floodway.job.store import LocalStore, StoreError
+from floodway.job.tail import read_figures
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
 from floodway.spark.query.fragment_query import BatchReport, FragmentQuery, RunningFragment
@@ -54,7 +59,7 @@ class LoopOptions:
     `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
     delivery that has just come is not taken for a backlog. `side_output` caps the dropped tuples saved a batch.
     `on_loss` is for tuples that their log deleted before a batch took them, `retaining` for what the logs keep that are
-    written here.
+    written here, `outputs` those of the whole network where this is one node of it: latency counts there.
     """
 
     mode: Mode = "enforce"
@@ -64,13 +69,14 @@ class LoopOptions:
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
     buffer: BufferOptions | None = None
+    outputs: Collection[str] | None = None
 
 
 class SteeringLoop:
     """Queries, and the state of the loop that steers them; whoever owns it calls `tick` until the end.
 
     `on_costs` gets the network with costs as the batches show them, when they have changed remarkably; `on_batch`
-    every finished batch, with the mean latency of its results.
+    every finished batch.
     """
 
     def __init__(
@@ -90,6 +96,11 @@ class SteeringLoop:
         self.layout = layout
         self.ledger = Ledger(layout.ledger)
         self.record = Record(self.network)
+        self.figures, last = read_figures(layout.root)
+        self.batches = BatchLog(LocalStore(layout.root), last)
+        self.reason = NO_MEASUREMENT
+        self.errors = 0
+        self._outputs = tuple(network.outputs if options.outputs is None else options.outputs)
         self.mode: Mode = options.mode
         self.arrived: dict[str, int] = {}
         self._options = options
@@ -144,10 +155,20 @@ class SteeringLoop:
         self.collect(now)
         return self.steer(now)
 
-    def status(self, now: float, target_seconds: float, steered: Steered) -> dict[str, Any]:
-        """The latest figures, for `floodway top`."""
-        figures = self.record.status(now, target_seconds, steered, self.arrived)
-        return figures if self._buffer is None else {**figures, "queues": self._buffer.waiting()}
+    def status(self, now: float, target_seconds: float, steered: Steered, kind: Kind = "run") -> Status:
+        """The job at this moment."""
+        return loop_status(
+            self.network,
+            self.figures,
+            steered,
+            kind=kind,
+            now=now,
+            target_seconds=target_seconds,
+            waiting=self.waiting(),
+            reason=self.reason,
+            decision_seen=self._plans.seen,
+            errors=self.errors,
+        )
 
     @property
     def idle(self) -> bool:
@@ -183,6 +204,7 @@ class SteeringLoop:
         if self._buffer is not None:
             steered = self._buffer.told(steered)
         self._plans.issued(steered)
+        self.reason = reason_of(steered, self.steering.period_seconds, self.steering.target_seconds)
         write_decision(self.layout.decision, steered.decision)
         return steered
 
@@ -193,8 +215,10 @@ class SteeringLoop:
             counts = Counts.of(report.lines)
             offered, kept = dict(counts.offered), dict(counts.kept)
             self._backlog.ended(report.fragment, report.seconds)
-            latency = self.record.batch(report, self.steering.scale)
             arc_keeps = _arc_keeps(self.network, report)
+            figures = self._finished(report, counts, arc_keeps)
+            # A fragment without outputs of its own answers for what it delivers to the next one.
+            latency = figures.latencies.mean or result_latencies(report, report.delivered).mean
             batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
             # The first batch that holds anything starts workers and compiles plans: it tells nothing of those to come.
             missed = self.deadlines.observe(report)
@@ -208,6 +232,26 @@ class SteeringLoop:
             if any(kept.values()):
                 self._warm.add(report.fragment)
             self._on_batch(batch, report)
+
+    def _finished(self, report: BatchReport, counts: Counts, arc_keeps: Mapping[str, float]) -> Batch:
+        """Put a batch on record."""
+        work = source_work(self.network, self._parts[report.fragment], arc_keeps)
+        batch = finished_batch(
+            report,
+            counts,
+            inputs=self.network.streams,
+            outputs=self._outputs,
+            work_seconds=sum(work.get(at, 0.0) * count for at, count in counts.kept.items()),
+            scale=self.steering.scale,
+            reason=self.reason,
+        )
+        self.figures.add(report.lines, batch)
+        try:
+            self.batches.append(batch)
+        except StoreError:  # a measurement is not worth the run; what the disk lacks shows where the ledger is written
+            self.errors += 1
+        self.record.batch(report.fragment, batch, counts)
+        return batch
 
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""

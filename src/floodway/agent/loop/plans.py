@@ -38,6 +38,8 @@ class PlanBook:
         self._issued: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._written: OrderedDict[str, None] = OrderedDict()
         self._lock = Lock()
+        self.seen: bool | None = None
+        """Whether the last batch was cut under plans of this job; None before the first batch."""
         for line in _lines(self._path, max(0, _size(self._path) - TAIL_BYTES)):
             self._mark(str(line["id"]))
 
@@ -54,6 +56,8 @@ class PlanBook:
         """A batch was journaled: its plans are on record before anything is dropped under them."""
         with self._lock:
             used = dict.fromkeys(offset.plan for offset in journal.offsets.values())
+            if used:
+                self.seen = all(plan in self._issued or plan in self._written for plan in used)
             fresh = [plan for plan in used if plan in self._issued and plan not in self._written]
             if fresh:
                 _append(self._path, [self._issued[plan] for plan in fresh])

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
 from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
-from floodway.agent.loop.report import Latency, RunReport
-from floodway.agent.loop.run_files import BATCHES, save_network, save_report
-from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
+from floodway.agent.loop.report import RunReport
+from floodway.agent.loop.run_files import save_network, save_report
+from floodway.agent.loop.steering import Steering
 from floodway.job.decision import Drop, Mode
-from floodway.job.state_files import write_atomically
+from floodway.job.status import Status, write_status
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
@@ -26,7 +23,6 @@ from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
 from floodway.spark.log import Retention
-from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import check_streams
 from floodway.spark.query.retaining import run_retaining
@@ -67,7 +63,7 @@ class RunOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
     replan: bool = False
     buffer: BufferOptions | None = None
-    progress: Callable[[Mapping[str, Any]], None] = lambda status: None
+    progress: Callable[[Status], None] = lambda status: None
 
 
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
@@ -112,7 +108,6 @@ class _Run:
                 buffer=options.buffer,
             ),
             on_costs=self._replan,
-            on_batch=self._note,
         )
         self.record = self.loop.record
 
@@ -141,7 +136,7 @@ class _Run:
                 settled = True
                 self.record.settle(now, self.loop.arrived)
             status = self.loop.status(now, self.target, steered)
-            write_atomically(self.layout.status, json.dumps(status), durable=False)
+            write_status(self.layout.root, status)
             self.options.progress(status)
             time.sleep(max(0.0, TICK_SECONDS - (time.time() - now)))
         self.record.end(time.time(), self.loop.arrived)
@@ -157,13 +152,6 @@ class _Run:
         if self.options.replan:
             self.loop.steering.plan_with(_planner(corrected, self.options))
 
-    def _note(self, batch: FragmentBatch, report: BatchReport) -> None:
-        """Leave the batch's figures for the page and the report."""
-        work = source_work(self.network, self.parts[batch.fragment], batch.arc_keeps)
-        kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
-        figures = BatchFigures.of(report, self.network.outputs, kept, self.loop.steering.scale)
-        append_figures(self.options.root / BATCHES, figures)
-
     def _report(self) -> RunReport:
         rates, throughput = self.record.rates(), self.record.throughput()
         load = flows(self.network, rates, self.record.kept_shares()).load
@@ -174,7 +162,7 @@ class _Run:
         return RunReport(
             counts=fold.total,
             differences=tuple(fold.differences()),
-            latency=Latency.of(*self.record.latencies(), self.target),
+            latency=self.record.latencies().latency(self.target),
             score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
             optimum=exact.plan(rates, scale or 1.0).score,
             nominal_optimum=exact.plan(rates).score,

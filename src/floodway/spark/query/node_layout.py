@@ -2,7 +2,7 @@
 
 ROOT/nodes/NODE/                  what is one node's alone: a `Layout` (decision, status, ledger, checkpoints, …)
 ROOT/nodes/NODE/agent.json        the process: its id, address and control
-ROOT/nodes/NODE/batches.jsonl     figures of its batches
+ROOT/nodes/NODE/batches/          figures of its batches
 ROOT/nodes/NODE/control/          what its control plane remembers over a restart
 ROOT/streams, ROOT/outputs        logs that the network file leaves out, as in `Layout`
 ROOT/links/PRODUCER--CONSUMER     the log of a link: written by one node, read by another
@@ -74,10 +74,6 @@ class NodeLayout:
     def agent(self, node: str) -> Path:
         """Who runs the node now."""
         return self.own(node).root / "agent.json"
-
-    def batches(self, node: str) -> Path:
-        """Figures of the node's batches."""
-        return self.own(node).root / "batches.jsonl"
 
     def control(self, node: str) -> Path:
         """The control plane's journal of one node."""

@@ -18,11 +18,16 @@ from typing import Any
 from floodway.control.base import Controller
 from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
+from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
-from floodway.job.fold import Counts
+from floodway.job.latencies import Sketch
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
-from floodway.job.shed_state import ShedFiles, Status
+from floodway.job.reasons import NO_MEASUREMENT, keep_reason
+from floodway.job.shed_state import ShedFiles
+from floodway.job.status import ShedPart, Status, at_inputs
+from floodway.job.store import LocalStore
+from floodway.job.tail import read_figures
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.control_table import PPM, ControlTable, Entry
 from floodway.spark.shed.utility import Utilities
@@ -96,6 +101,8 @@ class _Query:
     last_batch: int | None
     committed_us: int = 0
     decided: KeepDecision | None = None
+    latency_seconds: float | None = None
+    """Of the last batch; None where it cannot be told."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 
@@ -120,7 +127,8 @@ class ShedLoop:
         hold(self.files.folder)
         self.control = ControlTable(self.files.control, self.clock_us)
         self.ledger = Ledger(self.files.ledger)
-        self.totals = Counts.of(self.ledger.lines())
+        self.figures, last = read_figures(self.files.folder)
+        self.batches = BatchLog(LocalStore(self.files.folder), last)
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         resumed = self.control.open(first)
@@ -128,7 +136,7 @@ class ShedLoop:
             self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
         if self.settings.window is not None:
-            seen_us = self._status.seen_us if self._status else None
+            seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
             self.windows = WindowSteering(
                 self.settings.window, self.control, seen_us, unsure_until_us=self._unsure(resumed)
             )
@@ -145,11 +153,13 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.query, report.batch_time_us or report.started_us, report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
-            line = self._line(report)
-            self.totals.add(line)
+            lines = [*missed, self._line(report)]
+            batch = self._batch(query, report)
+            self.figures.add(lines, batch)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
-            self._guarded("writing the status", lambda: self._report(query, report, line))
-            self._guarded("writing the ledger", lambda: self.ledger.append([*missed, line]))
+            self._guarded("writing the status", lambda: self._report(query, report, batch))
+            self._guarded("writing the ledger", lambda: self.ledger.append(lines))
+            self._guarded("writing the batch", lambda: self.batches.append(batch))
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 
@@ -177,7 +187,7 @@ class ShedLoop:
 
     def _restored(self) -> KeepLoop:
         """The controller as the last run left it, so that a restart does not learn from the start."""
-        snapshot = self._status.controller if self._status else None
+        snapshot = self._status.shed.controller if self._status and self._status.shed else None
         try:
             return KeepLoop(self.settings.controller, snapshot or None)
         except FloodwayError:
@@ -208,6 +218,9 @@ class ShedLoop:
             keep_in_force=latest.keep_ppm / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
+        query.latency_seconds = None if decided is None else decided.latency_seconds
+        if decided is None and report.arrival_us is not None:
+            query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
             query.decided = decided
             query.follow = None
@@ -277,33 +290,68 @@ class ShedLoop:
             for text in report.dropped_tuples:
                 file.write(json.dumps({"query": report.query, "batch": report.batch, "tuple": text}) + "\n")
 
-    def _report(self, query: _Query, report: BatchReport, line: LedgerLine) -> None:
-        decided = query.decided
-        decision, rate = (decided.control, decided.offered_rate) if decided else (None, None)
-        self._status = Status(
-            name=self.settings.name,
-            time_us=self.clock_us(),
+    def _batch(self, query: _Query, report: BatchReport) -> Batch:
+        """The figures of a batch. All its results are as old as their mean: Spark counts no more of them."""
+        late = query.latency_seconds
+        return Batch(
             query=report.query,
             batch=report.batch,
+            cut_seconds=report.started_us / 1e6,
+            ended_seconds=report.ended_us / 1e6,
+            offered=report.offered,
+            kept=report.kept,
+            keep=1.0 if report.keep_ppm is None else report.keep_ppm / PPM,
+            mode=report.mode or self.control.latest.mode,
+            reason=self._reason(query),
+            latencies=Sketch() if late is None else Sketch.of([(late, report.kept)]),
+            busy_seconds=report.seconds,
+        )
+
+    def _reason(self, query: _Query) -> str:
+        """Why the batches to come keep what they keep."""
+        decided = query.decided
+        if decided is None:
+            return NO_MEASUREMENT
+        control = decided.control
+        return keep_reason(
+            control.admit,
+            control.admit / max(decided.keep, 1.0 / PPM),
             mode=self.control.latest.mode,
-            keep=self.control.latest.keep_ppm / PPM,
-            offered_rate=rate,
-            kept_rate=rate * line.kept / line.offered if rate is not None and line.offered else rate,
-            latency_seconds=decided.latency_seconds if decided else None,
             target_seconds=self.settings.target_seconds,
-            batch_seconds=report.seconds,
-            loss=line.dropped / line.offered if line.offered else 0.0,
-            would_drop=report.offered - report.would_keep,
-            offered_total=self.totals.offered.total(),
-            kept_total=self.totals.kept.total(),
-            dropped_total=self.totals.dropped.total(),
-            reason=decision.reason if decision else "no measurement yet",
-            unreachable=decision.unreachable if decision else False,
-            floor_seconds=decision.floor_seconds if decision else None,
-            late_writes=self.control.late_writes,
+            floor_seconds=control.floor_seconds if control.unreachable else None,
+        )
+
+    def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
+        latest, control = self.control.latest, query.decided.control if query.decided else None
+        keep = latest.keep_ppm / PPM
+        places = self.figures.places({self.settings.name: keep}, self.clock_us() / 1e6)
+        rates, _, totals = at_inputs(places, places)
+        self._status = Status(
+            name=self.settings.name,
+            kind="shed",
+            mode=latest.mode,
+            time=self.clock_us() / 1e6,
+            latency=self.figures.latency(self.settings.target_seconds),
+            rates=rates,
+            keep=keep,
+            totals=totals,
+            # Without the entry a batch keeps everything, whatever was decided: executors did not see the table.
+            decision_seen=report.seq is not None if report.offered else None,
+            reason=batch.reason,
             errors=self.errors,
-            controller=dict(query.loop.snapshot()),
-            seen_us=self.windows.seen_us if self.windows is not None else None,
+            unreachable=control.unreachable if control else False,
+            floor_seconds=control.floor_seconds if control else None,
+            batch_count=self.figures.batch_count,
+            places=places,
+            ledger=self.figures.ledger(),
+            shed=ShedPart(
+                query=report.query,
+                batch=report.batch,
+                batch_seconds=report.seconds,
+                controller=dict(query.loop.snapshot()),
+                seen_us=self.windows.seen_us if self.windows is not None else None,
+                late_writes=self.control.late_writes,
+            ),
         )
         self.files.write_status(self._status)
 

@@ -1,19 +1,18 @@
-"""What a running job writes, followed as it grows: its ledger and its batches, read once and summed up.
+"""The state of a job read as it grows: its ledger and its batches, each line once, added up.
 
-A file is read on from where the last look ended. One that was removed and written anew (a second run in the same
-folder) is another file, although it has the same name: everything of the job is then summed from the start.
+A ledger that was removed and written anew (a second run in the same folder) is another ledger, although it has the same
+name: everything of the job is then read from the start.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from floodway.agent.loop.run_files import BATCHES
-from floodway.job.fold import Fold
-from floodway.job.latencies import Latencies
-from floodway.job.ledger import LedgerLine
+from floodway.job.batches import BatchReader
+from floodway.job.figures import Figures
+from floodway.job.ledger_line import LedgerLine
+from floodway.job.store import LocalStore
 
 LEDGER = "ledger.jsonl"
 PART_BYTES = 4 * 2**20
@@ -56,8 +55,8 @@ class LineTail:
         return raw[whole:]
 
 
-class Followed:
-    """One job's files, in one folder or in one a node; `account` is None until there is a ledger.
+class JobTail:
+    """One job's state, in one folder or in one per node; `figures` is another object once it was started over.
 
     Not for several threads at once: whoever shares it has a lock.
     """
@@ -66,9 +65,13 @@ class Followed:
         self._start_over()
 
     @property
-    def account(self) -> Fold | None:
-        """The sum of the ledgers; another object once they were started over."""
-        return self._account if self._ledgers else None
+    def has_ledger(self) -> bool:
+        """Whether there is a ledger to add up."""
+        return bool(self._ledgers)
+
+    def last_batches(self, folder: Path) -> dict[str, int]:
+        """The number of the latest batch of every query on record in a folder."""
+        return self._batches[folder].last if folder in self._batches else {}
 
     def advance(self, folders: Sequence[Path]) -> None:
         """Take in what was written since the last look, all of it where a file was replaced."""
@@ -77,36 +80,35 @@ class Followed:
             self._advance(folders)
 
     def _start_over(self) -> None:
-        self._account = Fold()
-        self.latencies = Latencies()
+        self.figures = Figures()
         self._ledgers: dict[Path, LineTail] = {}
-        self._batches: dict[Path, LineTail] = {}
+        self._batches: dict[Path, BatchReader] = {}
 
     def _advance(self, folders: Sequence[Path]) -> bool:
         for folder in folders:
-            ledger, batches = folder / LEDGER, folder / BATCHES
+            ledger = folder / LEDGER
             if ledger not in self._ledgers and ledger.exists():
-                self._ledgers[ledger] = LineTail(ledger, self._take_ledger)
-            if batches not in self._batches and batches.exists():
-                self._batches[batches] = LineTail(batches, self._take_batches)
-        return all(tail.advance() for tail in (*self._ledgers.values(), *self._batches.values()))
+                self._ledgers[ledger] = LineTail(ledger, self._take)
+            reader = self._batches.setdefault(folder, BatchReader(LocalStore(folder)))
+            batches = reader.advance()
+            if batches is None:
+                return False
+            for batch in batches:
+                self.figures.add_batch(batch)
+        return all(tail.advance() for tail in self._ledgers.values())
 
-    def _take_ledger(self, stored: list[bytes]) -> None:
+    def _take(self, stored: list[bytes]) -> None:
         lines = []
         for raw in stored:
             try:
                 lines.append(LedgerLine.decode(raw))
             except ValueError:
-                self._account.unreadable += 1
-        if lines:
-            self._account.add(lines)
+                self.figures.fold.unreadable += 1
+        self.figures.fold.add(lines)
 
-    def _take_batches(self, stored: list[bytes]) -> None:
-        for raw in stored:
-            try:
-                body = json.loads(raw)
-                pairs = [(int(milliseconds), int(count)) for milliseconds, count in body["latencies"]]
-                ended = float(body["ended_seconds"])
-            except (ValueError, TypeError, KeyError):
-                continue
-            self.latencies.add(ended, pairs)
+
+def read_figures(folder: Path) -> tuple[Figures, dict[str, int]]:
+    """All that is on record of a job, and the number of the latest batch of each of its queries: where it goes on."""
+    tail = JobTail()
+    tail.advance([folder])
+    return tail.figures, tail.last_batches(folder)

@@ -16,10 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.loop import fragments_of
 from floodway.agent.loop.steering import FragmentBatch, Steering
-from floodway.job.decision import Decision, Mode, read_decision, write_decision
+from floodway.buffering.options import BufferOptions
+from floodway.job.clocks import SteadyClock
+from floodway.job.decision import Decision, DecisionFile, Mode, write_decision
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
@@ -99,12 +100,14 @@ class Plant:
         }
         parts = fragments_of(self.network)
         self.steering = Steering(make_planner(self.network, "exact"), parts, target_seconds=2.0)
-        self.buffering = Buffering(self.options, self.network, parts, self.layout)
+        self.steady = SteadyClock(lambda: self.clock, lambda: self.now)
+        self.decisions = DecisionFile(self.layout.decision, monotonic=lambda: self.now)
+        self.buffering = Buffering(self.options, self.network, parts, self.layout, self.steady)
         self.under_way: tuple[float, float, dict[str, NDArray[np.float64]], dict[str, tuple[int, int]]] | None = None
 
     @property
     def clock(self) -> float:
-        """What the clocks of agent and writers show."""
+        """What the wall clocks of agent and writers show."""
         return START + self.now + self.skew
 
     def run(self, seconds: float) -> Plant:
@@ -133,7 +136,7 @@ class Plant:
                 self.written[name] = end
 
     def _steer(self) -> None:
-        demand = self.buffering.demand(self.clock, self.steering)
+        demand = self.buffering.demand(self.steady.now(), self.steering)
         steered = self.steering.decide(dict.fromkeys(demand, 0.0), demand, self.mode, int(self.clock * 1e6))
         write_decision(self.layout.decision, self.buffering.told(steered).decision)
 
@@ -149,14 +152,14 @@ class Plant:
                 limit=None,
                 skip_lost=False,
                 where=name,
-                now_us=int(self.clock * 1e6),
+                silent=self.decisions.silent,
             )
             if batch is not None:
                 found[name] = parse_offset(batch.to_json())
         return found
 
     def _cut(self) -> None:
-        offsets = self.cut_with(read_decision(self.layout.decision))
+        offsets = self.cut_with(self.decisions.read())
         if not offsets:
             return
         self.last.update(offsets)
@@ -190,7 +193,7 @@ class Plant:
         self.under_way = None
         waits, late = [], 0
         for name, times in arrived.items():
-            latency = START + self.skew + ended - times
+            latency = self.steady.now() + ended - self.now - self.steady.steady_all(times)
             missed = int((latency > (self.network.streams[name].deadline or np.inf)).sum())
             self.late[name] += missed
             self.in_time[name] += len(times) - missed
@@ -205,4 +208,4 @@ class Plant:
             float(seen.mean()) if len(seen) else None,
             {},
         )
-        self.buffering.ended(self.clock, batch, late / len(seen) if len(seen) else None)
+        self.buffering.ended(self.steady.now(), batch, late / len(seen) if len(seen) else None)

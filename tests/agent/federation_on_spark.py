@@ -32,7 +32,6 @@ def participant_on(
         load_catalogue(catalogue),
         root / "shared",
         root / name / "decision.json",
-        checkpoint=store.checkpoint,
         trigger_seconds=trigger_seconds,
     )
     port = int(federation.members[name].url.rpartition(":")[2])

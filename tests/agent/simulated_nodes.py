@@ -101,7 +101,7 @@ class SimulatedNode:
         work = sum(cost[s] * n for s, n in kept.items())
         self.batch = _Batch(now + self.overhead + self.slowness * work, now, offered, kept, age)
         offsets = {s: BatchOffset(s, {0: 0}, {0: self.taken[s]}) for s in offered}
-        self.backlog.cut(self.query, JournaledBatch(self.number, int(now * 1e3), offsets))
+        self.backlog.cut(self.query, JournaledBatch(self.number, int(now * 1e3), offsets), now)
         self.number += 1
 
     def _end(self, now: float, measuring: bool) -> dict[str, tuple[int, float]]:

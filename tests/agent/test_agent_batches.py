@@ -17,7 +17,7 @@ def report(batch: int, ended: float) -> BatchReport:
         "q1": Written(np.array([1_000_000, 1_000_500]), np.array([2, 1])),
         "a1->b1": Written(np.array([1_000_000]), np.array([5])),
     }
-    return BatchReport("B.main", JournaledBatch(batch, 1_001_000, {}), ended, (), delivered)
+    return BatchReport("B.main", JournaledBatch(batch, 1_001_000, {}), 1001.0, ended, (), delivered)
 
 
 def test_figures_count_latency_at_outputs_only() -> None:

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.buffer.options import BufferOptions, Manager
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
+from floodway.buffering.options import BufferOptions, Manager
 from floodway.job.decision import Mode
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason

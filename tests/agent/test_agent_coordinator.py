@@ -163,6 +163,18 @@ def test_another_coordinator_with_a_clock_behind_is_listened_to() -> None:
     assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
 
 
+@pytest.mark.parametrize("step", [1.0, 60.0, 3600.0, 86_400.0])
+def test_a_node_restarted_with_its_clock_set_back_is_heard(step: float) -> None:
+    office = Office1(example("figure1"), now=1_000_000.0)
+    office.turn(RATES)
+    before = office.coordinator.state.members["A"].number
+    office.nodes["A"] = PostMachine(Post(office.network, "A"))
+    office.now -= step  # everybody's clock, so that only the count of the node that has forgotten it can go back
+    office.turn({"s1": 2.0, "s2": 0.3})
+    member = office.coordinator.state.members["A"]
+    assert member.number > before and member.rates == {"s1": 2.0, "s2": 0.3}
+
+
 def test_a_node_that_lost_its_rows_gets_them_again() -> None:
     office = Office1(example("figure1"))
     office.turn(RATES)

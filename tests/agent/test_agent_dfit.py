@@ -281,3 +281,32 @@ class TestClusters:
         # Cut off, it says so and goes on with what it was last told.
         sim.now_seconds += 60.0
         assert member.status(sim.now_seconds)["cut_off"] == ["B"] and planner.plan(seen).keeps == pytest.approx(ordered)
+
+    @pytest.mark.parametrize("step_seconds", [1.0, 60.0, 3600.0, 86_400.0])
+    @pytest.mark.parametrize("forgetful", ["B", "C"])
+    def test_who_was_restarted_with_its_clock_set_back_is_heard(self, forgetful: str, step_seconds: float) -> None:
+        topology = Topology(example("diamond"))
+        machines = {node: DFitMachine(Role(topology, node)) for node in ("B", "C")}
+        rates = {node: dict.fromkeys(node_part(topology.network, node).streams, 4.0) for node in machines}
+
+        def talk(now: float) -> None:
+            for node, machine in machines.items():
+                machine.observe(rates[node], UNMEASURED, now)
+                for message in machine.tick(now):
+                    if message.receiver in machines:
+                        answer = machines[message.receiver].hear(message, now)
+                        if answer is not None:
+                            machine.hear(answer, now)
+
+        for tick in range(4):
+            talk(1_000_000.0 + tick)
+        heard, ordered = machines["B"].state.members["C"].number, machines["C"].state.ordered_number
+        assert heard > 0 and ordered > 0
+        other = "C" if forgetful == "B" else "B"
+        machines[forgetful] = DFitMachine(machines[forgetful].role)
+        due = machines[other].state
+        machines[other] = DFitMachine(machines[other].role, replace(due, report_due_seconds=0.0, push_due_seconds=0.0))
+        for tick in range(4):
+            talk(1_000_000.0 - step_seconds + tick)
+        assert machines["B"].state.members["C"].number > (heard if forgetful == "C" else 0)
+        assert machines["C"].state.ordered_number > (ordered if forgetful == "B" else 0)

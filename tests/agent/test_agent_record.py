@@ -29,7 +29,8 @@ def record(*ends: float) -> Record:
     found.settle(110.0, {"s": 0})
     for number, end in enumerate(ends):
         written = {"q": Written(np.array([(end - 3.0) * 1e3], dtype=np.int64), np.array([10]))}
-        found.batch(BatchReport("A.main", JournaledBatch(number, int((end - 2.0) * 1e3), {}), end, (), written), 1.0)
+        journal = JournaledBatch(number, int((end - 2.0) * 1e3), {})
+        found.batch(BatchReport("A.main", journal, end - 2.0, end, (), written), 1.0)
     found.end(130.0, {"s": 0})
     return found
 
@@ -59,7 +60,7 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
     for objective in Objective:
         planner = make_planner(NETWORK, "exact", objective=objective)
         steered = Steering(planner, parts, target_seconds=2.0).decide({"s": 9.0}, {"s": 9.0}, "enforce", 0)
-        status = record().status(130.0, 2.0, steered, {"s": 9})
+        status = record().status(130_000_000, 2.0, steered, {"s": 9})
         assert (status["plan"], status["planner"], status["objective"]) == (steered.decision.plan, "exact", objective)
         assert status["plan"]
 
@@ -75,7 +76,7 @@ def test_batches_are_added_up_and_not_kept() -> None:
         end = 101.0 + number
         written = {"q": Written(arrivals + 1000 * number, np.array([1, 3]))}
         journal = JournaledBatch(number, int((end - 1.0) * 1e3), {})
-        found.batch(BatchReport("A.main", journal, end, (replace(line, batch=number),), written), 1.0)
+        found.batch(BatchReport("A.main", journal, end - 1.0, end, (replace(line, batch=number),), written), 1.0)
         sizes.append(len(pickle.dumps((found._first, found._later))))
     assert sizes[-1] < sizes[2] + 100, "grows with the number of batches"
     assert found.batches == 300

@@ -117,9 +117,9 @@ def test_demand_counts_the_backlog_and_what_comes_until_the_cut() -> None:
     network = split_network()
     backlog = Backlog(network, {"A.main": fragments(network, "A")[0]})
     assert backlog.demand(0.0, {"s": 300}, {"s": 100.0}, 1.0) == {"s": 300.0}
-    backlog.cut("A.main", journal(300, at_ms=0))
+    backlog.cut("A.main", journal(300, at_ms=0), 0.0)
     backlog.ended("A.main", 2.0)
-    backlog.cut("A.main", journal(400, at_ms=10_000))
+    backlog.cut("A.main", journal(400, at_ms=10_000), 10.0)
     # 100 wait, the batch under way is expected to run until 12.0, and 100 tuples/s come until then.
     assert backlog.demand(10.5, {"s": 500}, {"s": 100.0}, 1.0) == pytest.approx({"s": 250.0})
     assert not backlog.idle({"s": 500})

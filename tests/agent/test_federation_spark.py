@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,12 @@ from examples.intrusion_logs import SCHEMA, generated
 from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
-from floodway.contracts.federation_file import parse_federation
-from floodway.spark.audit.catalogue import audit_fragment
+from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.catalogue import load_catalogue
-from floodway.spark.query.catalogue_query import CatalogueQuery, QueryFiles
 from floodway.spark.query.fragment_query import BatchError
 from floodway.spark.query.journal import committed_batches
+from floodway.spark.query.moving_fragment import MovingLayout, moving_query
 from floodway.spark.source import register
 from tests.agent.federation_on_spark import Running, participant_on, wait
 from tests.oracles import intrusion
@@ -81,12 +81,9 @@ def test_the_entries_find_what_plain_python_finds(spark: SparkSession, tmp_path:
         ),
     }
     for entry, (parameters, columns, wanted) in expected.items():
-        checked = catalogue.check(entry, ("connections",), parameters)
-        logs = {"connections": tmp_path / "log"}
-        files = QueryFiles(logs, tmp_path / entry, tmp_path / "check" / entry, tmp_path / "decision.json")
-        query = CatalogueQuery(spark, entry, catalogue.get(entry), checked, files, fence=lambda: None)
-        query.process_available()
-        audit = audit_fragment(entry, ("connections",), files)
+        spec = FragmentSpec(entry, "A", entry, {"connections": "log"}, entry, parameters)
+        moving_query(spark, spec, catalogue, MovingLayout.of(tmp_path, entry)).process_available()
+        audit = audit_federation(Federation("test", {}, (), {entry: spec}), tmp_path)[entry]
         assert audit.differences == () and audit.tuples_offered == table.num_rows
         found = results(tmp_path / entry, *columns)
         assert wanted, f"the trace is too tame for {entry}"
@@ -105,16 +102,15 @@ def test_a_query_that_lost_its_lease_writes_nothing_and_ends(spark: SparkSession
     create_log(tmp_path / "log", SCHEMA)
     with LogWriter(tmp_path / "log") as writer:
         writer.append(generated(1, seconds=200.0, rate=2.0))
-    entry = load_catalogue(CATALOGUE).get("active-sources")
-    files = QueryFiles({"connections": tmp_path / "log"}, tmp_path / "out", tmp_path / "check", tmp_path / "d.json")
-    query = CatalogueQuery(
-        *(spark, "active", entry, entry.parameters(), files), fence=lambda: store.check(lease, now=100.0)
-    )
+    spec = FragmentSpec("active", "A", "active-sources", {"connections": "log"}, "out")
+    layout = MovingLayout.of(tmp_path, "active")
+    fence = partial(store.check, lease, now=100.0)
+    query = moving_query(spark, spec, load_catalogue(CATALOGUE), layout, fence=fence)
     with suppress(BatchError):  # it may be over before it counts as started
-        query.start()
+        query.start(wait_seconds=60.0)
         wait("its end", lambda: query.failure() is not None, lambda: "it still runs")
         assert "lost fragment active to A" in str(query.failure())
-    assert results(tmp_path / "out") == [] and not committed_batches(tmp_path / "check")
+    assert results(tmp_path / "out") == [] and not committed_batches(query.checkpoint)
 
 
 @pytest.fixture

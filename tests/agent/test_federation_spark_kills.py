@@ -48,7 +48,7 @@ def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) 
     spark = spark_session(f"floodway-{name}", conf={"spark.driver.memory": "1g"})
     shared, decision = Path(root) / "shared", Path(root) / name / "decision.json"
     catalogue = load_catalogue("tests.agent.federation_catalogue")
-    engine = SparkEngine(spark, catalogue, shared, decision, checkpoint=store.checkpoint)
+    engine = SparkEngine(spark, catalogue, shared, decision)
     port = int(federation.members[name].url.rpartition(":")[2])
     member = ParticipantAgent(
         *(federation, name, Path(root) / name, store, engine),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.buffering.options import BufferOptions
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from floodway.buffering.adaptors import QueueSample, adaptor, adaptors
 from floodway.buffering.cursors import BatchPolicy, QueueView, schedule_batch
 from floodway.buffering.merge import Line, take_in_order
+from floodway.buffering.options import BufferOptions
 from floodway.buffering.queues import PPM, QueueClass
 from floodway.buffering.ranges import Cursor
 from floodway.buffering.schedulers import scheduler, schedulers
 from floodway.simulation.arrivals import poisson
 from floodway.simulation.buffer import Run, simulate
-from floodway.simulation.buffer_managers import WithBuffer
 from floodway.simulation.tuples import draw
 
 PAIRS = [(s, a) for s in schedulers() for a in adaptors()]
@@ -34,8 +34,8 @@ quick = settings(max_examples=60, deadline=None, derandomize=True)
 def simulated(scheduler_name: str, adaptor_name: str, *, seed: int, limit: int, load: float, cleans: bool) -> Run:
     rng = np.random.default_rng(seed)
     tuples = draw(poisson(100.0 * load, 12.0, rng), rng, mean_cost_seconds=0.01, classes=CLASSES, precision=2)
-    manager = WithBuffer(scheduler_name=scheduler_name, adaptor_name=adaptor_name, limit=limit, cleans=cleans)
-    return simulate(tuples, manager, rng, seconds=12.0, first_estimate_seconds=0.01)
+    options = BufferOptions(scheduler=scheduler_name, adaptor=adaptor_name, limit=limit, cleaner=cleans)
+    return simulate(tuples, options, rng, seconds=12.0, first_estimate_seconds=0.01)
 
 
 @pytest.mark.parametrize(("scheduler_name", "adaptor_name"), PAIRS)

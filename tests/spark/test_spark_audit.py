@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
+from floodway.agent.federation.audit import audit_federation
+from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.audit.catalogue import audit_fragment
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogWriter, Retention, create_log
-from floodway.spark.query.catalogue_query import QueryFiles
 from floodway.spark.query.journal import read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
@@ -307,7 +307,9 @@ def test_a_torn_segment_is_a_difference(tmp_path: Path) -> None:
 
 
 def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_too(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "f" / "checkpoint"
+    spec = FragmentSpec("f", "A", "entry", {"in": "in"}, "out")
+    federation, home = Federation("test", {}, (), {"f": spec}), tmp_path / "fragments" / "f"
+    checkpoint = home / "checkpoint"
     offset = BatchOffset("f.in", {0: 0}, {0: 100}, mode="off")
     for folder, text in (
         ("offsets", f'v1\n{{"batchTimestampMs": 0}}\n{json.dumps(offset.to_json())}'),
@@ -315,15 +317,16 @@ def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_t
     ):
         (checkpoint / folder).mkdir(parents=True)
         (checkpoint / folder / "0").write_text(text)
-    files = QueryFiles({"in": tmp_path / "in"}, tmp_path / "out", checkpoint, tmp_path / "decision.json")
     shed = LedgerLine("f", 0, "f.in", Reason.SHEDDER, 100, 100, 0)
     dead = replace(shed, reason=Reason.DEAD_LETTER, kept=97, dropped=3)
-    Ledger(files.ledger).append([shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)])
-    differences = audit_fragment("f", ["in"], files).differences
+    Ledger(home / "ledger.jsonl").append(
+        [shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)]
+    )
+    differences = audit_federation(federation, tmp_path)["f"].differences
     assert ["no log at" in differences[0], len(differences)] == [True, 3]
     fill(tmp_path / "in", 100)
-    for path, sink, count in ((files.output, "f", 9), (files.dead_letters("in"), "dead-letter", 3)):
+    for path, sink, count in ((tmp_path / "out", "f", 9), (home / "dead-letters" / "in", "dead-letter", 3)):
         log = create_log(path, "id bigint")
         with LogWriter(log.path, sync=False) as writer:
             writer.append(pa.table({"id": list(range(count))}), tag=f"f:{sink}:0:0")
-    assert audit_fragment("f", ["in"], files).differences == ()
+    assert audit_federation(federation, tmp_path)["f"].differences == ()

@@ -81,3 +81,14 @@ def test_age_is_that_of_the_newest_part(log: Path) -> None:
         writer.compact()
         assert writer.retire(0, Retention(max_age_seconds=3600)) == 30
     assert LogReader(log).earliest_positions() == {0: 30}
+
+
+def test_a_writer_whose_clock_is_set_back_goes_on_to_let_go(log: Path) -> None:
+    now = [1_700_000_000_000_000]
+    with LogWriter(log, sync=False, retention=Retention(max_bytes=20_000), clock=lambda: now[0]) as writer:
+        writer.append(rows(0, 5))
+        now[0] -= 86_400_000_000
+        for number in range(1, 20):
+            writer.append(rows(5 * number, 5))
+            now[0] += 2_000_000
+    assert on_disk(log) <= 20_000

@@ -62,13 +62,13 @@ def process(spark: Session, network: Network, root: Path) -> None:
     """One run with this state, until it has committed all of the input."""
     query = query_of(spark, network, root)
     create_sink_logs([query], network, Layout(root))
-    running = query.start()
+    query.start()
     try:
         while sum((o.end[0] for o in committed_offsets(query.checkpoint).values()), start=0) < TUPLES:
-            assert running.failure() is None
+            assert query.failure() is None
             time.sleep(0.05)
     finally:
-        running.stop()
+        query.stop()
 
 
 def held(folder: Path) -> tuple[int, int]:

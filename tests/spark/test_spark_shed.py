@@ -19,7 +19,7 @@ from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
-from floodway.spark.shed.shed import Shedder
+from floodway.spark.shed.shed import Shedder, shed
 from tests.spark.shedding import Stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -249,6 +249,34 @@ def test_overload_is_shed_on_the_rate_source(spark: SparkSession, tmp_path: Path
     for line in lines:
         assert line.kept / line.offered == pytest.approx(line.keep_ppm / 1e6, abs=0.02)
     assert Ledger(shed.files.ledger).fold().differences() == []
+
+
+def test_a_shed_applied_twice_has_one_loop_and_another_of_its_name_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def made(target: str, utility: str | None = None) -> Shedder:
+        value = None if utility is None else fn.col(utility)
+        return shed("twice", target_latency=target, utility=value, state_dir=str(tmp_path / "state"))
+
+    source = spark.readStream.format("rate").load()
+    first, again = made("1s", "value"), made("1s", "value")
+    frame = source.transform(first)
+    source.transform(again)
+    assert again.loop is first.loop
+    for other in (made("2s", "value"), made("1s")):
+        with pytest.raises(InputError, match="'twice' is already in use in this process with other options"):
+            source.transform(other)
+    query = frame.writeStream.format("noop").start()
+    try:
+        with pytest.raises(InputError, match="already in use"):
+            source.transform(made("2s"))
+    finally:
+        query.stop()
+    # Its queries have ended: as after a change of the code in a notebook.
+    wait_for(lambda: first.loop.finished)
+    changed = made("2s")
+    source.transform(changed)
+    assert changed.loop.settings.target_seconds == 2.0
 
 
 def test_identity_is_found(spark: SparkSession) -> None:

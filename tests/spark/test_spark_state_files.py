@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,14 @@ def test_a_shed_and_a_network_have_the_same_mode_file(tmp_path: Path) -> None:
     assert read_mode(tmp_path) is None
     with pytest.raises(InputError, match="'on' is not known"):
         write_mode(tmp_path, "on")
+
+
+def test_threads_that_write_one_file_do_not_race(tmp_path: Path) -> None:
+    def write(mode: str) -> None:
+        for _ in range(100):
+            write_mode(tmp_path, mode)
+            assert read_mode(tmp_path) in ("off", "enforce")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ("off", "enforce")))
+    assert [path.name for path in tmp_path.iterdir()] == ["mode.json"]

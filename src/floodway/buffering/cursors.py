@@ -3,8 +3,7 @@
 One queue per (stream, deadline class). A decision is made in this order for every queue:
 
 1. the *adaptor* keeps a share of the newly arrived tuples;
-2. the *cleaner* counts the head tuples that would be late, age + h > T_d. All tuples of a micro-batch end
-   together, so h is the length of the batch: h = overhead + min(budget, cost of what h does not purge);
+2. the *cleaner* counts the head tuples that would be late at the end of the batch (`cleaner.batch_seconds`);
 3. the *scheduler* merges the queues in its order until the CPU budget is spent;
 4. what then still waits is cut to the queue limit, in the adaptor's way.
 
@@ -23,14 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodway.buffering.adaptors import Adaptor, Overflow, QueueSample, Shedding, adaptor, split_excess
+from floodway.buffering.cleaner import batch_seconds, late_before
 from floodway.buffering.merge import Line, take_in_order
 from floodway.buffering.queues import PPM, QueueClass, check_limit
 from floodway.buffering.ranges import Cursor, Passage, Range
 from floodway.buffering.schedulers import Scheduler, scheduler
 from floodway.buffering.stretches import Stretch, count_before, sampled, without_first
 from floodway.errors import InputError
-
-BISECTIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,8 @@ class QueueView:
     those of the oldest waiting and the newest arrived tuple, None where unknown (then they count as generated now);
     FIFO goes by arrival times where given. `waiting_times` and `arrived_times`, where given, are generation times at
     evenly spread places of the waiting and of the new tuples, first and last included; they go before the oldest and
-    the newest and stand for arrival times as well. `adaptor_state` is what the last decision handed back.
+    the newest and stand for arrival times as well. `rate` (tuples/s) is what arrives, for the queue's share of the
+    memory. `adaptor_state` is what the last decision handed back.
     """
 
     name: str
@@ -51,6 +50,7 @@ class QueueView:
     served: int = 0
     limit: int = 150
     cost_seconds: float = 0.0
+    rate: float = 0.0
     oldest_generated: float | None = None
     newest_generated: float | None = None
     oldest_arrived: float | None = None
@@ -75,6 +75,11 @@ class QueueView:
                     f"queue {self.name!r}: a tuple time of {value}",
                     hint="Give finite seconds, or None if unknown",
                 )
+
+    @property
+    def sample(self) -> QueueSample:
+        """The queue as its adaptor sees it."""
+        return QueueSample(self.waiting, self.limit, self.arrived, self.served)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +175,14 @@ def schedule_batch(
     if len({view.name for view in queues}) != len(queues):
         raise InputError("two queues have the same name", hint="Name queues by stream and deadline class")
     lines = [_Waiting.of(view, now, policy) for view in queues]
-    horizon = _horizon(lines, budget_seconds, now, policy) if policy.cleans else math.nan
-    expired = [line.expired(now, horizon) if policy.cleans else 0 for line in lines]
+    expired = [0] * len(lines)
+    if policy.cleans:
+
+        def left_work(finish: float) -> float:
+            return sum((line.count - line.expired(now, finish)) * line.view.cost_seconds for line in lines)
+
+        finish_seconds = batch_seconds(policy.overhead_seconds, budget_seconds, left_work)
+        expired = [line.expired(now, finish_seconds) for line in lines]
     order: list[Line] = []
     owner: list[int] = []
     for place, (line, skip) in enumerate(zip(lines, expired, strict=True)):
@@ -207,8 +218,7 @@ class _Waiting:
     @classmethod
     def of(cls, view: QueueView, now: float, policy: BatchPolicy) -> _Waiting:
         state = policy.adaptor.initial() if view.adaptor_state is None else view.adaptor_state
-        sample = QueueSample(view.waiting, view.limit, view.arrived, view.served)
-        state, shedding = policy.adaptor.update(state, sample)
+        state, shedding = policy.adaptor.update(state, view.sample)
         new = math.floor(view.arrived * shedding.keep)
         if view.waiting_times or view.arrived_times:
             old = sampled(view.waiting, view.waiting_times or (now,))
@@ -225,12 +235,9 @@ class _Waiting:
     def count(self) -> int:
         return self.view.waiting + self.new
 
-    def expired(self, now: float, horizon: float) -> int:
-        """Head tuples with age + horizon > T_d; a tuple from the future has age 0."""
-        deadline = self.view.queue.deadline_seconds
-        if horizon > deadline:
-            return self.count
-        return count_before(self.generated, now + horizon - deadline)
+    def expired(self, now: float, finish_seconds: float) -> int:
+        """Head tuples that are late if the batch ends in `finish_seconds`."""
+        return count_before(self.generated, late_before(now, finish_seconds, self.view.queue.deadline_seconds))
 
     def ranked(self, skip: int, scheduler: Scheduler) -> list[Line]:
         """What remains behind `skip` purged heads, as the scheduler orders it."""
@@ -263,16 +270,6 @@ class _Waiting:
             thin_ppm=_ppm(view.waiting - thinned, view.waiting),
             adaptor_state=self.state,
         )
-
-
-def _horizon(lines: Sequence[_Waiting], budget: float, now: float, policy: BatchPolicy) -> float:
-    """The h for which a batch takes just as long as what h lets into it; purging falls as h does, so it is unique."""
-    low, high = policy.overhead_seconds, policy.overhead_seconds + budget
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        work = sum((line.count - line.expired(now, middle)) * line.view.cost_seconds for line in lines)
-        low, high = (middle, high) if policy.overhead_seconds + min(budget, work) > middle else (low, middle)
-    return high
 
 
 def _span(oldest: float | None, newest: float | None, now: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from floodway.cli.output import parse_pairs
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.agent.loop.buffer.options import BufferOptions
+    from floodway.buffering.options import BufferOptions
 
 Buffer = Annotated[
     str | None,
@@ -37,7 +37,7 @@ def buffer_options(
     deadlines: str,
 ) -> BufferOptions | None:
     """What the options ask for; None if none of them was given. Any of them alone means cwb."""
-    from floodway.agent.loop.buffer.options import MANAGERS, BufferOptions, Manager
+    from floodway.buffering.options import MANAGERS, BufferOptions, Manager
 
     given: dict[str, Any] = {
         "scheduler": scheduler,

@@ -84,9 +84,7 @@ def participant(
         store = LeaseStore(shared, seconds=lease)
         spark = spark_session(f"floodway-{name}", master=master or LOCAL_MASTER, conf=settings)
         try:
-            engine = SparkEngine(
-                spark, entries, shared, state / "decision.json", checkpoint=store.checkpoint, trigger_seconds=trigger
-            )
+            engine = SparkEngine(spark, entries, shared, state / "decision.json", trigger_seconds=trigger)
             agent = ParticipantAgent(
                 found,
                 name,

@@ -39,6 +39,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What members and fragments may be called: names become files on the shared storage and parts of addresses."""
 _TOPIC = r"kafka://[A-Za-z0-9.:,_-]{1,300}/[A-Za-z0-9._-]{1,249}"
 _PATH = r"(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f]{1,300}"
+_OUTPUT = _PATH.replace("[^", "[^:")
+"""A log: a colon would name another kind of sink."""
 
 Entry = TypeVar("Entry")
 
@@ -333,7 +335,8 @@ def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
         owner=fields.text("owner") or "",
         run=fields.text("run", pattern=r"[A-Za-z][A-Za-z0-9_-]*", shape="the name of a catalogue entry") or "",
         logs=fields.settings("logs"),
-        output=fields.text("output", pattern=_PATH, shape="a path below the shared folder") or f"outputs/{name}",
+        output=fields.text("output", pattern=_OUTPUT, shape="a path below the shared folder, without a colon")
+        or f"outputs/{name}",
         parameters=_parameters(fields),
         cost=fields.number("cost", above=True),
         query=fields.text("query") or "",

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -36,8 +37,8 @@ from floodway.buffering.ranges import Cursor
 from floodway.errors import FloodwayError
 
 PPM = 1_000_000
-SILENCE_US = 10_000_000
-"""After so many microseconds without a new decision a buffer lets everything pass."""
+SILENCE_SECONDS = 10.0
+"""After so many seconds without a new decision a buffer lets everything pass."""
 Mode = Literal["enforce", "observe", "off"]
 Drop = Literal["hash", "range"]
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
@@ -117,13 +118,12 @@ class Decision:
             return decided.keep_ppm
         return PPM if waiting <= decided.budget else decided.budget * PPM // waiting
 
-    def steps(self, stream: str, now_us: int) -> Mapping[int, QueueStep] | None:
+    def steps(self, stream: str, *, silent: bool = False) -> Mapping[int, QueueStep] | None:
         """The steps of a stream's queues; None where it has no buffer, or none that counts.
 
         Drops belong to mode enforce. And a steering that has been silent for long leaves no queue stuck: without
         it everything passes.
         """
-        silent = self.issued_us > 0 and now_us - self.issued_us > SILENCE_US
         if self.mode != "enforce" or silent:
             return None
         return self.streams.get(stream, StreamDecision()).buffer
@@ -157,7 +157,7 @@ def write_decision(path: Path | str, decision: Decision) -> None:
     """Replace the decision file atomically: a reader sees the old one or the new one, never a part."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     temporary.write_bytes(_FORM.dump_json(decision))
     temporary.replace(target)
 
@@ -182,9 +182,21 @@ def read_decision(path: Path | str) -> Decision:
 
 
 class DecisionFile:
-    """Reads a decision file again and again; a torn or wrong one is counted and the last good decision stays."""
+    """Reads a decision file again and again; a torn or wrong one is counted and the last good decision stays.
 
-    def __init__(self, path: Path | str | None, *, initial: Decision | None = None) -> None:
+    Who writes the file may be another process, whose clock says nothing here: it is `silent` when its decisions have
+    had one time of issue for SILENCE_SECONDS of this process's own clock.
+    """
+
+    def __init__(
+        self,
+        path: Path | str | None,
+        *,
+        initial: Decision | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._issue: tuple[int, float] | None = None
         self.path = None if path is None else Path(path)
         self.refused = 0
         self.last_error: str | None = None
@@ -199,7 +211,16 @@ class DecisionFile:
         except DecisionError as error:
             self.refused += 1
             self.last_error = error.message
+        if self._issue is None or self._issue[0] != self._good.issued_us:
+            self._issue = self._good.issued_us, self._monotonic()
         return self._good
+
+    @property
+    def silent(self) -> bool:
+        """Whether decisions are written here, and none has come for long; as of the last `read`."""
+        if self._issue is None or self._issue[0] == 0:
+            return False
+        return self._monotonic() - self._issue[1] > SILENCE_SECONDS
 
 
 def as_dict(decision: Decision) -> dict[str, object]:

@@ -79,7 +79,7 @@ def save(planner: Planner, path: Path) -> None:
     meta, arrays = planner.to_arrays()
     body = encode(planner.name, planner.program, meta, arrays)
     # Written beside the target and renamed, so that a reader never sees half a file.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
     try:
         partial.write_bytes(body)
         partial.replace(path)

@@ -1,8 +1,8 @@
 """The buffer-preposed framework on a simulated clock, tuple by tuple and exact: buffer, scheduler, cleaner, one CPU.
 
 A tuple that arrives is kept with the adaptor's share, put into the queue unless that is full, and served in the
-scheduler's order when the CPU is free and the pace allows it. With a `manager` that has no limit, no cleaner and a
-keep share of its own, the same machine is the system without a buffer (COB).
+scheduler's order when the CPU is free and the pace allows it. The manager is the one that runs on Spark
+(`buffering/managers.py`); with `cob` or `aurora` the same machine is the system without a buffer.
 
 Only the queue is walked in Python, a heap of at most L entries; all else is columns. 1000 s at 1000 tuples/s take a
 few seconds on one core.
@@ -11,17 +11,21 @@ few seconds on one core.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodway.buffering.adaptors import Overflow, Shedding
-from floodway.buffering.cleaner import CostEstimate, purged
+from floodway.buffering.cleaner import purged
+from floodway.buffering.cursors import QueueView
+from floodway.buffering.engines import TupleByTuple
+from floodway.buffering.managers import UNBOUNDED, BufferManager, CycleSeen, make_manager
+from floodway.buffering.options import BufferOptions
+from floodway.buffering.queues import QueueClass
 from floodway.buffering.schedulers import Scheduler
 from floodway.simulation.tuples import Tuples
 
@@ -71,43 +75,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
-    """One cycle's end, as a manager sees it: the simulated time, its counts, and the queue's length."""
-
-    now: float
-    seconds: float
-    counts: Counts
-    waiting: int
-
-
-class Manager(Protocol):
-    """What decides. The machine asks for a shedding every buffer cycle and for a pace every CPU cycle."""
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """The service order."""
-        ...
-
-    @property
-    def limit(self) -> int | None:
-        """Longest queue in tuples; None for no limit."""
-        ...
-
-    @property
-    def cleans(self) -> bool:
-        """Whether the cleaner runs."""
-        ...
-
-    def buffer_cycle(self, cycle: Cycle) -> Shedding:
-        """What to shed during the next buffer cycle."""
-        ...
-
-    def cpu_cycle(self, cycle: Cycle) -> float | None:
-        """How many tuples may pass during the next CPU cycle; None for as many as the CPU can take."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     """What a run gave: totals, one entry a CPU cycle, and the queue's length at every tick."""
 
@@ -144,26 +111,31 @@ class Run:
 
 def simulate(
     tuples: Tuples,
-    manager: Manager,
+    options: BufferOptions,
     rng: np.random.Generator,
     *,
     seconds: float,
     first_estimate_seconds: float,
     clean_at_dispatch: bool = True,
+    control_seconds: float = CPU_CYCLE_SECONDS,
     progress: Callable[[float], None] | None = None,
 ) -> Run:
-    """Run `tuples` through the machine for `seconds`; equal seeds give equal runs."""
-    machine = _Machine(manager, CostEstimate(first_estimate_seconds), clean_at_dispatch, rng)
-    columns = _Columns(tuples, manager.scheduler, first_estimate_seconds)
-    shedding = Shedding()
-    total, cycles, cpu = Counts(), list[Counts](), Counts()
+    """Run `tuples` through the machine for `seconds`; equal seeds give equal runs.
+
+    The manager is the one that runs on Spark. Its laws see a finished cycle every `control_seconds`: the paper's CPU
+    cycle of 5 s, or any whole number of buffer cycles.
+    """
+    engine = TupleByTuple(queue.deadline_seconds for queue in tuples.classes)
+    machine = _Machine(make_manager(options, engine), first_estimate_seconds, clean_at_dispatch, rng)
+    columns = _Columns(tuples, machine.manager.policy.scheduler, first_estimate_seconds)
+    total, cycles, cpu, seen = Counts(), list[Counts](), Counts(), Counts()
     occupancy: list[int] = []
     ticks = round(BUFFER_CYCLE_SECONDS / TICK_SECONDS)
-    per_cpu_cycle = round(CPU_CYCLE_SECONDS / BUFFER_CYCLE_SECONDS)
+    per_cpu_cycle, per_control = (round(s / BUFFER_CYCLE_SECONDS) for s in (CPU_CYCLE_SECONDS, control_seconds))
     steps = math.ceil(seconds / BUFFER_CYCLE_SECONDS)
     for step in range(steps):
         start, end = step * BUFFER_CYCLE_SECONDS, (step + 1) * BUFFER_CYCLE_SECONDS
-        times, entries, offered = columns.between(start, end, shedding.keep, rng)
+        times, entries, offered = columns.between(start, end, machine.shedding.keep, rng)
         counts = Counts(offered=offered, shed=offered - len(entries))
         owed = max(0.0, machine.free_at - start)
         bounds = np.searchsorted(times, start + TICK_SECONDS * np.arange(1, ticks + 1))
@@ -171,19 +143,22 @@ def simulate(
         arrivals, low = times.tolist(), 0
         for tick, high in enumerate(bounds.tolist(), 1):
             until = start + tick * TICK_SECONDS
-            machine.advance(arrivals[low:high], entries[low:high], until, shedding.overflow, counts)
+            machine.advance(arrivals[low:high], entries[low:high], until, counts)
             occupancy.append(len(machine.heap))
             low = high
         counts.busy_seconds = counts.cost_seconds + owed - max(0.0, machine.free_at - end)
+        machine.clean(end, counts)
         cpu.add(counts)
-        machine.clean(end, counts, cpu)
+        seen.add(counts)
+        if (step + 1) % per_control == 0:
+            machine.control(end, control_seconds, seen)
+            seen = Counts()
         if (step + 1) % per_cpu_cycle == 0 or step + 1 == steps:
-            machine.pace(end, manager.cpu_cycle(Cycle(end, CPU_CYCLE_SECONDS, cpu, len(machine.heap))))
             total.add(cpu)
             cycles.append(cpu)
             cpu = Counts()
-        # After the CPU's cycle, so that what a manager decided there holds at once.
-        shedding = manager.buffer_cycle(Cycle(end, BUFFER_CYCLE_SECONDS, counts, len(machine.heap)))
+        # After the laws, so that what they decided holds at once.
+        machine.adapt(counts)
         if progress is not None:
             progress((step + 1) / steps)
     return Run(
@@ -192,7 +167,7 @@ def simulate(
         tuple(cycles),
         np.array(occupancy, dtype=np.int64),
         len(machine.heap),
-        manager.limit,
+        None if machine.limit >= UNBOUNDED else machine.limit,
     )
 
 
@@ -232,48 +207,87 @@ class _Columns:
         return self.tuples.arrived[chosen], entries, high - low
 
 
-@dataclass(slots=True)
 class _Machine:
-    """The queue and the CPU: all that changes as simulated time goes on."""
+    """The queue, the CPU and the manager: all that changes as simulated time goes on.
 
-    manager: Manager
-    estimate: CostEstimate
-    clean_at_dispatch: bool
-    rng: np.random.Generator
-    heap: list[Entry] = field(default_factory=list)
-    free_at: float = 0.0
-    pace_start: float = 0.0
-    gap_seconds: float = 0.0
-    passed: int = 0
+    The queue is one for all deadline classes, with one limit and one adaptor, as in the paper.
+    """
 
-    def pace(self, now: float, allowed: float | None) -> None:
-        """Let `allowed` tuples pass, evenly, during the CPU cycle that begins now."""
+    def __init__(
+        self, manager: BufferManager, nominal_seconds: float, clean_at_dispatch: bool, rng: np.random.Generator
+    ) -> None:
+        self.manager = manager
+        self.nominal_seconds = nominal_seconds
+        self.clean_at_dispatch = clean_at_dispatch
+        self.rng = rng
+        self.heap: list[Entry] = []
+        self.free_at = self.pace_start = self.gap_seconds = 0.0
+        self.passed = 0
+        self.shedding = Shedding()
+        self._adaptor_state: Any = None
+        (view,) = manager.views([self._view(Counts())], BUFFER_CYCLE_SECONDS)
+        self.limit = view.limit
+
+    @property
+    def cost_seconds(self) -> float:
+        """The expected CPU-seconds of a tuple, ET_p."""
+        return self.nominal_seconds * self.manager.engine.seconds_per_work
+
+    def _view(self, counts: Counts) -> QueueView:
+        return QueueView(
+            "all",
+            QueueClass("all"),
+            waiting=len(self.heap),
+            arrived=counts.offered,
+            served=counts.processed,
+            cost_seconds=self.nominal_seconds,
+            rate=counts.offered / BUFFER_CYCLE_SECONDS,
+        )
+
+    def adapt(self, counts: Counts) -> None:
+        """The adaptor's share for the next buffer cycle, from what the last one showed."""
+        (view,) = self.manager.views([self._view(counts)], BUFFER_CYCLE_SECONDS)
+        self.limit = view.limit
+        adaptor = self.manager.policy.adaptor
+        state = adaptor.initial() if self._adaptor_state is None else self._adaptor_state
+        self._adaptor_state, self.shedding = adaptor.update(state, view.sample)
+
+    def control(self, now: float, seconds: float, counts: Counts) -> None:
+        """The laws see a finished cycle; what they let pass, passes evenly during the next one."""
+        seen = CycleSeen(
+            now,
+            seconds,
+            kept=counts.processed * self.nominal_seconds,
+            offered=counts.offered * self.nominal_seconds,
+            waiting=len(self.heap) * self.nominal_seconds,
+            arrived=0.0,
+            miss_ratio=counts.miss_ratio if counts.processed else None,
+        )
+        self.manager.control(seen)
+        budget = self.manager.budget_seconds
+        _, most = self.manager.engine.bounds(seen.waiting + seen.offered)
+        held = budget is not None and budget < most
         self.pace_start, self.passed = now, 0
-        self.gap_seconds = 0.0 if allowed is None else CPU_CYCLE_SECONDS / max(allowed, 1e-9)
+        self.gap_seconds = seconds * self.cost_seconds / max(budget or 0.0, 1e-9) if held else 0.0
 
-    def clean(self, now: float, counts: Counts, cycle: Counts) -> None:
+    def clean(self, now: float, counts: Counts) -> None:
         """The cleaner's pass at the end of a buffer cycle: learn the cost, then purge from the front."""
-        seen = counts.cost_seconds / counts.processed if counts.processed else None
-        self.estimate = self.estimate.observe(seen)
-        if not self.manager.cleans or not self.heap:
+        self.manager.engine.learn(counts.processed * self.nominal_seconds, counts.cost_seconds)
+        if not self.manager.policy.cleans or not self.heap:
             return
         order = sorted(self.heap)
         busy = max(0.0, self.free_at - now)
         waiting = ((entry[4], entry[5]) for entry in order)
-        flags = purged(waiting, now=now, cost_seconds=self.estimate.seconds, busy_seconds=busy)
+        flags = purged(waiting, now=now, cost_seconds=self.cost_seconds, busy_seconds=busy)
         self.heap = [entry for entry, gone in zip(order, flags, strict=True) if not gone]
         counts.purged += sum(flags)
-        cycle.purged += sum(flags)
 
-    def advance(
-        self, arrivals: list[float], entries: list[Entry], until: float, overflow: Overflow, counts: Counts
-    ) -> None:
+    def advance(self, arrivals: list[float], entries: list[Entry], until: float, counts: Counts) -> None:
         """Play the arrivals up to `until`. Locals instead of attributes: this is the one hot loop."""
         heap, free_at, passed = self.heap, self.free_at, self.passed
         pace_start, gap = self.pace_start, self.gap_seconds
-        checks = self.manager.cleans and self.clean_at_dispatch
-        expected = self.estimate.seconds
-        limit = self.manager.limit if self.manager.limit is not None else sys.maxsize
+        checks = self.manager.policy.cleans and self.clean_at_dispatch
+        expected, limit, overflow = self.cost_seconds, self.limit, self.shedding.overflow
         processed = late = gone = overflowed = 0
         cost_seconds = delay_seconds = 0.0
         # A last pseudo-arrival at `until` serves what can start before then.

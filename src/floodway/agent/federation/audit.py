@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodway.agent.federation.leases import LeaseStore
 from floodway.contracts.federation_file import Federation
+from floodway.contracts.member_network import member_network
 from floodway.errors import InputError
-from floodway.spark.audit.catalogue import audit_fragment
-from floodway.spark.audit.run import Audit
-from floodway.spark.log.inputs import place
-from floodway.spark.query.catalogue_query import QueryFiles
+from floodway.spark.audit.run import Audit, audit_queries
+from floodway.spark.query.moving_fragment import NOWHERE, MovingLayout, moving_fragment
 
 
 def audit_federation(federation: Federation, shared: Path) -> dict[str, Audit]:
     """The audits of the fragments that have run, by name."""
-    store = LeaseStore(shared, seconds=1.0)
     found = {}
     for name, spec in federation.fragments.items():
-        logs = {one: place(shared, log) for one, log in spec.logs.items()}
-        files = QueryFiles(logs, shared / spec.output, store.checkpoint(name), decision=shared)
-        if files.checkpoint.exists():
-            found[name] = audit_fragment(name, spec.logs, files)
+        layout, fragment = MovingLayout.of(shared, name), moving_fragment(spec)
+        if layout.checkpoint(fragment).exists():
+            found[name] = audit_queries(member_network([spec], NOWHERE), [fragment], layout)
     if not found:
         raise InputError(
             f"no fragment of {federation.name} has run on {shared}",

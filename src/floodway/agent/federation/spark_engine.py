@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.agent.federation.engine import Fence, Measure
 from floodway.agent.loop.rates import RateMeter
 from floodway.contracts.federation_file import FragmentSpec
+from floodway.contracts.member_network import stream_name
 from floodway.job.decision import PPM, Decision, Mode, StreamDecision, write_decision
 from floodway.spark.log.inputs import Arrivals, place
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
 from floodway.spark.query.catalogue import Catalogue
-from floodway.spark.query.catalogue_query import CatalogueBatch, CatalogueQuery, QueryFiles
+from floodway.spark.query.dead_letters import PREFIX
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
+from floodway.spark.query.moving_fragment import MovingLayout, moving_query
 from floodway.spark.session.session import Session
 from floodway.spark.source import register
 
 RATE_SECONDS = 5.0
+START_SECONDS = 60.0
+"""How long a query may look for its sources."""
 NEW_WEIGHT = 0.3
 """How much of what was measured before is forgotten with each new measurement of a tuple's cost."""
 
@@ -36,7 +41,7 @@ class _Running:
     """One fragment's query with what its measurements need."""
 
     spec: FragmentSpec
-    query: CatalogueQuery
+    query: FragmentQuery
     arrivals: Arrivals
     rates: RateMeter
     cpu: QueryCpu | None = None
@@ -52,12 +57,13 @@ class _Running:
     since: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ended(self, batch: CatalogueBatch) -> None:
+    def ended(self, report: BatchReport) -> None:
         """A batch has ended."""
+        offsets = report.journal.offsets
         with self.lock:
-            self.fresh_tuples += sum(batch.kept.values())
-            self.taken.update(batch.taken)
-            self.malformed += sum(batch.malformed.values())
+            self.fresh_tuples += sum(offset.account().kept for offset in offsets.values())
+            self.taken.update((at, sum(offset.end.values())) for at, offset in offsets.items())
+            self.malformed += sum(one.rows for sink, one in report.delivered.items() if sink.startswith(PREFIX))
 
     def spent(self, cpu_seconds: float, tuples: int) -> None:
         """What was used and read since the last measurement. Jobs and batches need not end in the same one."""
@@ -79,7 +85,6 @@ class SparkEngine:
         shared: Path,
         decision: Path,
         *,
-        checkpoint: Callable[[str], Path],
         trigger_seconds: float = 1.0,
         stop_seconds: float = 20.0,
     ) -> None:
@@ -88,7 +93,6 @@ class SparkEngine:
         self._catalogue = catalogue
         self._shared = shared
         self._decision = decision
-        self._checkpoint = checkpoint
         self._trigger_seconds = trigger_seconds
         self._stop_seconds = stop_seconds
         self._cpu = CpuMeter(spark)
@@ -109,26 +113,23 @@ class SparkEngine:
             known = self._running.get(spec.name)
             if known is not None and known.query.failure() is None:
                 return
-        parameters = self._catalogue.check(spec.run, spec.logs, spec.parameters)
-        logs = {name: place(self._shared, log) for name, log in spec.logs.items()}
-        files = QueryFiles(logs, self._shared / spec.output, self._checkpoint(spec.name), self._decision)
-        arrivals = Arrivals(logs)
+        self.check(spec)
+        arrivals = Arrivals({stream_name(spec, one): place(self._shared, log) for one, log in spec.logs.items()})
 
-        def on_batch(batch: CatalogueBatch) -> None:
-            running.ended(batch)
+        def on_batch(report: BatchReport) -> None:
+            running.ended(report)
 
-        query = CatalogueQuery(
+        query = moving_query(
             self._spark,
-            spec.name,
-            self._catalogue.get(spec.run),
-            parameters,
-            files,
+            spec,
+            self._catalogue,
+            MovingLayout.of(self._shared, spec.name, self._decision),
             fence=fence,
             on_batch=on_batch,
             trigger_seconds=self._trigger_seconds,
         )
         running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), cost=spec.cost)
-        query.start()
+        query.start(wait_seconds=START_SECONDS)
         running.cpu = QueryCpu(self._spark, query.run_id or "")
         with self._lock:
             self._running[spec.name] = running
@@ -194,7 +195,7 @@ class SparkEngine:
         with self._lock:
             specs = [one.spec for one in self._running.values()]
         streams = {
-            f"{spec.name}.{name}": StreamDecision(round(keeps[spec.name] * PPM))
+            stream_name(spec, name): StreamDecision(round(keeps[spec.name] * PPM))
             for spec in specs
             if spec.name in keeps
             for name in spec.logs

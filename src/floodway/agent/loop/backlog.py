@@ -36,10 +36,10 @@ class Backlog:
         self._length: dict[str, float] = {}
         self._lock = Lock()
 
-    def cut(self, query: str, journal: JournaledBatch) -> None:
-        """A batch was cut: its tuples wait no longer. Called from the query's thread."""
+    def cut(self, query: str, journal: JournaledBatch, now: float) -> None:
+        """A batch was cut just now: its tuples wait no longer. Called from the query's thread."""
         with self._lock:
-            self._cut_at[query] = journal.timestamp_ms / 1e3
+            self._cut_at[query] = now
             for at, offset in journal.offsets.items():
                 self._taken[query][at] = sum(offset.end.values())
 

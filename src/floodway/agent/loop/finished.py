@@ -41,7 +41,7 @@ def finished_batch(
     return Batch(
         query=report.query,
         batch=report.journal.batch,
-        cut_seconds=report.journal.timestamp_ms / 1e3,
+        cut_seconds=report.cut_seconds,
         ended_seconds=report.ended_seconds,
         offered=offered,
         kept=kept,

@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.plans import PlanBook
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
+from floodway.buffering.options import BufferOptions
 from floodway.errors import FloodwayError, InputError
 from floodway.job.batches import Batch, BatchLog
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
@@ -34,7 +35,7 @@ from floodway.job.store import LocalStore, StoreError
 from floodway.job.tail import read_figures
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
-from floodway.spark.query.fragment_query import BatchReport, FragmentQuery, RunningFragment
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
 from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.journal import JournaledBatch, committed_batches
 from floodway.spark.query.layout import Layout
@@ -76,7 +77,7 @@ class SteeringLoop:
     """Queries, and the state of the loop that steers them; whoever owns it calls `tick` until the end.
 
     `on_costs` gets the network with costs as the batches show them, when they have changed remarkably; `on_batch`
-    every finished batch.
+    every finished batch. All times are those of `clock`.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class SteeringLoop:
         *,
         on_costs: Callable[[Network], None] = lambda network: None,
         on_batch: Callable[[FragmentBatch, BatchReport], None] = lambda batch, report: None,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
+        self.clock = clock
         self.network = network
         self.steering = steering
         self.layout = layout
@@ -122,6 +125,7 @@ class SteeringLoop:
                 side_output=options.side_output,
                 on_loss=options.on_loss,
                 retaining=options.retaining,
+                clock=clock,
             )
             for fragment in parts.values()
         ]
@@ -133,7 +137,6 @@ class SteeringLoop:
         self._on_batch = on_batch
         self._seen: set[str] = set()
         self._warm: set[str] = set()
-        self._running: list[RunningFragment] = []
 
     def missing_inputs(self) -> list[str]:
         """Inputs whose log is not there yet."""
@@ -144,9 +147,10 @@ class SteeringLoop:
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
         if self._options.buffer is not None:
-            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout)
+            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
-        self._running = [query.start() for query in self.queries]
+        for query in self.queries:
+            query.start()
 
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
@@ -155,14 +159,14 @@ class SteeringLoop:
         self.collect(now)
         return self.steer(now)
 
-    def status(self, now: float, target_seconds: float, steered: Steered, kind: Kind = "run") -> Status:
+    def status(self, target_seconds: float, steered: Steered, kind: Kind = "run") -> Status:
         """The job at this moment."""
         return loop_status(
             self.network,
             self.figures,
             steered,
             kind=kind,
-            now=now,
+            now=time.time(),
             target_seconds=target_seconds,
             waiting=self.waiting(),
             reason=self.reason,
@@ -186,10 +190,9 @@ class SteeringLoop:
 
     def stop(self) -> None:
         """Stop the queries between two batches, where they come to one in time, and take their last reports."""
-        for query in self._running:
+        for query in self.queries:
             query.stop()
-        self._running = []
-        self.collect(time.time())
+        self.collect(self.clock.now())
 
     def steer(self, now: float) -> Steered:
         """Measure what has arrived, plan for the demand, write the decision."""
@@ -200,7 +203,7 @@ class SteeringLoop:
         demand = self._backlog.demand(now, self.arrived, rates, period, length)
         if self._buffer is not None:
             demand = self._buffer.demand(now, self.steering)
-        steered = self.steering.decide(rates, demand, self.mode, int(now * 1e6))
+        steered = self.steering.decide(rates, demand, self.mode, time.time_ns() // 1000)
         if self._buffer is not None:
             steered = self._buffer.told(steered)
         self._plans.issued(steered)
@@ -256,7 +259,7 @@ class SteeringLoop:
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""
         self._plans.cut(journal)
-        self._backlog.cut(query, journal)
+        self._backlog.cut(query, journal, self.clock.now())
         if self._buffer is not None:
             self._buffer.cut(query, journal)
 
@@ -267,7 +270,7 @@ class SteeringLoop:
                 self._on_costs(corrected)
 
     def _raise_failure(self) -> None:
-        for query in self._running:
+        for query in self.queries:
             reason = query.failure()
             if reason is not None:
                 raise RunError(reason, hint=f"Mend it and run again with --state {self.layout.root} to continue")
@@ -280,14 +283,14 @@ def target_of(network: Network, given: float | None) -> float:
 
 
 def fragments_of(network: Network, nodes: Iterable[str] = ()) -> dict[str, Fragment]:
-    """All fragments of these nodes (all, if none is named), by `node.name`."""
+    """All fragments of these nodes (all, if none is named), by their queries' names."""
     direct = [out.name for out in network.outputs.values() if out.source in network.streams]
     if direct:
         raise InputError(
             f"outputs.{direct[0]} reads a stream directly, so no node runs it", hint="Put a map between them"
         )
     chosen = tuple(nodes) or tuple(network.nodes)
-    return {f"{node}.{f.name}": f for node in chosen for f in fragments(network, node)}
+    return {f.query: f for node in chosen for f in fragments(network, node)}
 
 
 def _arc_keeps(network: Network, report: BatchReport) -> dict[str, float]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.run_files import save_network, save_report
 from floodway.agent.loop.steering import Steering
+from floodway.buffering.options import BufferOptions
 from floodway.job.decision import Drop, Mode
 from floodway.job.status import Status, write_status
 from floodway.network.flow import flows
@@ -113,7 +113,7 @@ class _Run:
 
     def to_end(self) -> RunReport:
         with Feeder(self.network, self.layout, self.options.feeds) as feeder:
-            self.loop.start(time.time())
+            self.loop.start(self.loop.clock.now())
             try:
                 feeder.start()
                 self._measure(feeder)
@@ -126,25 +126,25 @@ class _Run:
         return report
 
     def _measure(self, feeder: Feeder) -> None:
-        self.record.begin(time.time(), self.loop.arrived)
-        end = time.time() + self.options.seconds
+        self.record.begin(self.loop.clock.now(), self.loop.arrived)
+        end = self.loop.clock.now() + self.options.seconds
         settled = False
-        while (now := time.time()) < end:
+        while (now := self.loop.clock.now()) < end:
             feeder.check()
             steered = self.loop.tick(now)
             if not settled and now - self.record.started >= self.options.settle_seconds:
                 settled = True
                 self.record.settle(now, self.loop.arrived)
-            status = self.loop.status(now, self.target, steered)
+            status = self.loop.status(self.target, steered)
             write_status(self.layout.root, status)
             self.options.progress(status)
-            time.sleep(max(0.0, TICK_SECONDS - (time.time() - now)))
-        self.record.end(time.time(), self.loop.arrived)
+            time.sleep(max(0.0, TICK_SECONDS - (self.loop.clock.now() - now)))
+        self.record.end(self.loop.clock.now(), self.loop.arrived)
 
     def _drain(self) -> None:
         """Let the queries finish what waits, as long as a protected job needs; more is left to a restart."""
-        end = time.time() + DRAIN_TARGETS * self.target
-        while (now := time.time()) < end and not self.loop.idle:
+        end = self.loop.clock.now() + DRAIN_TARGETS * self.target
+        while (now := self.loop.clock.now()) < end and not self.loop.idle:
             self.loop.tick(now)
             time.sleep(TICK_SECONDS)
 

@@ -118,7 +118,7 @@ class NodeAgent:
             register(session)
             loop = self._loop(session)
             if self._await_inputs(loop):
-                loop.start(time.time())
+                loop.start(loop.clock.now())
                 try:
                     self._turn(loop)
                 finally:
@@ -156,10 +156,10 @@ class NodeAgent:
         return orphan or self._ended.is_set()
 
     def _turn(self, loop: SteeringLoop) -> None:
-        begun = time.time()
+        begun = loop.clock.now()
         loop.record.begin(begun, loop.arrived)
         while not self._told_to_end():
-            now = time.time()
+            now = loop.clock.now()
             if self.options.seconds is not None and now - begun >= self.options.seconds:
                 return
             self._take_mode()
@@ -175,10 +175,10 @@ class NodeAgent:
                 costs = self._steering.costs_to_tell(now)
                 if costs is not None:
                     self.plane.observe(steered.rates, costs, now)
-                self._status = loop.status(now, self.target, steered, kind="node")
+                self._status = loop.status(self.target, steered, kind="node")
                 self._latencies = loop.figures.latencies.copy()
                 self._say("running", idle=loop.idle, warm=loop.warm)
-            self._ended.wait(max(0.0, TICK_SECONDS - (time.time() - now)))
+            self._ended.wait(max(0.0, TICK_SECONDS - (loop.clock.now() - now)))
 
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""

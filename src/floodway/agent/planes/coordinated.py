@@ -93,7 +93,7 @@ def hear_order(
             row = state.rows.get(message.plan)
             state = replace(state, plan=message.plan, row=row, scale=message.scale, heard_number=message.number)
     elif isinstance(message, Noted):
-        return state, None
+        return replace(state, number=max(state.number, message.number)), None
     else:
         raise RefusedError("unknown", f"a {message.kind} message means nothing to a node under a coordinator")
     answer = PlanAck(

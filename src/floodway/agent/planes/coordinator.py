@@ -114,7 +114,8 @@ def hear(
     if message.sender not in state.members:
         raise RefusedError("unknown", f"{message.sender!r} is no node of {office.network.name!r}")
     if isinstance(message, Statistics):
-        answer = Noted(network=office.network.name, sender=COORDINATOR, receiver=message.sender)
+        taken = max(message.number, state.members[message.sender].number)
+        answer = Noted(network=office.network.name, sender=COORDINATOR, receiver=message.sender, number=taken)
         if message.number <= state.members[message.sender].number:
             return state, answer
         measured = Measured(message.costs, message.selectivities, message.scale)

@@ -8,7 +8,6 @@ by pushing out the oldest, which is older news.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -22,6 +21,7 @@ from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import AnyMessage, Mode, Noted, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
+from floodway.job.clocks import PROCESS_CLOCK
 
 QUEUE = 8
 TICK_SECONDS = 0.1
@@ -85,7 +85,7 @@ class Peers:
         urls: Mapping[str, str],
         security: Security,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
         timeout_seconds: float = 2.0,
     ) -> None:
         self.traffic = Traffic()
@@ -156,7 +156,7 @@ class PeerLoop:
         machine: Machine,
         peers: Peers,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
         period_seconds: float = TICK_SECONDS,
         after: Callable[[float], None] = lambda now_seconds: None,
     ) -> None:
@@ -203,7 +203,7 @@ def peer_routes(
     *,
     status: Callable[[], dict[str, object]],
     on_mode: Callable[[str], None] = lambda mode: None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = PROCESS_CLOCK.now,
 ) -> list[BaseRoute]:
     """`POST /v1/table`, `/v1/plan`, `/v1/statistics`, `/v1/mode` and `GET /v1/status`."""
 

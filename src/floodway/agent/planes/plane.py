@@ -6,7 +6,6 @@ tick, tell how they stand, and bring the routes of the node's HTTP server. None 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +27,8 @@ from floodway.agent.wire.messages import AnyMessage
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
-from floodway.job.shed_state import write_atomically
+from floodway.job.clocks import PROCESS_CLOCK
+from floodway.job.state_files import write_atomically
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.network.suggest import did_you_mean
@@ -254,7 +254,7 @@ class DistributedFit(_Planning):
         security: Security,
         state_dir: Path,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
     ) -> None:
         journal = state_dir / JOURNAL
         found = _read(journal)
@@ -275,7 +275,7 @@ class Coordinated(_Planning):
         state_dir: Path,
         *,
         headroom: float = 1.0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
     ) -> None:
         journal = state_dir / JOURNAL
         found = _read(journal)
@@ -297,7 +297,7 @@ class Coordinator(_Talking):
         security: Security,
         state_dir: Path,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
     ) -> None:
         file, journal = state_dir / "coordinator.json", CoordinatorJournal(office)
         found = _read(file)

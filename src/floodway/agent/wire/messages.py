@@ -160,10 +160,15 @@ class Mode(Message):
 
 
 class Noted(Message):
-    """The answer where there is nothing to tell but that the message was taken."""
+    """The answer where there is nothing to tell but that the message was taken.
+
+    `number` is the highest that was taken from who is answered: one that counts from a clock which was set back, or has
+    lost its count, goes on from there.
+    """
 
     path: ClassVar[str] = "/v1/statistics"
     kind: Literal["noted"] = "noted"
+    number: Number = 0
 
 
 AnyMessage = TablePush | TableAck | TableReach | Statistics | Keeps | PlanUpload | PlanChoice | PlanAck | Mode | Noted

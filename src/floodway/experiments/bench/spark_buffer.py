@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.buffer.options import BufferOptions, Manager
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.buffering.options import BufferOptions, Manager
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Workbench, workbench
 from floodway.experiments.result import Progress

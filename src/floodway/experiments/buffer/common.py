@@ -5,17 +5,18 @@ Every variant of a seed sees the very same tuples. What the paper leaves open is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from floodway.buffering.options import BufferOptions, Manager
 from floodway.errors import InputError
 from floodway.experiments.result import Progress
 from floodway.simulation.arrivals import Trace, binned, hurst, poisson, read_trace, self_similar, spread
-from floodway.simulation.buffer import Manager, Run, simulate
+from floodway.simulation.buffer import CPU_CYCLE_SECONDS, Run, simulate
 from floodway.simulation.tuples import Tuples, draw
 
 SOURCE = "buffer-preposed"
@@ -26,7 +27,32 @@ SECONDS = 500.0
 TIE = 0.001
 """Utilisations closer than this are equal: a tenth of a percent of the CPU."""
 
-Variants = Mapping[str, Callable[[], Manager]]
+PAPER_LIMIT = 150
+PERMITTED_MISS_RATIO = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What a figure compares: a buffer's options, and how often its laws see what came of them."""
+
+    options: BufferOptions
+    control_seconds: float = CPU_CYCLE_SECONDS
+
+
+Variants = Mapping[str, System]
+
+
+def with_buffer(scheduler: str = "edf", adaptor: str = "pid", permitted: float = PERMITTED_MISS_RATIO) -> System:
+    """CWB at the paper's queue limit of 150 tuples."""
+    chosen = BufferOptions(scheduler=scheduler, adaptor=adaptor, limit=PAPER_LIMIT, permitted_miss_ratio=permitted)
+    return System(chosen)
+
+
+def without_buffer(
+    manager: Manager = "cob", permitted: float = PERMITTED_MISS_RATIO, control_seconds: float = CPU_CYCLE_SECONDS
+) -> System:
+    """COB, or the Aurora step in its place."""
+    return System(BufferOptions(manager, permitted_miss_ratio=permitted), control_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +111,17 @@ def run_all(
     runs: dict[str, list[Run]] = {name: [] for name in variants}
     for place, seed in enumerate(seeds):
         tuples, cost = traffic.tuples(seed, precision=precision)
-        for step, (name, make) in enumerate(variants.items()):
+        for step, (name, system) in enumerate(variants.items()):
             rng = np.random.default_rng([seed, 2])
             runs[name].append(
                 simulate(
                     tuples,
-                    make(),
+                    system.options,
                     rng,
                     seconds=traffic.seconds,
                     first_estimate_seconds=cost,
                     clean_at_dispatch=clean_at_dispatch,
+                    control_seconds=system.control_seconds,
                 )
             )
             progress((place + (step + 1) / len(variants)) / len(seeds))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from floodway.experiments.buffer import common
 from floodway.experiments.result import Claim, Progress, Result
 from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import WithBuffer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +19,8 @@ CLAIM = Claim(
 )
 LOADS = (0.9, 1.0, 1.1, 1.2)
 VARIANTS: common.Variants = {
-    "FIFO": lambda: WithBuffer(scheduler_name="fifo", adaptor_name="tail-drop"),
-    "EDF": lambda: WithBuffer(scheduler_name="edf", adaptor_name="tail-drop"),
+    "FIFO": common.with_buffer("fifo", "tail-drop"),
+    "EDF": common.with_buffer("edf", "tail-drop"),
 }
 
 

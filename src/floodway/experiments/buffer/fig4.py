@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodway.experiments.buffer import common
 from floodway.experiments.result import Claim, Progress, Result
 from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import WithBuffer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,9 +18,7 @@ CLAIM = Claim(common.SOURCE, "Figure 4", "PID performs best, RED' is second, tai
 NAMES = {"TD": "tail-drop", "RED'": "red", "PID": "pid"}
 OTHERS = {"front": "drop-front", "random": "random-drop"}
 """Named by the paper but not in its figure: reported, not judged."""
-VARIANTS: common.Variants = {
-    label: partial(WithBuffer, adaptor_name=name) for label, name in {**NAMES, **OTHERS}.items()
-}
+VARIANTS: common.Variants = {label: common.with_buffer(adaptor=name) for label, name in {**NAMES, **OTHERS}.items()}
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:

@@ -11,7 +11,6 @@ import numpy as np
 from floodway.experiments.buffer import common
 from floodway.experiments.result import Claim, Progress, Result
 from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import PERMITTED_MISS_RATIO, WithBuffer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     holds = all(
         abs(one.utilisation - base.utilisation) < SLIGHT
         and abs(one.on_time_ratio - base.on_time_ratio) < SLIGHT
-        and one.total.miss_ratio <= PERMITTED_MISS_RATIO
+        and one.total.miss_ratio <= common.PERMITTED_MISS_RATIO
         for found in runs.values()
         for one, base in zip(found, exact, strict=True)
     )
@@ -68,7 +67,7 @@ def _by_precision(traffic: common.Traffic, seeds: Sequence[int], progress: Progr
     for precision in PRECISIONS:
         stretch = common.part(progress, precision / 3, (precision + 1) / 3)
         name = f"E={precision}"
-        runs |= common.run_all({name: WithBuffer}, traffic, seeds, stretch, precision=precision)
+        runs |= common.run_all({name: common.with_buffer()}, traffic, seeds, stretch, precision=precision)
     return runs
 
 
@@ -86,7 +85,7 @@ def _draw(runs: dict[str, list[Run]]) -> Figure:
     times = first["E=0"].cycle_seconds * np.arange(1, shown + 1)
     lines(left, times, {name: cycle_utilisation(one)[:shown] for name, one in first.items()})
     lines(right, times, {name: [c.miss_ratio for c in one.cycles[:shown]] for name, one in first.items()})
-    right.axhline(PERMITTED_MISS_RATIO, color="#22303c", linewidth=0.9, linestyle="--")
+    right.axhline(common.PERMITTED_MISS_RATIO, color="#22303c", linewidth=0.9, linestyle="--")
     left.set_ylim(0.9, 1.01)
     style(left, title="(a) CPU utilisation", x="time (s)", y="share of time busy", legend=True)
     style(right, title="(b) Late among processed; dashed: permitted", x="time (s)", y="miss ratio")

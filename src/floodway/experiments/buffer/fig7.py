@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,7 @@ import numpy as np
 from floodway.experiments.buffer import common
 from floodway.experiments.buffer.fig6 import cycle_utilisation
 from floodway.experiments.result import Claim, Progress, Result
-from floodway.simulation.buffer import Run
-from floodway.simulation.buffer_managers import WithBuffer, WithoutBuffer
+from floodway.simulation.buffer import BUFFER_CYCLE_SECONDS, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,8 +34,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     """In every seed and at every permitted ratio CWB uses more CPU and drops less; its utilisation varies less."""
     traffic = common.Traffic()
     others: common.Variants = {
-        "COB, every 1 s": partial(WithoutBuffer, every_buffer_cycle=True),
-        "Aurora step": partial(WithoutBuffer, law="aurora"),
+        "COB, every 1 s": common.without_buffer(control_seconds=BUFFER_CYCLE_SECONDS),
+        "Aurora step": common.without_buffer("aurora"),
     }
     by_ratio: dict[float, dict[str, list[Run]]] = {}
     for step, ratio in enumerate(PERMITTED):
@@ -74,8 +72,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 def systems(permitted: float) -> common.Variants:
     """The two systems with the same permitted miss ratio."""
     return {
-        "CWB": partial(WithBuffer, permitted_miss_ratio=permitted),
-        "COB": partial(WithoutBuffer, permitted_miss_ratio=permitted),
+        "CWB": common.with_buffer(permitted=permitted),
+        "COB": common.without_buffer(permitted=permitted),
     }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,7 +136,7 @@ def _closing(table: pa.Table) -> pa.Table:
 def _same_as_unmoved(root: Path, federation: Federation) -> tuple[dict[str, bool], dict[str, int]]:
     """Run every fragment over its whole log in one session, and compare what it writes, to the tuple."""
     from floodway.spark.query.catalogue import load_catalogue
-    from floodway.spark.query.catalogue_query import CatalogueQuery, QueryFiles
+    from floodway.spark.query.moving_fragment import MovingLayout, moving_query
     from floodway.spark.session.session import spark_session
     from floodway.spark.source import register
 
@@ -146,12 +146,10 @@ def _same_as_unmoved(root: Path, federation: Federation) -> tuple[dict[str, bool
     equal: dict[str, bool] = {}
     written: dict[str, int] = {}
     for name, spec in federation.fragments.items():
-        logs = {one: root / "shared" / path for one, path in spec.logs.items()}
-        files = QueryFiles(logs, root / "unmoved" / name, root / "check" / name, root / "nothing-is-dropped.json")
-        parameters = catalogue.check(spec.run, spec.logs, spec.parameters)
-        query = CatalogueQuery(spark, name, catalogue.get(spec.run), parameters, files, fence=lambda: None)
-        query.process_available()
-        moved, unmoved = rows(root / "shared" / spec.output), rows(root / "unmoved" / name)
+        layout = MovingLayout(root / "check" / name, root / "shared")
+        unmoved_spec = replace(spec, output=f"unmoved/{name}")
+        moving_query(spark, unmoved_spec, catalogue, layout).process_available()
+        moved, unmoved = rows(root / "shared" / spec.output), rows(root / "shared" / unmoved_spec.output)
         equal[name], written[name] = moved == unmoved, len(unmoved)
     with suppress(Exception):
         spark.stop()

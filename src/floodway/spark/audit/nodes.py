@@ -205,14 +205,14 @@ def _unfinished(batches: Mapping[str, Mapping[int, int]], said: Mapping[str, Map
 def _writing(network: Network, layout: NodeLayout, writer: str, link: str) -> tuple[str, Path]:
     """The query that writes a link, and its checkpoint."""
     found = next(f for f in fragments(layout.part(network, writer), writer) if link in f.outputs)
-    return f"{writer}.{found.name}", layout.own(writer).checkpoint(found)
+    return found.query, layout.own(writer).checkpoint(found)
 
 
 def _reading(network: Network, layout: NodeLayout, reader: str, link: str) -> str:
     """The key of the query that reads a link now: one whose checkpoint is gone had read the link for itself."""
     for fragment in fragments(layout.part(network, reader), reader):
         if any(spec.producer == link for spec in fragment.sources):
-            return present_key(f"{reader}.{fragment.name}", layout.own(reader).checkpoint(fragment))
+            return present_key(fragment.query, layout.own(reader).checkpoint(fragment))
     return reader
 
 

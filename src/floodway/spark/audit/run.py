@@ -5,18 +5,18 @@ For every query of a run:
 - the ledger's own rules hold: offered = kept + dropped, no batch missing, no replay that counted otherwise;
 - every batch that Spark committed has its lines, and each line is what the journaled decision gives when applied again;
 - the batches follow each other without a hole or an overlap from where the query began, and reach no further than the
-  log does (`audit_sources.py`);
-- what an operator got is what the one before it passed on (`audit_flow.py`);
+  log does (`sources.py`);
+- what an operator got is what the one before it passed on (`flow.py`);
 - every checkpoint that the query has had is a query of its own (`journal.query_key`): who deletes one to process
   everything again adds to the ledger and to the sinks; what the deleted one read can no longer be derived;
-- what the ledger says was delivered, or malformed, is what lies there, no tuple more or less (`audit_sinks.py`).
+- what the ledger says was delivered, or malformed, is what lies there, no tuple more or less (`sinks.py`).
 
 What cannot be checked from here is said as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from floodway.job.findings import Audit, Findings, delivered, malformed
 from floodway.job.fold import Fold
@@ -31,19 +31,27 @@ from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import sink_log
 from floodway.spark.query.sinks import writer_of
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "audit", "audit_queries"]
 
 
 def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
     """Reconcile a run's ledger; an empty list of differences means that every tuple is accounted for."""
+    parts = [fragment for node in nodes or tuple(network.nodes) for fragment in fragments(network, node)]
+    return audit_queries(network, parts, layout)
+
+
+def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout) -> Audit:
+    """Reconcile the ledger of these queries: those of a run, or one that moves between participants.
+
+    What it needs of the latter lies on the storage that they share, so the answer is the same whoever ran which batch.
+    """
     ledger = Ledger(layout.ledger)
     lines = ledger.read()
     found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     by_query: dict[str, list[LedgerLine]] = {}
     for line in lines:
         by_query.setdefault(line.query, []).append(line)
-    names = {f"{node}.{f.name}": f for node in nodes or tuple(network.nodes) for f in fragments(network, node)}
-    parts = {key: f for name, f in names.items() for key in query_keys(name, layout.checkpoint(f), by_query)}
+    parts = {key: f for f in queries for key in query_keys(f.query, layout.checkpoint(f), by_query)}
     writers = _writers(network, layout, parts)
     for query, fragment in parts.items():
         mine = by_query.get(query, [])
@@ -59,7 +67,7 @@ def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
         for sink in (*fragment.outputs, *map(str, fragment.cut)):
             address = _address(network, layout, sink)
             others = writers[address] - {writer_of(query, sink)}
-            shared = sink in network.outputs and network.outputs[sink].sink is not None
+            shared = sink in network.outputs and not layout.owns(network, sink)
             check_sink(address, query, sink, delivered(mine, sink), found, others, shared=shared)
     return Audit(
         batches=sum(len({line.batch for line in by_query.get(query, [])}) for query in parts),

@@ -149,7 +149,8 @@ class LogWriter:
                     self.compact(partition)
         state.appends += 1
         now = self._clock()
-        if self._retention is not None and now - state.retired_at >= _RETIRE_EVERY_MICROS:
+        # Also at once after the clock was set back: the next time must not be as far away as the step was long.
+        if self._retention is not None and not 0 <= now - state.retired_at < _RETIRE_EVERY_MICROS:
             state.retired_at = now
             self.retire(partition, self._retention)
 

@@ -2,6 +2,11 @@
 
 The ledger lines of a batch are written inside the batch, after its sinks and before Spark commits it: there is no
 committed batch without its lines, and a replay finds its own lines there already.
+
+A fragment may move between processes, with its checkpoint on storage that they share. A batch then asks the `fence`
+before it writes and again before Spark commits it: a query that has lost its fragment writes nothing more. What it
+wrote in the moment between is no harm: Spark's journal takes the offset of a batch once, so two queries on one
+checkpoint run the same batch or none, and a log takes the tag of a batch once.
 """
 
 from __future__ import annotations
@@ -16,37 +21,36 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger import Ledger, LedgerLine
-from floodway.network.model import Arc, Network
-from floodway.spark.log.inputs import source_options
-from floodway.spark.log.kafka_links import is_kafka_link, is_topic, link_schema
-from floodway.spark.log.meta import META
-from floodway.spark.query.dead_letters import PREFIX, DeadLetters, has_dead_letters, well_formed
+from floodway.network.model import Arc, Network, Operator
+from floodway.spark.log.kafka_links import is_kafka_link
+from floodway.spark.query.dead_letters import PREFIX
 from floodway.spark.query.drops import literal, quoted
 from floodway.spark.query.fragment_lines import batch_lines
-from floodway.spark.query.fragments import Fragment, SourceSpec, is_link
+from floodway.spark.query.fragment_sources import FragmentSources
+from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch, first_offsets, query_key, read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
-from floodway.spark.query.side_output import dropped_sample, save_sample
-from floodway.spark.query.sinks import QUEUE, Written, is_log, tag_of, write_logs, write_other
+from floodway.spark.query.sinks import Written, is_log, tag_of, write_logs, write_other
 from floodway.spark.query.stopping import stop_between_batches
 from floodway.spark.query.tail import run_tail
-from floodway.spark.source.backend import open_backend
 from floodway.spark.source.datasource import explain, own_message
-from floodway.spark.source.drops import SEQUENCE_BITS
-from floodway.spark.source.gone import PassingOver, forget_gone
-from floodway.spark.source.options import OnLoss, parse_options
+from floodway.spark.source.gone import forget_gone
+from floodway.spark.source.options import OnLoss
 
 log = logging.getLogger(__name__)
 
 _TAG = "_source"
 _DROPPED = "dropped"
 _FORGET_EVERY = 100
+_POLL_SECONDS = 0.02
 
 
 class BatchError(FloodwayError):
@@ -55,10 +59,14 @@ class BatchError(FloodwayError):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one micro-batch of a fragment (`node.name`) did, for the loop that steers."""
+    """What one micro-batch of a fragment did, for the loop that steers.
+
+    When it was cut and ended, and when what it delivered had arrived, by the clock of the query (`job/clocks.py`).
+    """
 
     fragment: str
     journal: JournaledBatch
+    cut_seconds: float
     ended_seconds: float
     lines: tuple[LedgerLine, ...]
     delivered: Mapping[str, Written]
@@ -66,7 +74,7 @@ class BatchReport:
     @property
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
-        return self.ended_seconds - self.journal.timestamp_ms / 1e3
+        return self.ended_seconds - self.cut_seconds
 
     @property
     def query(self) -> str:
@@ -74,27 +82,16 @@ class BatchReport:
         return self.lines[0].query if self.lines else self.fragment
 
 
-class RunningFragment:
-    """A started query: whether it failed, and how to stop it."""
-
-    def __init__(self, query: StreamingQuery, checkpoint: Path) -> None:
-        self._query = query
-        self._checkpoint = checkpoint
-
-    def failure(self) -> str | None:
-        """Why the query ended, in one line; None while it runs."""
-        if self._query.isActive:
-            return None
-        error = self._query.exception()
-        return f"query {self._query.name} ended without a word" if error is None else explain(error)
-
-    def stop(self, grace_seconds: float = 10.0) -> None:
-        """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
-        stop_between_batches(self._query, self._checkpoint, grace_seconds)
+Apply = Callable[[Operator, list[DataFrame]], DataFrame]
+"""What an operator makes of its inputs: that of a network file, or an entry of a catalogue."""
 
 
 class FragmentQuery:
-    """Builds and starts one fragment's streaming query."""
+    """One fragment's streaming query: build it, start it, see whether it failed, stop it.
+
+    `fence` raises when this process may not run the fragment any more. With `trigger_seconds` a batch begins that often
+    at most; otherwise batches follow each other as fast as they are processed.
+    """
 
     def __init__(
         self,
@@ -108,6 +105,10 @@ class FragmentQuery:
         side_output: int = 0,
         on_loss: OnLoss = "fail",
         retaining: Retaining | None = None,
+        apply: Apply = apply_operator,
+        fence: Callable[[], None] = lambda: None,
+        trigger_seconds: float | None = None,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self.fragment = fragment
         self._spark = spark
@@ -117,17 +118,21 @@ class FragmentQuery:
         self._on_batch = on_batch
         self._on_cut = on_cut
         self._side_output = side_output
-        self._on_loss = on_loss
         self._retaining = retaining
-        self._retention = None if retaining is None else retaining.retention
-        self._letters: dict[str, DeadLetters] = {}
-        self._schemas: dict[str, str | None] = {}
+        self._clock = clock
+        self._apply = apply
+        self._fence = fence
+        self._trigger_seconds = trigger_seconds
+        self._frame: DataFrame | None = None
+        self._query: StreamingQuery | None = None
         self.tasks = self._tasks()
+        retention = None if retaining is None else retaining.retention
+        self._sources = FragmentSources(spark, network, fragment, layout, self.tasks, on_loss, retention)
 
     @property
     def name(self) -> str:
-        """`node.fragment`: the query's name in Spark, in the ledger and in reports."""
-        return f"{self.fragment.node}.{self.fragment.name}"
+        """The query's name in Spark, in the ledger and in reports."""
+        return self.fragment.query
 
     @property
     def checkpoint(self) -> Path:
@@ -152,57 +157,91 @@ class FragmentQuery:
             )
         return tasks
 
-    def start(self) -> RunningFragment:
-        """Start the query; batches follow each other as fast as they are processed."""
+    def start(self, *, wait_seconds: float = 0.0) -> None:
+        """Start the query; with `wait_seconds`, return when it has found its sources and its place in them."""
+        writer = self._writer()
+        if self._trigger_seconds is not None:
+            writer = writer.trigger(processingTime=f"{round(self._trigger_seconds * 1000)} milliseconds")
+        try:
+            self._query = writer.start()
+        except FloodwayError:
+            raise
+        except Exception as error:  # whatever Spark raises, whoever asked gets one line
+            raise BatchError(f"query {self.name} did not start: {shortened(error)}") from None
+        deadline = time.monotonic() + wait_seconds
+        while self.failure() is None and time.monotonic() < deadline:
+            if not str(self._query.status["message"]).startswith("Initializing"):
+                return
+            time.sleep(_POLL_SECONDS)
+        if wait_seconds > 0:
+            reason = self.failure() or f"no start within {wait_seconds:g} s"
+            self.stop(grace_seconds=0.0)
+            raise BatchError(f"query {self.name} did not start: {reason}")
+
+    def process_available(self) -> None:
+        """Run everything that is in the logs now, and end."""
+        self._writer().trigger(availableNow=True).start().awaitTermination()
+
+    @property
+    def run_id(self) -> str | None:
+        """Spark's name of this run; None while it does not run."""
+        return None if self._query is None else str(self._query.runId)
+
+    def failure(self) -> str | None:
+        """Why the query ended, in one line; None while it runs or was never started."""
+        if self._query is None or self._query.isActive:
+            return None
+        error = self._query.exception()
+        return f"query {self.name} ended without a word" if error is None else explain(error)
+
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
+        query, self._query = self._query, None
+        if query is None:
+            return
+        try:
+            stop_between_batches(query, self.checkpoint, grace_seconds)
+        except Exception as error:
+            raise BatchError(f"query {self.name} did not stop: {shortened(error)}") from None
+
+    def _writer(self) -> DataStreamWriter:
+        """The query but for its trigger."""
         note_tasks(self.checkpoint, self.tasks)
-        query = (
-            self._streaming()
-            .writeStream.queryName(self.name)
-            .option("checkpointLocation", str(self.checkpoint))
-            .foreachBatch(self._process)
-            .start()
-        )
-        return RunningFragment(query, self.checkpoint)
+        frame, self._frame = self._frame or self._streaming(), None
+        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", str(self.checkpoint))
+        return writer.foreachBatch(self._process)
 
     def missing_sources(self) -> list[str]:
         """The sources whose log is not there yet (a Kafka topic is taken to be, unless another node makes it)."""
-        return [spec.name for spec in self.fragment.sources if not self._is_there(spec)]
-
-    def _is_there(self, spec: SourceSpec) -> bool:
-        address = self._layout.source(self._network, self.fragment, spec)
-        if is_kafka_link(spec.producer, address):
-            return self._link_schema(address) is not None
-        return is_topic(address) or (Path(address) / META).exists()
-
-    def _link_schema(self, address: str) -> str | None:
-        """The columns of a link over Kafka, asked for until its writer has told them."""
-        if self._schemas.get(address) is None:
-            self._schemas[address] = link_schema(address)
-        return self._schemas[address]
-
-    def sources_exist(self) -> bool:
-        """Whether every log this fragment reads is there."""
-        return not self.missing_sources()
+        return self._sources.missing()
 
     def create_dead_letter_logs(self) -> None:
         """Make logs for malformed records, for the sources that can have some; known after `sink_frames`."""
-        for letters in self._letters.values():
-            letters.create(self.tasks)
+        self._sources.create_dead_letter_logs()
 
     def sink_frames(self) -> dict[str, DataFrame]:
-        """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance."""
+        """Empty DataFrames as the sinks will get them, to create logs with the right columns in advance.
+
+        The plan that is built for it is the one that is started next.
+        """
         shapes: dict[str, DataFrame] = {}
 
         def note(frames: Mapping[str, DataFrame]) -> dict[str, Written]:
             shapes.update(frames)
             return {}
 
-        empty = {spec.name: self._spark.createDataFrame([], self._read(spec).schema) for spec in self.fragment.sources}
-        run_tail(self._network, self.fragment, self._heads_of(empty), note)
+        frames = {spec.name: self._sources.read(spec) for spec in self.fragment.sources}
+        self._frame = self._joined(frames)
+        heads = {self.fragment.streaming[-1]: self._frame} if self.fragment.streaming else frames
+        empty = {name: self._spark.createDataFrame([], frame.schema) for name, frame in heads.items()}
+        run_tail(self._network, self.fragment, empty, note)
         return shapes
 
     def _streaming(self) -> DataFrame:
-        frames = {spec.name: self._read(spec) for spec in self.fragment.sources}
+        return self._joined({spec.name: self._sources.read(spec) for spec in self.fragment.sources})
+
+    def _joined(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """One streaming DataFrame of all sources: what the streaming part makes of them, or all of them tagged."""
         if self.fragment.streaming:
             return self._zone(frames)
         if len(frames) == 1:
@@ -219,48 +258,8 @@ class FragmentQuery:
         for name in self.fragment.streaming:
             operator = self._network.operators[name]
             inputs = [made[p] if p in made else made[str(Arc(p, name))] for p in operator.inputs]
-            made[name] = apply_operator(operator, inputs)
+            made[name] = self._apply(operator, inputs)
         return made[self.fragment.streaming[-1]]
-
-    def _read(self, spec: SourceSpec) -> DataFrame:
-        options = self._options(spec)
-        frame = self._spark.readStream.format("floodway").options(**options).load()
-        if has_dead_letters(frame):
-            folder = self._layout.dead_letters(spec)
-            self._letters[spec.location or spec.name] = DeadLetters(
-                options, self._layout.decision.parent, folder, self._retention
-            )
-        if "weight" in frame.columns and is_link(spec):  # came through another node, which may drop too
-            frame = frame.withColumn("_weight", fn.col("_weight") * fn.col("weight")).drop("weight")
-        if spec.location is not None and any(s.deadline is not None for s in self._network.streams.values()):
-            partition = fn.shiftrightunsigned("_id", SEQUENCE_BITS)
-            frame = frame.withColumn(QUEUE, fn.concat(fn.lit(f"{spec.location}/"), partition.cast("string")))
-        return well_formed(frame)
-
-    def _options(self, spec: SourceSpec) -> dict[str, str]:
-        """The reader's options for one source."""
-        address = self._layout.source(self._network, self.fragment, spec)
-        options = {
-            "stream": spec.location or spec.name,
-            "decision": str(self._layout.decision),
-            "arcs": ",".join(self._inner_arcs()),
-            "splits": str(self.tasks),
-            "onLoss": self._on_loss,
-        }
-        if is_kafka_link(spec.producer, address):
-            return {**options, **source_options(address, self._link_schema(address)), "valueFormat": "arrow"}
-        schema = self._network.streams[spec.producer].schema if is_topic(address) else None
-        return {**options, **source_options(address, schema)}
-
-    def _inner_arcs(self) -> list[str]:
-        """Branches whose drops happen in this fragment's tail."""
-        producers = [*(spec.name for spec in self.fragment.sources), *self.fragment.operators]
-        return [
-            str(Arc(p, c))
-            for p in producers
-            if p in self._network.consumers and self._network.is_split(p)
-            for c in self._network.consumers[p]
-        ]
 
     def _heads(self, batch: DataFrame) -> dict[str, DataFrame]:
         if self.fragment.streaming:
@@ -272,9 +271,6 @@ class FragmentQuery:
             for spec in self.fragment.sources
         }
 
-    def _heads_of(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-        return {self.fragment.streaming[-1]: self._zone(frames)} if self.fragment.streaming else dict(frames)
-
     def _process(self, batch: DataFrame, number: int) -> None:
         try:
             self._run_batch(batch, number)
@@ -283,7 +279,9 @@ class FragmentQuery:
             raise BatchError(f"batch {number} of {self.name}: {shortened(error)}") from None
 
     def _run_batch(self, batch: DataFrame, number: int) -> None:
+        self._fence()
         journal = read_batch(self.checkpoint, number)
+        cut_seconds = min(self._clock.steady(journal.timestamp_ms / 1e3), self._clock.now())
         note_beginnings(self.checkpoint, journal)
         self._on_cut(self.name, journal)
         # The streaming plan below runs once an action: hold on to its result where several follow.
@@ -296,14 +294,17 @@ class FragmentQuery:
             if held is not batch or several:
                 held.unpersist()
         if self._side_output:
-            self._save_dropped(journal)
+            self._sources.save_dropped(journal, tag_of(self._key, _DROPPED, number), self._side_output)
+        self._fence()
         lines = batch_lines(self._key, self.fragment, journal, result, self._layout.lost)
         self._ledger.append(lines)
         if number % _FORGET_EVERY == 0:
             forget_gone(self._layout.lost, first_offsets(self.checkpoint))
-        for at, letters in self._lettered(journal):
+        for at, letters in self._sources.dead_letters(journal):
             letters.forget(journal.offsets[at])
-        self._on_batch(BatchReport(self.name, journal, time.time(), tuple(lines), result.delivered))
+        ended_seconds = self._clock.now()
+        delivered = {sink: written.steady(self._clock) for sink, written in result.delivered.items()}
+        self._on_batch(BatchReport(self.name, journal, cut_seconds, ended_seconds, tuple(lines), delivered))
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         key, number = self._key, journal.batch
@@ -322,30 +323,9 @@ class FragmentQuery:
         retained = {sink: kept for sink in logs if self._retaining and (kept := self._retaining.of(sink))}
         written |= write_logs(logs, key, number, self.tasks, retained)
         # After all else: the notes of malformed records are there when the batch has been read.
-        for at, letters in self._lettered(journal):
+        for at, letters in self._sources.dead_letters(journal):
             written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], key, number, self.tasks)
         return written
-
-    def _lettered(self, journal: JournaledBatch) -> list[tuple[str, DeadLetters]]:
-        return [(at, letters) for at, letters in self._letters.items() if at in journal.offsets]
-
-    def _save_dropped(self, journal: JournaledBatch) -> None:
-        """Append a capped sample of what each source dropped to its side output."""
-        for spec in self.fragment.sources:
-            offset = journal.offsets.get(spec.location or spec.name)
-            if offset is None or spec.location is None:
-                continue
-            # What has gone meanwhile cannot be shown any more: a sample stops nothing.
-            backend = PassingOver(open_backend(parse_options(self._options(spec))), lambda *_: None)
-            sample = dropped_sample(backend, offset, self._side_output)
-            if sample is not None:
-                save_sample(
-                    self._layout.dropped(spec),
-                    sample,
-                    stream=spec.name,
-                    tag=tag_of(self._key, _DROPPED, journal.batch),
-                    retention=self._retention,
-                )
 
     @property
     def _key(self) -> str:

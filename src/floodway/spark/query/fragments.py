@@ -37,7 +37,10 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One streaming query: what it reads, the operators in its streaming part and in its tail, and where it ends."""
+    """One streaming query: what it reads, the operators in its streaming part and in its tail, and where it ends.
+
+    One that moves between participants belongs to no node: its `node` is "".
+    """
 
     name: str
     node: str
@@ -46,6 +49,11 @@ class Fragment:
     tail: tuple[str, ...]
     outputs: tuple[str, ...]
     cut: tuple[Arc, ...]
+
+    @property
+    def query(self) -> str:
+        """The query's name, wherever it runs: in Spark, in ledgers and in the tags of what it writes."""
+        return f"{self.node}.{self.name}" if self.node else self.name
 
     @property
     def operators(self) -> tuple[str, ...]:

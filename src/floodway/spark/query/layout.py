@@ -46,13 +46,18 @@ class Layout:
         return self.root / "ledger.jsonl"
 
     @property
+    def notes(self) -> Path:
+        """Where tasks leave notes for the driver."""
+        return self.root
+
+    @property
     def lost(self) -> Path:
-        """Notes of tuples that were deleted, which sources leave beside the decision file."""
-        return self.decision.parent / LOST
+        """Notes of tuples that were deleted before they were read."""
+        return self.notes / LOST
 
     def checkpoint(self, fragment: Fragment) -> Path:
         """Spark's checkpoint of one fragment."""
-        return self.root / "checkpoints" / f"{fragment.node}.{fragment.name}"
+        return self.root / "checkpoints" / fragment.query
 
     def stream(self, network: Network, name: str) -> str:
         """The log of a stream: the one its file names, or one of the run's own."""
@@ -65,6 +70,10 @@ class Layout:
     def output(self, network: Network, name: str) -> str:
         """The sink of an output: the one its file names, or a log of the run's own."""
         return network.outputs[name].sink or str(self.root / "outputs" / name)
+
+    def owns(self, network: Network, output: str) -> bool:
+        """Whether nobody else writes to an output: one that the file names may have other writers."""
+        return network.outputs[output].sink is None
 
     def source(self, network: Network, fragment: Fragment, spec: SourceSpec) -> str:
         """The log that a fragment's source reads."""

@@ -41,7 +41,7 @@ def create_sink_logs(queries: Sequence[FragmentQuery], network: Network, layout:
     """Create the logs of cut arcs and outputs, upstream first: a query's columns follow from those it reads."""
     waiting = list(queries)
     while waiting:
-        ready = [query for query in waiting if query.sources_exist()]
+        ready = [query for query in waiting if not query.missing_sources()]
         if not ready:
             missing = ", ".join(sorted({spec.name for query in waiting for spec in query.fragment.sources}))
             raise InputError(

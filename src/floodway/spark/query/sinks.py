@@ -13,7 +13,7 @@ is measured where results become visible.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.job.clocks import SteadyClock
 from floodway.spark.log import LogWriter, Retention
 from floodway.spark.log.kafka_links import append_link, is_topic, parse_kafka
 from floodway.spark.query.drops import literal, quoted
@@ -39,7 +40,7 @@ _STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long"
 
 @dataclass(frozen=True)
 class Written:
-    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970, and by queue.
+    """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970 (−1: unknown) and by queue.
 
     `queues` holds `stream/partition` for each entry, "" where it is not known.
     """
@@ -54,9 +55,16 @@ class Written:
         return int(self.tuples.sum())
 
     def latencies_seconds(self, now_seconds: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Latency of the tuples that carry an arrival time, with how many have it."""
+        """Latency of the tuples that carry an arrival time, with how many have it; 0 for those from the future."""
         timed = self.arrival_ms >= 0
-        return now_seconds - self.arrival_ms[timed] / 1e3, self.tuples[timed]
+        return np.maximum(0.0, now_seconds - self.arrival_ms[timed] / 1e3), self.tuples[timed]
+
+    def steady(self, clock: SteadyClock) -> Written:
+        """With arrival times as they are on the time line of a clock."""
+        timed = self.arrival_ms >= 0
+        arrival_ms = self.arrival_ms.copy()
+        arrival_ms[timed] = np.maximum(0, clock.steady_all(arrival_ms[timed] / 1e3) * 1e3).round()
+        return replace(self, arrival_ms=arrival_ms)
 
 
 NOTHING = Written(np.empty(0, np.int64), np.empty(0, np.int64))

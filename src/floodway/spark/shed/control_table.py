@@ -25,6 +25,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -196,14 +197,17 @@ class ControlTable:
     def _replace(self, payload: bytes, not_after_us: int | None = None) -> bool:
         """Replace the file durably; False if the time was up before it became visible."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with fresh.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        if not_after_us is not None and self.clock_us() >= not_after_us:
-            return False
-        fresh.replace(self.path)
+        fresh = self.path.with_name(f".{self.path.name}.{token_hex(8)}")
+        try:
+            with fresh.open("xb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            if not_after_us is not None and self.clock_us() >= not_after_us:
+                return False
+            fresh.replace(self.path)
+        finally:
+            fresh.unlink(missing_ok=True)
         if not_after_us is not None and self.clock_us() >= not_after_us:
             self.late_writes += 1
             self._lengthen_guard()

@@ -1,12 +1,15 @@
 """From Spark's progress events to the loops: one listener a session, attached when the first shed is applied.
 
-Spark posts an event after every micro-batch, with what `observe` counted. The listener finds the metrics of known
-sheds by name, makes a `BatchReport` and hands it to the loop. Nothing raised in here reaches the query.
+A shed has one loop in a process, however often it is applied: pipelines that evaluate their code several times apply it
+several times. Spark posts an event after every micro-batch, with what `observe` counted. The listener finds the metrics
+of known sheds by name, makes a `BatchReport` and hands it to the loop. Nothing raised in here reaches the query.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
 from weakref import WeakKeyDictionary, ref
@@ -22,24 +25,51 @@ from pyspark.sql.streaming.listener import (
 )
 from typing_extensions import override
 
+from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of, note_checkpoint
 from floodway.spark.shed.loop import BatchReport, ShedLoop
 
 log = logging.getLogger(__name__)
 
 _lock = Lock()
-_loops: dict[str, ShedLoop] = {}
+_applied: dict[str, Applied] = {}
 _listeners: WeakKeyDictionary[SparkSession, ShedListener] = WeakKeyDictionary()
 
 
-def attach(spark: SparkSession, key: str, loop: ShedLoop) -> None:
-    """Let `loop` hear of every query of the Spark session that observes `key`; it replaces an earlier one."""
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A shed of this process: what was asked of it, as comparable values, and the loop that steers it."""
+
+    options: tuple[object, ...]
+    loop: ShedLoop
+
+
+def attach(spark: SparkSession, key: str, options: tuple[object, ...], make: Callable[[], ShedLoop]) -> ShedLoop:
+    """The loop of the shed `key`, which from now on hears of every query of the session that observes the key.
+
+    The same shed applied again has the same loop. One with other options would write over its decisions: it is refused
+    until the queries of the first have ended.
+    """
     with _lock:
-        _loops[key] = loop
+        known = _applied.get(key)
+        if known is None or known.loop.finished:
+            known = _applied[key] = Applied(options, make())
+        elif known.options != options:
+            name = known.loop.settings.name
+            raise InputError(
+                f"shed {name!r} is already in use in this process with other options",
+                hint="Give each shed a name of its own, or stop the queries of the first one.",
+            )
         if spark not in _listeners:
             listener = ShedListener(spark)
             spark.streams.addListener(listener)
             _listeners[spark] = listener
+    return known.loop
+
+
+def _loops() -> list[tuple[str, ShedLoop]]:
+    with _lock:
+        return [(key, applied.loop) for key, applied in _applied.items()]
 
 
 def metric_name(key: str) -> str:
@@ -65,28 +95,32 @@ class ShedListener(StreamingQueryListener):
                 self._checkpoints[str(event.id)] = found
         except Exception:  # whatever Spark raises: an audit can be told the folder
             log.debug("no checkpoint of query %s", event.id, exc_info=True)
+        for _, loop in _loops():
+            loop.on_start(str(event.id))
 
     @override
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        for key, loop in list(_loops.items()):
-            if metric_name(key) in progress.observedMetrics:
-                try:
-                    if checkpoint := self._checkpoints.get(str(progress.id)):
-                        note_checkpoint(loop.files, str(progress.id), checkpoint)
-                    loop.on_batch(report(progress, key))
-                except Exception:
-                    log.exception("floodway shed %s could not take in batch %s", key, progress.batchId)
+        for key, loop in _loops():
+            if metric_name(key) not in progress.observedMetrics:
+                loop.on_foreign(str(progress.id))
+                continue
+            try:
+                if checkpoint := self._checkpoints.get(str(progress.id)):
+                    note_checkpoint(loop.files, str(progress.id), checkpoint)
+                loop.on_batch(report(progress, key))
+            except Exception:
+                log.exception("floodway shed %s could not take in batch %s", key, progress.batchId)
 
     @override
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        for loop in list(_loops.values()):
+        for _, loop in _loops():
             loop.on_idle(str(event.id))
 
     @override
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._checkpoints.pop(str(event.id), None)
-        for loop in list(_loops.values()):
+        for _, loop in _loops():
             loop.on_end(str(event.id))
 
 

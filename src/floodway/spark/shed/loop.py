@@ -121,6 +121,9 @@ class ShedLoop:
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, _Query] = field(default_factory=dict)
+    _running: set[str] = field(default_factory=set)
+    """Queries that were started and have not ended: those that the shed is in, and those not known to be others."""
+    _ended: bool = False
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
@@ -141,9 +144,26 @@ class ShedLoop:
                 self.settings.window, self.control, seen_us, unsure_until_us=self._unsure(resumed)
             )
 
+    @property
+    def finished(self) -> bool:
+        """Whether the queries that the shed was in have all ended."""
+        with self._lock:
+            return self._ended and not self._running
+
+    def on_start(self, query: str) -> None:
+        """A query has started; whether the shed is in it shows in its first progress."""
+        with self._lock:
+            self._running.add(query)
+
+    def on_foreign(self, query: str) -> None:
+        """A query has progressed, and the shed is not in it."""
+        with self._lock:
+            self._running.discard(query)
+
     def on_batch(self, report: BatchReport) -> None:
         """Take in one micro-batch."""
         with self._lock:
+            self._running.add(report.query)
             query = self._query(report)
             missed = self._missed(query, report)
             self._guarded("deciding", lambda: self._decide(query, report))
@@ -174,6 +194,8 @@ class ShedLoop:
     def on_end(self, query: str) -> None:
         """A query has stopped: it no longer has a say."""
         with self._lock:
+            self._ended |= query in self._running
+            self._running.discard(query)
             self._queries.pop(query, None)
             if self.windows is not None:
                 self.windows.forget(query)

@@ -83,6 +83,15 @@ class Shedder:
             )
         return self._loops[-1]
 
+    @property
+    def _options(self) -> tuple[object, ...]:
+        """All that was asked for, comparable: a Column compares to a Column, hence its text."""
+        utility = None if self.utility is None else str(self.utility)
+        return (self.settings, utility, self.key, self.identity, self.arrival, self.window, self.side_output)
+
+    def _new_loop(self) -> ShedLoop:
+        return ShedLoop(self.settings, self.files, clock_us=lambda: time.time_ns() // 1000)
+
     def __call__(self, df: DataFrame) -> DataFrame:
         """The stream with the drop on it and `_weight` added."""
         if not df.isStreaming:
@@ -96,9 +105,7 @@ class Shedder:
                 f"the stream already has columns {', '.join(taken)}",
                 hint="Rename them; the names are Floodway's.",
             )
-        loop = ShedLoop(self.settings, self.files, clock_us=lambda: time.time_ns() // 1000)
-        self._loops.append(loop)
-        attach(df.sparkSession, self.metric_key, loop)
+        self._loops.append(attach(df.sparkSession, self.metric_key, self._options, self._new_loop))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))

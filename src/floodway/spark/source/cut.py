@@ -36,13 +36,13 @@ def cut_batch(
     limit: int | None,
     skip_lost: bool,
     where: str,
-    now_us: int = 0,
+    silent: bool = False,
 ) -> BatchOffset | None:
     """The next batch after `previous`, or None when nothing new can be read.
 
     A changed decision alone makes no batch. Tuples that are gone raise PositionError, or are counted as lost.
     A stream with a buffer is cut by the steps decided for its queues; `limit` is then the scheduler's business.
-    `now_us` is the time, to tell a steering that has fallen silent.
+    `silent` says that the steering has fallen silent.
     """
     starts = {partition: previous.end.get(partition, 0) for partition in spans}
     lost = {partition: span.first - starts[partition] for partition, span in spans.items()}
@@ -56,7 +56,7 @@ def cut_batch(
             first=spans[partition].first,
             lost=lost[partition],
         )
-    steps = decision.steps(previous.stream, now_us)
+    steps = decision.steps(previous.stream, silent=silent)
     ends = capped(spans, limit)
     queues: dict[int, tuple[int, ...]] = {}
     if steps is not None:

@@ -8,7 +8,6 @@ tuples.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -146,7 +145,7 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
             limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             skip_lost=self.options.skip_lost,
             where=str(self.options.path or self.options.topic),
-            now_us=time.time_ns() // 1000,
+            silent=self._decisions is not None and self._decisions.silent,
         )
         return start if batch is None else batch.to_json()
 

@@ -11,18 +11,21 @@ step that comes late or twice does nothing, and what a batch admitted can be tol
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from floodway.agent.loop.buffer.managers import BatchSeen, BufferManager, Choice, make_manager
-from floodway.agent.loop.buffer.options import BufferOptions
 from floodway.agent.loop.buffer.queues import Queue
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
+from floodway.buffering.cursors import BatchDecision
+from floodway.buffering.engines import MicroBatches
+from floodway.buffering.managers import BufferManager, CycleSeen, make_manager
+from floodway.buffering.options import BufferOptions
 from floodway.control.base import Decision as ControlDecision
 from floodway.errors import InputError
-from floodway.job.decision import PPM, StreamDecision, named
+from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
+from floodway.job.decision import PPM, QueueStep, StreamDecision, named
 from floodway.network.model import Network
 from floodway.spark.query.buffer_logs import QueueLog
 from floodway.spark.query.fragments import Fragment
@@ -35,14 +38,29 @@ REMEMBERED = 200
 """Decisions whose adaptor states are kept until the batch that used one is seen: some twenty seconds of ticks."""
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What the sources are to do, how many tuples of each location the next batch takes, and the adaptors' states."""
+
+    streams: Mapping[str, StreamDecision]
+    takes: Mapping[str, float]
+    states: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
 class Buffering:
     """The buffers of all fragments that read streams."""
 
     def __init__(
-        self, options: BufferOptions, network: Network, fragments: Mapping[str, Fragment], layout: Layout
+        self,
+        options: BufferOptions,
+        network: Network,
+        fragments: Mapping[str, Fragment],
+        layout: Layout,
+        clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self._parts = {
-            name: _Part(options, network, fragment, layout)
+            name: _Part(options, network, fragment, layout, clock)
             for name, fragment in fragments.items()
             if any(spec.producer in network.streams and spec.location is not None for spec in fragment.sources)
         }
@@ -99,7 +117,9 @@ class Buffering:
 class _Part:
     """One fragment: its queues, its manager, and the choices it has issued."""
 
-    def __init__(self, options: BufferOptions, network: Network, fragment: Fragment, layout: Layout) -> None:
+    def __init__(
+        self, options: BufferOptions, network: Network, fragment: Fragment, layout: Layout, clock: SteadyClock
+    ) -> None:
         self.producer = {
             spec.location: spec.producer
             for spec in fragment.sources
@@ -107,7 +127,7 @@ class _Part:
         }
         nominal = source_work(network, fragment, {})
         self.work = {location: max(nominal.get(location, 0.0), LEAST_WORK_SECONDS) for location in self.producer}
-        self._logs = {location: QueueLog.of(network, layout, stream) for location, stream in self.producer.items()}
+        self._logs = {location: QueueLog.of(network, layout, name, clock) for location, name in self.producer.items()}
         journaled = last_offsets(layout.checkpoint(fragment))
         self.queues: list[Queue] = []
         for location, log in self._logs.items():
@@ -122,7 +142,8 @@ class _Part:
         for name in options.deadlines:
             if "/" in name and name.partition("/")[0] in self.producer.values() and name not in names:
                 raise InputError(f"a deadline for {name}, which its log has not", hint=f"It has {', '.join(names)}")
-        self._manager: BufferManager = make_manager(options, self.queues)
+        engine = MicroBatches(queue.kind.deadline_seconds for queue in self.queues)
+        self._manager: BufferManager = make_manager(options, engine)
         self.choice = Choice({}, {})
         self._issued: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._lock = Lock()
@@ -134,7 +155,8 @@ class _Part:
             ends = {location: log.ends() for location, log in self._logs.items()}
             for queue in self.queues:
                 queue.look(now, ends[queue.location].get(queue.partition, queue.cursor.tail))
-            self.choice = self._manager.choose(now, self.queues)
+            decided = self._manager.decide(now, [queue.view(now) for queue in self.queues])
+            self.choice = _choice(self.queues, decided, self._manager.reason)
             return self.choice
 
     def issue(self, plan: str) -> None:
@@ -153,10 +175,11 @@ class _Part:
 
     def ended(self, now: float, batch: FragmentBatch, miss_ratio: float | None) -> None:
         with self._lock:
-            seen = BatchSeen(
+            kept = sum(self.work.get(at, 0.0) * count for at, count in batch.kept.items())
+            seen = CycleSeen(
                 now,
                 batch.batch_seconds,
-                kept=sum(self.work.get(at, 0.0) * count for at, count in batch.kept.items()),
+                kept=kept,
                 offered=sum(q.work_seconds * (q.end - self._reported.get(q.name, q.end)) for q in self.queues),
                 waiting=sum(q.work_seconds * q.cursor.waiting for q in self.queues),
                 arrived=sum(q.work_seconds * max(0, q.end - q.cursor.tail) for q in self.queues),
@@ -164,4 +187,20 @@ class _Part:
             )
             self._reported = {queue.name: queue.end for queue in self.queues}
             self.missed = None
-            self._manager.ended(seen)
+            self._manager.engine.learn(kept, batch.batch_seconds)
+            self._manager.control(seen)
+
+
+def _choice(queues: Sequence[Queue], decided: BatchDecision, reason: str) -> Choice:
+    """A manager's decision in positions of the logs."""
+    steps: dict[str, dict[int, QueueStep]] = {}
+    takes: dict[str, float] = {}
+    for queue, one in zip(queues, decided.queues, strict=True):
+        passage = one.passage(queue.cursor, max(queue.end, queue.cursor.tail))
+        step = QueueStep(passage.cleaned, passage.read_from, passage.end, tuple(passage.cursor.to_offset()))
+        steps.setdefault(queue.location, {})[queue.partition] = step
+        takes[queue.location] = takes.get(queue.location, 0.0) + one.take
+    streams = {location: StreamDecision(buffer=by_partition) for location, by_partition in steps.items()}
+    states = {one.name: one.adaptor_state for one in decided.queues}
+    waiting = sum(queue.waiting for queue in queues)
+    return Choice(streams, takes, states, f"{reason}, waiting {waiting}")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from floodway.buffering.cursors import QueueView
-from floodway.buffering.limits import Demand
 from floodway.buffering.marks import ArrivalMarks
 from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
@@ -77,13 +76,8 @@ class Queue:
         if adaptor_state is not None:
             self.adaptor_state = adaptor_state
 
-    def demand(self, now: float, seconds_per_work: float) -> Demand:
-        """What this queue asks of the memory."""
-        rate = self.marks.rate(now, window_seconds=RATE_SECONDS)
-        return Demand(rate, self.work_seconds * seconds_per_work, self.kind.priority)
-
-    def view(self, now: float, *, limit: int, seconds_per_work: float) -> QueueView:
-        """The queue for the scheduler; `seconds_per_work` turns nominal CPU into the time that batches take."""
+    def view(self, now: float) -> QueueView:
+        """The queue for its manager, at the nominal cost of a tuple."""
         waiting, arrived = self.cursor.waiting, max(0, self.end - self.cursor.tail)
         places = [self.cursor.position(place) for place in _spread(0, waiting)]
         return QueueView(
@@ -92,8 +86,8 @@ class Queue:
             waiting=waiting,
             arrived=arrived,
             served=self.served,
-            limit=limit,
-            cost_seconds=self.work_seconds * seconds_per_work,
+            cost_seconds=self.work_seconds,
+            rate=self.marks.rate(now, window_seconds=RATE_SECONDS),
             waiting_times=self._times(places, now),
             arrived_times=self._times(_spread(self.cursor.tail, self.end), now),
             adaptor_state=self.adaptor_state,

@@ -122,14 +122,16 @@ def step(role: Role, state: DFitState, event: Event) -> Step:
             raise RefusedError("unknown", f"{message.sender!r} is not planned for by {role.node!r}")
         found = Measured(message.costs, message.selectivities, message.scale)
         state = _measured(role, state, message.sender, now, message.rates, found, message.number)
-        return Step(state, answer=_noted(role, message.sender))
+        return Step(state, answer=_noted(role, message.sender, state.members[message.sender].number))
     if isinstance(message, Keeps):
         if role.leads or message.sender != role.leader:
             raise RefusedError("unknown", f"{message.sender!r} does not plan for {role.node!r}")
         if message.number > state.ordered_number:
             state = replace(state, ordered=message.keeps, ordered_number=message.number)
-        return Step(replace(state, above_seconds=now), answer=_noted(role, message.sender))
+        answer = _noted(role, message.sender, state.ordered_number)
+        return Step(replace(state, above_seconds=now), answer=answer)
     if isinstance(message, Noted):
+        state = replace(state, number=max(state.number, message.number))
         return Step(replace(state, above_seconds=now) if message.sender == role.leader else state)
     raise RefusedError("unknown", f"a {message.kind} message means nothing to D-FIT")
 
@@ -295,5 +297,5 @@ def _reported(role: Role, state: DFitState, now: float) -> Step:
     return Step(replace(state, number=number, report_due_seconds=now + role.settings.report_seconds), (report,))
 
 
-def _noted(role: Role, receiver: str) -> Noted:
-    return Noted(network=role.topology.network.name, sender=role.node, receiver=receiver)
+def _noted(role: Role, receiver: str, number: int = 0) -> Noted:
+    return Noted(network=role.topology.network.name, sender=role.node, receiver=receiver, number=max(0, number))

@@ -1,0 +1,243 @@
+"""Who decides about queues: control with a buffer (CWB), and the baselines without one (COB, Aurora).
+
+A manager has a policy (scheduler, adaptor, cleaner) for the next cycle, a budget of CPU-seconds for it and a limit for
+every queue; `control` changes them by what a finished cycle showed. A cycle is a micro-batch on Spark and the paper's
+CPU cycle in the simulation: the `Engine` knows the difference, the manager does not.
+
+`decide` settles one micro-batch for all queues. It changes nothing, so its answer may be thrown away: adaptors' states
+are handed back with it, and belong to the batch that is cut by it.
+
+Zhou et al., Buffer-preposed QoS Adaptation Framework, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from floodway.buffering.adaptors import Adaptor, QueueSample, Shedding, adaptor
+from floodway.buffering.cursors import BatchDecision, BatchPolicy, QueueView, schedule_batch
+from floodway.buffering.engines import Engine
+from floodway.buffering.limits import Allocation, Demand, reallocate
+from floodway.buffering.options import BufferOptions
+from floodway.buffering.schedulers import scheduler
+from floodway.control.aurora import AuroraConfig, AuroraController
+from floodway.control.base import LEAST_SECONDS, Controller, Loop, Observation, State
+from floodway.control.pi import PiConfig, PiController
+from floodway.control.tu import TuConfig, TuController
+
+SHORTEST_LIMIT = 150
+REMARKABLE_SHARE = 0.1
+"""A limit that follows from measured costs changes when it is wrong by more than this share."""
+LEAST_WORK_SECONDS = 1e-3
+"""What a law always lets pass: too little to matter, and not nothing, which no law recovers from."""
+UNBOUNDED = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class CycleSeen:
+    """A finished cycle: the work (nominal CPU-seconds) that it kept, its length, and its share of late results.
+
+    `offered` is the work that arrived during it, `waiting` what waits of the work that was judged, `arrived` what has
+    come and was not judged yet.
+    """
+
+    now: float
+    seconds: float
+    kept: float
+    offered: float
+    waiting: float
+    arrived: float
+    miss_ratio: float | None
+
+
+class BufferManager(ABC):
+    """Decides for the queues that feed one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    @abstractmethod
+    def policy(self) -> BatchPolicy:
+        """Who orders, sheds and cleans in the next cycle."""
+
+    @property
+    @abstractmethod
+    def budget_seconds(self) -> float | None:
+        """CPU-seconds that may pass in the next cycle; None before the first one, where nothing holds it back."""
+
+    @property
+    @abstractmethod
+    def reason(self) -> str:
+        """The laws' state in a few words."""
+
+    @abstractmethod
+    def control(self, seen: CycleSeen) -> None:
+        """Let the laws see a finished cycle, after the engine has learned from it."""
+
+    @abstractmethod
+    def views(self, queues: Sequence[QueueView], capacity_seconds: float) -> list[QueueView]:
+        """The queues with their limits and with measured instead of nominal costs.
+
+        `capacity_seconds` is the CPU that there was in the cycle that `served` was counted in.
+        """
+
+    def decide(self, now: float, queues: Sequence[QueueView]) -> BatchDecision:
+        """The next micro-batch; costs in `queues` are nominal."""
+        budget = self.budget_seconds
+        if budget is None:
+            _, budget = self.engine.bounds(sum((q.waiting + q.arrived) * q.cost_seconds for q in queues))
+        return schedule_batch(self.views(queues, budget), budget, now, self.policy)
+
+    def measured(self, queue: QueueView) -> QueueView:
+        """A queue with the cost that its tuples were seen to have."""
+        return replace(queue, cost_seconds=queue.cost_seconds * self.engine.seconds_per_work)
+
+
+class WithBuffer(BufferManager):
+    """CWB: the scheduler serves up to the PI law's budget, the cleaner takes out the late, the adaptor thins the new.
+
+    The PI law on the miss ratio lowers the budget where the most that the engine allows was too hopeful.
+    """
+
+    def __init__(self, options: BufferOptions, engine: Engine) -> None:
+        super().__init__(engine)
+        self._policy = BatchPolicy(scheduler(options.scheduler), adaptor(options.adaptor), options.cleaner)
+        self._limit = options.limit
+        self._allocation = Allocation()
+        self._pi = Loop(PiController(PiConfig(options.permitted_miss_ratio, floor=LEAST_WORK_SECONDS)))
+        self._budget: float | None = None
+
+    @property
+    def policy(self) -> BatchPolicy:
+        return replace(self._policy, overhead_seconds=self.engine.overhead_seconds)
+
+    @property
+    def budget_seconds(self) -> float | None:
+        return self._budget
+
+    @property
+    def reason(self) -> str:
+        known = "no budget yet" if self._budget is None else f"budget {self._budget:.2f} s"
+        return f"{known}, overhead {self.engine.overhead_seconds:.2f} s"
+
+    def control(self, seen: CycleSeen) -> None:
+        """Let the PI law choose among what is there to pass.
+
+        What the adaptor drops counts as there: a queue that overflows for want of service must not look quiet.
+        """
+        least, most = self.engine.bounds(seen.waiting + seen.offered)
+        admitted = self._pi.step(Observation(seen.now, waiting=most, miss_ratio=seen.miss_ratio)).admit
+        self._budget = min(most, max(admitted, least))
+
+    def views(self, queues: Sequence[QueueView], capacity_seconds: float) -> list[QueueView]:
+        measured = [self.measured(queue) for queue in queues]
+        spare = max(0.0, capacity_seconds - sum(view.served * view.cost_seconds for view in measured))
+        limits = self._limits(measured)
+        return [replace(_served(view, spare), limit=limits[view.name]) for view in measured]
+
+    def _limits(self, views: Sequence[QueueView]) -> Mapping[str, int]:
+        demands = {view.name: Demand(view.rate, view.cost_seconds, view.queue.priority) for view in views}
+        total = self._limit
+        if total is None:
+            costs = [demand.cost_seconds for demand in demands.values()]
+            total = max(SHORTEST_LIMIT, round(self.engine.longest * len(costs) / sum(costs)))
+            known = sum(self._allocation.limits.values())
+            total = known if known and abs(total - known) <= REMARKABLE_SHARE * known else total
+        floor = min(1, total // max(1, len(views)))
+        self._allocation = reallocate(self._allocation, total, demands, floor=floor)
+        return self._allocation.limits
+
+
+class WithoutBuffer(BufferManager):
+    """COB: a law on the queue's delay sheds at the input, the same share of every stream; the rest waits its turn.
+
+    First come, first served, as fast as the engine allows; nothing is taken back and nothing is cleaned. The PI law
+    sets the delay target from the miss ratio. See decisions 0044 and 0083.
+    """
+
+    def __init__(self, options: BufferOptions, engine: Engine) -> None:
+        super().__init__(engine)
+        self.target_seconds = engine.tightest / 2
+        floor = 0.05 * engine.tightest
+        outer = PiConfig(options.permitted_miss_ratio, floor=floor, nominal=self.target_seconds)
+        self._outer = Loop(PiController(outer))
+        self._law = options.manager
+        self._state: Any = None
+        self._last: float | None = None
+        self.keep = 1.0
+
+    @property
+    def policy(self) -> BatchPolicy:
+        return BatchPolicy(scheduler("fifo"), AtTheInput(self.keep), cleans=False)
+
+    @property
+    def budget_seconds(self) -> float | None:
+        return None
+
+    @property
+    def reason(self) -> str:
+        return f"keep {self.keep:.3f}, delay target {self.target_seconds:.2f} s"
+
+    def control(self, seen: CycleSeen) -> None:
+        """Set the delay target by the miss ratio, then the share to let in by the queue."""
+        outer = Observation(seen.now, waiting=self.engine.longest, miss_ratio=seen.miss_ratio)
+        self.target_seconds = self._outer.step(outer).admit
+        period = seen.seconds if self._last is None else max(1e-3, seen.now - self._last)
+        self._last = seen.now
+        law = self._controller(period)
+        # What was not judged yet will be let in at the share in force: it is part of the queue. And the law's cost of
+        # a tuple is that at full load: a small batch is mostly overhead, which says nothing about a queue.
+        queued = seen.waiting + self.keep * seen.arrived
+        cost = self.engine.full_seconds_per_work
+        observation = Observation(
+            seen.now,
+            waiting=seen.offered,
+            latency_seconds=queued * cost,
+            kept=seen.kept,
+            batch_seconds=max(seen.kept * cost, LEAST_SECONDS),
+            offered=seen.offered,
+            queued=queued,
+            target_seconds=self.target_seconds,
+        )
+        self._state, decision = law.update(law.initial() if self._state is None else self._state, observation)
+        if seen.offered > 0:
+            self.keep = decision.keep(seen.offered)
+
+    def _controller(self, period_seconds: float) -> Controller[Any]:
+        if self._law == "aurora":
+            return AuroraController(AuroraConfig(self.target_seconds, floor=LEAST_WORK_SECONDS))
+        config = TuConfig(self.target_seconds, period_seconds=period_seconds, floor=LEAST_WORK_SECONDS)
+        return TuController(config)
+
+    def views(self, queues: Sequence[QueueView], capacity_seconds: float) -> list[QueueView]:
+        return [replace(self.measured(queue), limit=UNBOUNDED) for queue in queues]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTheInput(Adaptor[State]):
+    """Keeps the share that a control law gave last, whatever waits."""
+
+    keep: float
+    name: str = "law"
+
+    def initial(self) -> State:
+        return State()
+
+    def update(self, state: State, sample: QueueSample) -> tuple[State, Shedding]:
+        return state, Shedding(self.keep)
+
+
+def _served(view: QueueView, spare_seconds: float) -> QueueView:
+    """What left an emptied queue is not what could have left it: after a lull an adaptor would shed the first burst."""
+    if view.waiting > 0 or view.cost_seconds == 0.0:
+        return view
+    return replace(view, served=view.served + int(spare_seconds / view.cost_seconds))
+
+
+def make_manager(options: BufferOptions, engine: Engine) -> BufferManager:
+    """The manager that the options name."""
+    return WithBuffer(options, engine) if options.manager == "cwb" else WithoutBuffer(options, engine)

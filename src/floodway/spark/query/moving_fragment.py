@@ -1,0 +1,105 @@
+"""A fragment that moves between participants, as the query that each of them runs: an entry of their catalogues.
+
+What the query needs lies on the storage that they share and moves with the fragment; the decision file is the
+participant's own. The number of tasks is one everywhere: a batch that another participant repeats must fall into the
+same tasks.
+
+SHARED/fragments/NAME/checkpoint          Spark's
+SHARED/fragments/NAME/ledger.jsonl        offered, kept, dropped
+SHARED/fragments/NAME/dead-letters/INPUT  malformed records, with the reason
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from floodway.contracts.federation_file import FragmentSpec
+from floodway.contracts.member_network import member_network, operator_name, stream_name
+from floodway.job.ledger import Ledger
+from floodway.network.model import Network, Node, Operator
+from floodway.spark.log.inputs import place
+from floodway.spark.query.catalogue import Catalogue
+from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
+from floodway.spark.query.fragments import Fragment, SourceSpec
+from floodway.spark.query.layout import Layout
+from floodway.spark.query.logs import create_sink_logs
+
+NOWHERE = Node("", cpu=1.0)
+"""The node of a fragment that moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovingLayout(Layout):
+    """The folder of one fragment on the shared storage; `own_decision` is the file of the participant that runs it."""
+
+    shared: Path
+    own_decision: Path | None = None
+
+    @classmethod
+    def of(cls, shared: Path, fragment: str, decision: Path | None = None) -> MovingLayout:
+        """The folder of this fragment."""
+        return cls(shared / "fragments" / fragment, shared, decision)
+
+    @property
+    def decision(self) -> Path:
+        """The participant's decision file; none is there for an audit."""
+        return self.own_decision or self.root / "decision.json"
+
+    def checkpoint(self, fragment: Fragment) -> Path:
+        """Spark's checkpoint, handed over with the fragment."""
+        return self.root / "checkpoint"
+
+    def stream(self, network: Network, name: str) -> str:
+        """A log below the shared folder, or a topic."""
+        return place(self.shared, network.streams[name].log or "")
+
+    def output(self, network: Network, name: str) -> str:
+        """The output log, below the shared folder."""
+        return str(self.shared / (network.outputs[name].sink or ""))
+
+    def owns(self, network: Network, output: str) -> bool:
+        """No two fragments of a federation have the same output."""
+        return True
+
+    def dead_letters(self, spec: SourceSpec) -> Path:
+        """Malformed records of one input."""
+        return self.root / "dead-letters" / spec.name.partition(".")[2]
+
+
+def moving_fragment(spec: FragmentSpec, node: str = NOWHERE.name) -> Fragment:
+    """The fragment as a query of no node, or as part of the node that plans for it."""
+    inputs = (stream_name(spec, one) for one in spec.logs)
+    sources = tuple(SourceSpec(name, name, name) for name in inputs)
+    return Fragment(spec.name, node, sources, (operator_name(spec),), (), (spec.name,), ())
+
+
+def moving_query(
+    spark: SparkSession,
+    spec: FragmentSpec,
+    catalogue: Catalogue,
+    layout: MovingLayout,
+    *,
+    fence: Callable[[], None] = lambda: None,
+    on_batch: Callable[[BatchReport], None] = lambda report: None,
+    trigger_seconds: float | None = None,
+) -> FragmentQuery:
+    """The fragment's query, ready to be started: its output log is there. Refuses what the catalogue does not have."""
+    parameters = catalogue.check(spec.run, spec.logs, spec.parameters)
+    entry = catalogue.get(spec.run)
+    network = member_network([spec], NOWHERE, schemas=entry.schemas)
+
+    def apply(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
+        return entry.build(dict(zip(spec.logs, inputs, strict=True)), parameters)
+
+    query = FragmentQuery(
+        *(spark, network, moving_fragment(spec), layout, Ledger(layout.ledger), on_batch),
+        apply=apply,
+        fence=fence,
+        trigger_seconds=trigger_seconds,
+    )
+    create_sink_logs([query], network, layout)
+    return query

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +14,7 @@ from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
+from floodway.job.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit
@@ -137,8 +138,8 @@ def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path
 
 
 def test_the_mode_is_switched_while_running(warm: Session, tmp_path: Path) -> None:
-    def switch(status: Mapping[str, Any]) -> None:
-        if status["batches"] == 4:
+    def switch(status: Status) -> None:
+        if status.batch_count == 4:
             ShedFiles(tmp_path).write_mode("off")
 
     options = RunOptions(

@@ -97,7 +97,7 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     assert fine.entry.id == "A/0/f0/penalty/10.000"
     assert (fine.entry.payer, fine.entry.amount) == ("B", 0.5 * UNITS * PERIOD)
     told = a.figures.missed["f0"]
-    assert (told["by"], told["keep"]) == ("B", pytest.approx(0.95))
+    assert told.by == "B" and told.keep == pytest.approx(0.95)
     ledger(sides.root / "A", as_json=False)
     assert "1 periods in which tuples were dropped; the least that was kept is 95%" in capsys.readouterr().out
     b.billing.watch.note("f0", began + 21, Served(0.1))
@@ -116,7 +116,7 @@ def test_who_passed_a_fragment_on_answers_for_what_is_dropped(sides: Sides) -> N
     assert {one.entry.payer for one in entries(sides.members["B"], Reason.PENALTY)} == {"B", "C"}
     fined = entries(sides.members["A"], Reason.PENALTY)
     assert fined and {(one.entry.payer, one.keep) for one in fined} == {("B", 0.5)}
-    assert sides.members["A"].figures.missed["f0"]["by"] == "B"
+    assert sides.members["A"].figures.missed["f0"].by == "B"
     sides.check()
 
 

@@ -28,7 +28,7 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from floodway.errors import InputError
 from tests.agent.federation_engine import LogEngine
-from tests.agent.federation_world import FAST, FILE, SETTINGS, World
+from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
@@ -157,9 +157,9 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.wait("shedding", lambda: bool(pair.engines["A"].keeps))
     keeps = dict(pair.engines["A"].keeps)
     assert keeps == pytest.approx({"f0": 0.95 / 1.2, "f1": 0.95 / 1.2})
-    status = pair.members["A"].status()
-    assert any(key.startswith("B: unreachable") for key in status["unreachable"])
-    assert {(one["from"], one["to"]) for one in status["contracts"]} >= {("A", "B")}
+    part = part_of(pair.members["A"])
+    assert any(key.startswith("B: unreachable") for key in part.silent)
+    assert {(one.giver, one.taker) for one in part.contracts} >= {("A", "B")}
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
     pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
@@ -190,9 +190,9 @@ def test_a_partner_that_drops_tuples_pays_for_that_and_says_so(served: tuple[Pai
     pair, moved = served
     pair.loads["g0"] = 0.9  # more than B can carry; it may not part with its own, nor A take the other
     a = pair.members["A"]
-    pair.wait("A to be told", lambda: moved in a.status()["missed"])
-    told = a.status()["missed"][moved]
-    assert told["by"] == "B" and told["keep"] < 1.0
+    pair.wait("A to be told", lambda: moved in part_of(a).missed)
+    told = part_of(a).missed[moved]
+    assert told.by == "B" and told.keep < 1.0
     wait_for_a_penalty(pair)
 
 
@@ -308,6 +308,6 @@ def test_forged_replayed_and_overpriced_offers_are_refused_and_counted(pair: Pai
     for path, wrong in (("/v1/message", {"kind": "offer"}), ("/v1/move", {}), ("/v1/bill", {"version": 1})):
         assert refused(partial(honest.post_json, path, wrong)) == "malformed"
     assert b.machine.holdings.keys() == {"g0"} and b.journal.moves() == []
-    counted = b.status()["refused"]
+    counted = refused_by(b)
     assert counted["unsigned"] == 1 and counted["bad-signature"] == 1 and counted["replayed"] == 1
     assert counted["contract"] == 14 and counted["malformed"] == 3

@@ -53,13 +53,14 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
     lines = Ledger(root / "ledger.jsonl").read()
     counted = Counts.of(lines).to_dict()
     assert result.counts.to_dict() == counted
-    assert {key: job[key] for key in ("offered", "kept", "dropped")} == counted
-    assert job["ledger"]["state"] == "reconciled"
+    shown = {key: {at: one[key] for at, one in job["places"].items()} for key in ("offered", "kept", "dropped")}
+    assert {**shown, "dropped": {at: one for at, one in shown["dropped"].items() if one}} == counted
+    assert job["ledger"]["differences"] == []
     assert job["has_picture"]
-    assert job["target_seconds"] == 25.0
+    assert job["latency"]["target"] == 25.0
     assert f'floodway_offered_tuples_total{{job_name="page-run",place="s"}} {result.counts.offered["s"]:.1f}' in metrics
     report = make_report(root)
     assert report.to_dict()["offered"] == counted["offered"]
-    assert report.latency == saved_report(root)["latency"] == result.latency.to_dict()
+    assert report.status.latency.to_dict() == saved_report(root)["latency"] == result.latency.to_dict()
     delivered = sum(line.kept for line in lines if line.reason == "delivered" and line.at in network.outputs)
-    assert report.reading.latencies.count == delivered
+    assert sum(batch.latencies.count for batch in report.batches) == delivered

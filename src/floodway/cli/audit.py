@@ -46,7 +46,7 @@ def audit(
 
     Example: floodway audit clicks
     """
-    from floodway.job.places import find_job
+    from floodway.job.places import JobPlace, find_job
 
     if shed is not None and (job is not None or shared is not None):
         raise InputError("--shed goes with no other name and no --shared", hint=EXAMPLE)
@@ -63,7 +63,7 @@ def audit(
     file = Path(job) if Path(job).is_file() else None
     if file is not None and state is None:
         raise InputError(f"{file} is a file, not a job", hint=f"Give the name or the folder of the job: {EXAMPLE}")
-    found = find_job(str(state)) if file is not None and state is not None else find_job(job, state)
+    found = JobPlace.of(state) if file is not None and state is not None else find_job(job, state)
     network = _network(found, file)
     if network is None:
         _audit_shed(found, checkpoint or [], as_json=as_json)

@@ -165,6 +165,7 @@ class Board:
             "stale": stale,
             "silent": {name: age for name, age in silent.items() if age > STALE_SECONDS},
             "why": {reason: f"tuples that {WHY[reason]}" for reason in status.totals.dropped if reason in WHY},
+            "troubles": status.participant.troubles() if status.participant else [],
             "flow": asdict(flow) if flow else None,
             "load": dict(flow.load) if flow else Watched("", status).node_loads(),
             "score": flow.score if flow else None,

@@ -94,6 +94,19 @@ class ParticipantPart:
     missed: Mapping[str, MissedPart] = field(default_factory=dict)
     stalled: Mapping[str, str] = field(default_factory=dict)
 
+    def troubles(self) -> list[str]:
+        """What an operator of a participant has to know, as sentences."""
+        return [
+            *(f"{fragment} is held and does not run: {why}" for fragment, why in self.stalled.items()),
+            *(f"{partner} does not answer ({times} times)" for partner, times in self.silent.items()),
+            *(
+                f"{fragment} is not served in full by {one.by}: it keeps {one.keep:.0%}, "
+                f"results take {one.delay_seconds or 0.0:.1f} s"
+                for fragment, one in self.missed.items()
+            ),
+            *(f"{where}: {why}" for where, why in self.failures.items()),
+        ]
+
     @property
     def ended_moves(self) -> dict[str, int]:
         """Moves by how they ended, both ways there from 0 on."""

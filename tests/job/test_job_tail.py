@@ -1,0 +1,90 @@
+"""Files are tail line by line, and from the start again where another run has written them anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from floodway.job.fold import Fold
+from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.tail import HEAD_BYTES, LEDGER, JobTail
+from tests.dashboard.made_state import CLICKS, MadeJob
+
+
+def line(batch: int, query: str = "q") -> LedgerLine:
+    return LedgerLine(query, batch, "s", "shedder", 10, 4, 6, time_us=batch * 1_000_000)
+
+
+def summed(tail: JobTail) -> Fold:
+    assert tail.has_ledger
+    return tail.figures.fold
+
+
+def test_each_line_is_read_once_and_a_torn_one_is_waited_for(tmp_path: Path) -> None:
+    path, tail = tmp_path / LEDGER, JobTail()
+    tail.advance([tmp_path])
+    assert not tail.has_ledger
+    Ledger(path).append([line(0), line(1)])
+    with path.open("ab") as file:
+        file.write(line(2).encode()[:20])
+    tail.advance([tmp_path])
+    tail.advance([tmp_path])
+    assert summed(tail).lines == 2
+    with path.open("ab") as file:
+        file.write(line(2).encode()[20:])
+    tail.advance([tmp_path])
+    assert summed(tail).lines == 3
+    assert summed(tail).differences() == []
+
+
+def test_a_second_run_in_the_folder_is_summed_from_its_start(tmp_path: Path) -> None:
+    """Also where it has written more than the first by the time anybody looks, into a file of the same number."""
+    tail = JobTail()
+    for first, second in ((40, 3), (3, 40)):
+        job = MadeJob(tmp_path / "run", 1_000)
+        job.start()
+        job.run(first)
+        tail.advance([job.root])
+        before = tail.figures
+        shutil.rmtree(job.root)
+        tail.advance([job.root])
+        assert tail.figures is before, "what was removed is shown until something new is there"
+        again = MadeJob(tmp_path / "run", 2_000)
+        again.start()
+        again.run(second)
+        tail.advance([again.root])
+        assert tail.figures is not before
+        assert summed(tail).total.offered["clicks"] == second * CLICKS
+        assert tail.figures.latencies.count == second * 1_000
+        shutil.rmtree(again.root)
+
+
+def test_one_replaced_node_starts_the_whole_network_over(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "AB"]
+    for folder in folders:
+        folder.mkdir()
+        Ledger(folder / LEDGER).append([line(0, folder.name), line(1, folder.name)])
+    tail = JobTail()
+    tail.advance(folders)
+    (folders[1] / LEDGER).write_bytes(line(7).encode())
+    tail.advance(folders)
+    assert summed(tail).lines == 3
+
+
+def test_an_unreadable_line_is_a_difference(tmp_path: Path) -> None:
+    path, tail = tmp_path / LEDGER, JobTail()
+    path.write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
+    tail.advance([tmp_path])
+    assert summed(tail).differences() == ["lines of the ledger that cannot be read: 1"]
+
+
+def test_a_first_line_longer_than_the_head_is_told_apart_by_its_beginning(tmp_path: Path) -> None:
+    path, tail = tmp_path / LEDGER, JobTail()
+    long = "x" * (2 * HEAD_BYTES)
+    path.write_bytes(LedgerLine("q", 0, long, "shedder", 10, 4, 6).encode())
+    tail.advance([tmp_path])
+    assert summed(tail).lines == 1
+    with path.open("ab") as file:
+        file.write(line(1).encode())
+    tail.advance([tmp_path])
+    assert summed(tail).lines == 2

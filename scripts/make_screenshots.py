@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from floodway.job.status import read_status
 from scripts.fetch_browser import fetch_browser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,7 +68,7 @@ def shoot(url: str, folder: Path, ready: Callable[[], None] = lambda: None) -> N
 
 @contextmanager
 def running_demo() -> Iterator[tuple[str, Path]]:
-    """The demo network on real Spark: the address of its page, and its status, when there is something to show."""
+    """The demo network on real Spark: the address of its page, and its folder, when there is something to show."""
     with tempfile.TemporaryDirectory(prefix="floodway-shot-", ignore_cleanup_errors=True) as state:
         command = [str(Path(sys.executable).parent / "floodway"), "run", "src/floodway/cli/demo.yaml"]
         command += ["--seconds", str(RUN_SECONDS), "--target", "4", "--state", state, "--page", "127.0.0.1:0", "--json"]
@@ -116,8 +117,8 @@ def main() -> None:
     if given.url:
         shoot(given.url, given.out)
         return
-    with running_demo() as (url, status):
-        shoot(url, given.out, partial(await_good_picture, status))
+    with running_demo() as (url, state):
+        shoot(url, given.out, partial(await_good_picture, state))
 
 
 if __name__ == "__main__":

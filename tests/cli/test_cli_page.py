@@ -56,7 +56,7 @@ def test_the_page_of_nodes_that_are_processes_shows_them_as_one_network(tmp_path
             job.run(3)
         (shown,) = snapshot(url)["jobs"]
         assert (shown["name"], shown["has_picture"]) == (demo_network().name, True)
-        assert shown["offered"]["clicks"] == 2 * 3 * CLICKS
+        assert shown["places"]["clicks"]["offered"] == 2 * 3 * CLICKS
 
 
 def test_no_page_unless_asked_for(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from floodway.dashboard.serve import page_server
 from floodway.job.participant_status import ENDED
 from tests.agent.federation_world import World
 
-HIDDEN = ("#tile-latency", "#tile-score", "#tile-ledger", "#latency-section", "#tuples-section", "#score-section")
+HIDDEN = ("#tile-score", "#tile-ledger", "#tuples-section", "#score-section")
 ALSO_HIDDEN = ("#mode-section", "#network-section", "#nodes-section", "#places-section", "#range-section")
 
 

@@ -157,10 +157,9 @@ def samples_at(
     """One sample for each (second, length): what is known of the `length` seconds before that second."""
     timeline = reading.timeline or Timeline(Counts)
     target = reading.status.latency.target if reading.status else None
-    latency, before = None, 0
+    latency = None
     for second, length in windows:
-        begin = max(before, second - length)
-        before = second
+        begin = second - length
         latest = _latency(reading, seen, begin, second)
         latency = latency if latest is None else latest
         counts, seconds = timeline.window(second, length)

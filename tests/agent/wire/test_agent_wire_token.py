@@ -60,8 +60,8 @@ def test_pair_keys_admit_only_members_and_a_token_lets_a_page_read() -> None:
 
 
 def test_an_agent_that_has_no_token_is_asked_with_the_key() -> None:
-    def status(request: Request) -> JSONResponse:
-        return JSONResponse({"name": "A"})
+    def status(request: Request) -> Response:
+        return Response(Status("A", "run", "enforce", 2.0).encode(), media_type="application/json")
 
     with HttpServer([Route("/v1/status", status)], security=Security(KEY)) as server:
         (reading,) = UrlSource([server.url], BOTH).read()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 from pyspark.sql import functions as fn
 
-from floodway.spark.query.catalogue import Catalogue
+from floodway.spark import Catalogue
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

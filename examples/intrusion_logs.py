@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from floodway.errors import InputError
-from floodway.spark.log import parse_schema
+from floodway import InputError
+from floodway.spark import parse_schema
 
 SCHEMA = "at timestamp, source string, destination string, protocol string"
 _NEEDED = ("ts", "source", "destination", "protocol", "service")

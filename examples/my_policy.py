@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from floodway.control.base import Controller, Decision, Observation, State, bounded
+from floodway.control import Controller, Decision, Observation, State, bounded
 
 
 @dataclass(frozen=True, slots=True)

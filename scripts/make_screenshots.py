@@ -78,7 +78,7 @@ def running_demo() -> Iterator[tuple[str, Path]]:
         try:
             assert process.stderr is not None
             line = next(line for line in process.stderr if line.startswith("page: "))
-            ledger = Path(state) / "ledger.jsonl"
+            ledger = Path(state) / "ledger"
             deadline = time.monotonic() + START_SECONDS
             while not ledger.exists() and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.5)

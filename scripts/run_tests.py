@@ -2,8 +2,8 @@
 
 Three lanes of tests run side by side: those that use neither Spark nor Kafka, those of `tests/spark` with one Spark
 session, and all others with another; the third takes a few folders of the first's before its own, so that all are busy
-for about as long. `make lint` runs beside them. Tests marked `timing` measure latencies and need the machine to
-themselves: they come last, alone.
+for about as long. `make lint` runs beside them. No test depends on how fast the machine is; those that judge latencies
+are marked `timing` and `slow`, and run with `--run-slow` only.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -23,12 +23,11 @@ HEAVY = "(spark or kafka)"
 FOLDERS = ("tests/docs", "tests/experiments", "tests/properties")
 """Those that the third lane takes from the first."""
 FIRST = {"tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in FOLDERS)]}
-SECOND = {"tests of Spark itself": ["-m", f"{HEAVY} and not timing", "tests/spark"]}
+SECOND = {"tests of Spark itself": ["-m", HEAVY, "tests/spark"]}
 THIRD = {
     f"tests without Spark of {', '.join(FOLDERS)}": ["-m", f"not {HEAVY}", *FOLDERS],
-    "tests of all else": ["-m", f"{HEAVY} and not timing", "--ignore=tests/spark"],
+    "tests of all else": ["-m", HEAVY, "--ignore=tests/spark"],
 }
-LAST = {"tests of latencies": ["-m", f"{HEAVY} and timing"]}
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +45,6 @@ def main(arguments: list[str]) -> int:
         finally:
             for lane in beside:
                 lane.end()
-    codes |= {what: _run(chosen) for what, chosen in LAST.items()}
     for what, failed in codes.items():
         print(f"{what}: {f'FAILED, exit {failed}' if failed else 'passed'}")
     return max(codes.values())

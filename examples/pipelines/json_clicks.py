@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from floodway.spark.log import LogWriter, create_log
+from floodway.spark import LogWriter, create_log
 
 CLICK = "at timestamp, user bigint, shop string, page string, price double, tags array<string>"
 PAGES = ("/home", "/search?q=boots", "/item/4711", "/cart", "/checkout/paid")

@@ -1,30 +1,44 @@
 """Overload management for Spark Structured Streaming.
 
-Importing `floodway` loads neither Spark nor any solver; names below are loaded on first use.
+Importing `floodway` loads neither Spark nor any solver; names below are loaded on first use. Each room offers more:
+`floodway.control`, `floodway.network`, `floodway.planning`, `floodway.job`, `floodway.spark`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from floodway.front import lazy
+
+if TYPE_CHECKING:
+    from floodway.control.base import Controller
+    from floodway.errors import FloodwayError, InputError
+    from floodway.network.file import load_network
+    from floodway.spark.measure import estimates
+    from floodway.spark.shed.shed import shed
+    from floodway.spark.shed.window_drop import WindowDrop
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "shed": "floodway.spark.shed.shed",
-    "load_network": "floodway.network.file",
-    "FloodwayError": "floodway.errors",
-}
+__all__ = [
+    "Controller",
+    "FloodwayError",
+    "InputError",
+    "WindowDrop",
+    "__version__",
+    "estimates",
+    "load_network",
+    "shed",
+]
 
-__all__ = ["FloodwayError", "__version__", "load_network", "shed"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        try:
-            return getattr(import_module(_LAZY[name]), name)
-        except ModuleNotFoundError as error:
-            from floodway.errors import missing_extra
-
-            raise (missing_extra(error) or error) from None
-    raise AttributeError(f"module 'floodway' has no attribute {name!r}")
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "floodway.control.base": ("Controller",),
+        "floodway.errors": ("FloodwayError", "InputError"),
+        "floodway.network.file": ("load_network",),
+        "floodway.spark.measure.estimates": (),
+        "floodway.spark.shed.shed": ("shed",),
+        "floodway.spark.shed.window_drop": ("WindowDrop",),
+    },
+)

@@ -9,17 +9,24 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
 from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.errors import InputError
 from floodway.spark.log import LogReader, LogWriter, create_log
 
 OUTPUT = "id bigint, total bigint"
+RATE = 10.0
+
+
+def measured(name: str, cpu: float) -> Measure:
+    """Ten tuples a second, which need so much CPU."""
+    return Measure({f"{name}.input": RATE}, cpu / RATE, 0.1)
 
 
 class LogEngine:
@@ -30,7 +37,6 @@ class LogEngine:
         self._checkpoint = checkpoint
         self._threads: dict[str, tuple[FragmentSpec, threading.Thread, threading.Event]] = {}
         self._failed: dict[str, str] = {}
-        self.keeps: Mapping[str, float] = {}
 
     def check(self, spec: FragmentSpec) -> None:
         if spec.run not in ("sum", "own"):
@@ -63,10 +69,10 @@ class LogEngine:
 
     def measure(self, now: float) -> dict[str, Measure]:
         found = [spec for spec, _, _ in list(self._threads.values())]
-        return {spec.name: Measure(10.0, float(str(spec.parameters["cpu"])), 0.1) for spec in found}
+        return {spec.name: measured(spec.name, float(str(spec.parameters["cpu"]))) for spec in found}
 
-    def shed(self, keeps: Mapping[str, float]) -> None:
-        self.keeps = keeps
+    def batches(self) -> list[FragmentBatch]:
+        return []
 
     def close(self) -> None:
         for fragment in list(self._threads):

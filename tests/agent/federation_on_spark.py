@@ -13,6 +13,8 @@ from floodway.agent.federation.participant import Pace, ParticipantAgent
 from floodway.agent.federation.spark_engine import SparkEngine
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.participant import Settings
+from floodway.job.decision import Mode
+from floodway.job.options import JobOptions
 from floodway.spark.query.catalogue import load_catalogue
 
 if TYPE_CHECKING:
@@ -23,9 +25,20 @@ PACE = Pace(tick=0.05, measure=0.5, bill=1.0)
 
 
 def participant_on(
-    spark: SparkSession, federation: Federation, name: str, root: Path, catalogue: str, *, trigger_seconds: float = 0.5
+    spark: SparkSession,
+    federation: Federation,
+    name: str,
+    root: Path,
+    catalogue: str,
+    *,
+    trigger_seconds: float = 0.5,
+    pace: Pace = PACE,
+    mode: Mode = "observe",
 ) -> ParticipantAgent:
-    """A participant whose fragments run on the given Spark; the shared storage is `root/shared`."""
+    """A participant whose fragments run on the given Spark; the shared storage is `root/shared`.
+
+    It only observes, unless told otherwise: however busy the machine is, results are compared to the tuple.
+    """
     store = LeaseStore(root / "shared", seconds=PACE.lease)
     engine = SparkEngine(
         spark,
@@ -39,7 +52,8 @@ def participant_on(
         *(federation, name, root / name, store, engine),
         listen=("127.0.0.1", port),
         settings=Settings(period_seconds=1.0),
-        pace=PACE,
+        pace=pace,
+        options=JobOptions(mode=mode),
     )
 
 

@@ -23,6 +23,7 @@ from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
+from floodway.agent.loop.steering import FragmentBatch
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
@@ -77,8 +78,8 @@ class PlainEngine:
     def measure(self, now: float) -> Mapping[str, Measure]:
         return {}
 
-    def shed(self, keeps: Mapping[str, float]) -> None:
-        pass
+    def batches(self) -> list[FragmentBatch]:
+        return []
 
     def close(self) -> None:
         self.running.clear()

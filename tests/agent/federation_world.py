@@ -22,6 +22,7 @@ from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.contracts.participant import Settings
 from floodway.job.participant_status import ParticipantPart
 from floodway.job.status import Status, read_status
+from floodway.job.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from tests.agent.federation_engine import LogEngine
 
@@ -175,7 +176,7 @@ class World:
         return {name: lease.owner for name, lease in leases.items() if lease is not None}
 
     def statuses(self) -> dict[str, Status]:
-        found = {name: read_status(self.root / name) for name in self.federation.members}
+        found = {name: read_status(LocalStore(self.root / name)) for name in self.federation.members}
         return {name: status for name, status in found.items() if status is not None}
 
     def part(self, name: str) -> ParticipantPart:

@@ -111,7 +111,7 @@ class Up:
     def status(self, node: str) -> Status:
         """What the node has written last; blank before that."""
         blank = Status(node, "node", "off", 0.0, process=ProcessPart(0, "starting"), control=ControlPart())
-        return read_status(self.layout.own(node).root) or blank
+        return read_status(self.layout.own(node).store) or blank
 
     def warm(self, node: str) -> bool:
         """Whether the node has processed a first batch."""
@@ -127,7 +127,7 @@ class Up:
         return int(json.loads(self.layout.agent(node).read_text())["pid"])
 
     def lines(self, node: str) -> list[LedgerLine]:
-        return [line for line in Ledger(self.layout.own(node).ledger).read() if line.reason == Reason.SHEDDER]
+        return [line for line in Ledger(self.layout.own(node).store).read() if line.reason == Reason.SHEDDER]
 
     def check(self) -> bool:
         assert self._process.poll() is None, self._errors.read_text()

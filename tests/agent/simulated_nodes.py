@@ -20,6 +20,7 @@ from floodway.agent.planes.plane import Coordinator, make_control_plane, make_co
 from floodway.agent.wire.messages import COORDINATOR, decode, encode
 from floodway.agent.wire.signing import Security
 from floodway.job.decision import PPM, Decision
+from floodway.job.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.spark.query.journal import JournaledBatch
@@ -47,7 +48,7 @@ class SimulatedNode:
         self.part = node_part(network, node)
         self.plane: Any = make_control_plane(kind, network, node, Security(), {}, folder / node)
         self.steering = NodeSteering(network, self.part, self.plane.planner, target_seconds=target)
-        options = self.steering.loop_options("enforce")
+        options = self.steering.loop_options(JobOptions())
         self.query, self.fragment = next(iter(self.steering.fragments.items()))
         self.backlog = Backlog(self.part, self.steering.fragments, options.delivered_every)
         self.meter = RateMeter(options.rate_window_seconds)

@@ -25,10 +25,11 @@ from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
-from floodway.buffering.options import BufferOptions, Manager
+from floodway.buffering.options import Manager
 from floodway.job.decision import Mode
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
+from floodway.job.options import JobOptions
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
@@ -45,7 +46,7 @@ from floodway.spark.source.options import parse_options
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = pytest.mark.spark
 
 COST = 0.002
 CAPACITY = 1.0 / COST
@@ -76,10 +77,12 @@ class Turn:
     loop: SteeringLoop
 
     @classmethod
-    def of(cls, spark: Session, net: Network, root: Path, mode: Mode, buffer: BufferOptions | None) -> Turn:
+    def of(cls, spark: Session, net: Network, root: Path, mode: Mode, buffer: Manager | None) -> Turn:
         parts = fragments_of(net)
         steering = Steering(make_planner(net, "exact"), parts, target_seconds=1.0)
-        loop = SteeringLoop(spark, net, steering, parts, Layout(root), LoopOptions(mode=mode, buffer=buffer))
+        loop = SteeringLoop(
+            spark, net, steering, parts, Layout(root), LoopOptions(JobOptions(mode=mode, buffer=buffer))
+        )
         loop.start(time.time())
         loop.record.begin(time.time(), loop.arrived)
         return cls(net, root, loop)
@@ -123,7 +126,7 @@ def fed(net: Network, root: Path, half_seconds: float, high: float = 1.9, low: f
 
 def reconciled(net: Network, root: Path) -> dict[str, dict[str, int]]:
     """The ledger is in order; what was dropped, by stream and reason."""
-    lines = list(Ledger(Layout(root).ledger).read())
+    lines = list(Ledger(Layout(root).store).read())
     assert audit(net, Layout(root)).differences == ()
     counts = Counts.of(lines)
     for stream, output in OUTPUTS.items():
@@ -138,7 +141,7 @@ def admitted(net: Network, root: Path, stream: str) -> list[int]:
     backend = open_backend(parse_options({"path": str(net.streams[stream].log)}))
     schema = output_schema(backend.payload, ())
     found: list[int] = []
-    for number in sorted({line.batch for line in Ledger(Layout(root).ledger).read()}):
+    for number in sorted({line.batch for line in Ledger(Layout(root).store).read()}):
         offset = read_batch(checkpoint, number).offsets.get(stream)
         if offset is not None:
             for batch in admit(backend, offset.ranges(), offset.admission, {}, schema):
@@ -177,13 +180,33 @@ def overhead(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> float:
 
 
 @pytest.fixture(scope="module")
+def buffered(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Turn:
+    """A run with the whole buffer under overload, until every part of it has dropped something."""
+    register(spark)
+    root = tmp_path_factory.mktemp("buffered")
+    net = network(root, "CWB", tight=3.0)
+    turn = Turn.of(spark, net, root / "cwb", "enforce", "cwb")
+
+    def reasons() -> set[str]:
+        return {line.reason for line in turn.loop.ledger.read() if line.dropped}
+
+    try:
+        drive([turn], lambda: bool(turn.loop.record.points))
+        with fed(net, root, 100.0, high=4.0):
+            drive([turn], lambda: turn.batches >= 4 and reasons() >= {Reason.ADAPTOR, Reason.CLEANER})
+    finally:
+        turn.loop.stop()
+    return turn
+
+
+@pytest.fixture(scope="module")
 def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFactory) -> tuple[Turn, Turn]:
     """Both managers at the same time over the same logs: the same input, and the same noise."""
     root = tmp_path_factory.mktemp("duel")
     tight = max(3.0, round(6 * overhead, 1))
     nets = {manager: network(root, manager.upper(), tight=tight) for manager in ("cwb", "cob")}
-    ours = Turn.of(spark, nets["cwb"], root / "cwb", "enforce", BufferOptions("cwb"))
-    peer = Turn.of(spark, nets["cob"], root / "cob", "enforce", BufferOptions("cob"))
+    ours = Turn.of(spark, nets["cwb"], root / "cwb", "enforce", "cwb")
+    peer = Turn.of(spark, nets["cob"], root / "cob", "enforce", "cob")
     half = 1.25 * tight
     try:
         # A query's first batch is cut at once, with nothing in it: the load begins when both have started.
@@ -197,6 +220,15 @@ def duel(spark: Session, overhead: float, tmp_path_factory: pytest.TempPathFacto
     return ours, peer
 
 
+def test_the_ledger_names_cleaner_and_adaptor_apart(buffered: Turn) -> None:
+    dropped = reconciled(buffered.net, buffered.root)
+    assert sum(reasons["adaptor"] for reasons in dropped.values() if "adaptor" in reasons) > 0
+    assert sum(reasons["cleaner"] for reasons in dropped.values() if "cleaner" in reasons) > 0
+    assert not any("shedder" in reasons for reasons in dropped.values())
+
+
+@pytest.mark.timing
+@pytest.mark.slow
 def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(duel: tuple[Turn, Turn]) -> None:
     ours, peer = duel
     dropped = reconciled(ours.net, ours.root)
@@ -210,28 +242,29 @@ def test_edf_pid_and_cleaner_get_a_tenth_more_in_time_than_cob(duel: tuple[Turn,
     assert {line.reason for line in lines if line.at == "urgent"} == {"shedder", "adaptor", "cleaner"}
 
 
-def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Session, duel: tuple[Turn, Turn]) -> None:
-    net, state = duel[0].net, duel[0].root
+def test_a_restart_repeats_the_batch_and_goes_on_with_the_same_queue(spark: Session, buffered: Turn) -> None:
+    net, state = buffered.net, buffered.root
     checkpoint = Layout(state).checkpoint(next(iter(fragments_of(net).values())))
     assert any(offset.queues for offset in last_offsets(checkpoint).values())
     # As after a crash between the sinks and Spark's commit: the last batch is run once more.
     last = committed_batches(checkpoint)[-1]
     (checkpoint / "commits" / str(last)).unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
-    before = len(list(Ledger(Layout(state).ledger).read()))
-    turn = Turn.of(spark, net, state, "enforce", BufferOptions())
+    before = len(list(Ledger(Layout(state).store).read()))
+    turn = Turn.of(spark, net, state, "enforce", "cwb")
     try:
         drive([turn], lambda: len(turn.loop.record.points) >= 2)
     finally:
         turn.loop.stop()
     reconciled(net, state)
-    assert len(list(Ledger(Layout(state).ledger).read())) > before
+    assert len(list(Ledger(Layout(state).store).read())) > before
     for stream, output in OUTPUTS.items():
         ids = delivered(state, output)
         assert len(ids) == len(set(ids))
         assert sorted(ids) == sorted(admitted(net, state, stream))
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_with_busy_operators_one_after_the_other(spark: Session, tmp_path: Path) -> None:
     """The papers' delay operator, which needs a quiet machine; the feed is the same to the tuple."""
@@ -241,7 +274,7 @@ def test_with_busy_operators_one_after_the_other(spark: Session, tmp_path: Path)
         root = tmp_path / manager
         net = network(root, f"busy-{manager}", BUSY)
         with fed(net, root, 5.0):
-            options = RunOptions(seconds=60, root=root / "state", buffer=BufferOptions(manager), target_seconds=1.0)
+            options = RunOptions(seconds=60, root=root / "state", buffer=manager, target_seconds=1.0)
             report = run_network(net, options, spark)
         reconciled(net, root / "state")
         seen = report.to_dict()["deadlines"]

@@ -11,6 +11,8 @@ import pytest
 from floodway.agent.loop.claim import LOCK, claimed
 from floodway.agent.loop.run_files import save_network
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.store import LocalStore
 from floodway.network.file import load_network
 
 NETWORKS = Path(__file__).parents[2] / "examples" / "networks"
@@ -62,7 +64,6 @@ def test_run_and_up_do_not_share_a_folder(tmp_path: Path) -> None:
     with claimed(tmp_path, FIGURE1, "up"):
         pass
     other = tmp_path / "other"
-    other.mkdir()
-    (other / "ledger.jsonl").touch()
+    Ledger(LocalStore(other)).append([LedgerLine("q", 0, "s", "shedder", 1, 1, 0)])
     with pytest.raises(InputError, match="a run of `floodway run`"):
         claimed(other, FIGURE1, "up").__enter__()

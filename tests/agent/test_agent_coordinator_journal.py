@@ -155,7 +155,7 @@ class Process:
         return {} if told is None or told.process is None else told.process.refused
 
     def _told(self) -> Status | None:
-        status = read_status(self.layout.own(COORDINATOR).root)
+        status = read_status(self.layout.own(COORDINATOR).store)
         assert self._process is not None
         return status if status and status.process and status.process.pid == self._process.pid else None
 

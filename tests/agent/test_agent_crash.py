@@ -57,12 +57,11 @@ def start(network: Path, state: Path, seconds: float) -> subprocess.Popen[bytes]
 
 
 def batches(state: Path) -> int:
-    ledger = Layout(state).ledger
-    return ledger.read_bytes().count(b'"reason":"shedder"') if ledger.exists() else 0
+    return sum(line.reason == Reason.SHEDDER for line in Ledger(Layout(state).store).lines())
 
 
 def dropped(state: Path) -> int:
-    return sum(line.dropped for line in Ledger(Layout(state).ledger).read())
+    return sum(line.dropped for line in Ledger(Layout(state).store).read())
 
 
 @pytest.mark.spark
@@ -94,7 +93,7 @@ def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: in
     result = audit(load_network(network), Layout(state))
     assert result.differences == ()
     assert dropped(state) > 0
-    accounted = {line.batch for line in Ledger(Layout(state).ledger).read()}
+    accounted = {line.batch for line in Ledger(Layout(state).store).read()}
     for output, branch in (("q1", "work->good"), ("q2", "work->dear")):
         kept, keeps = kept_ids(state, branch, accounted)
         assert len(kept) == result_kept(state, "s")
@@ -142,5 +141,5 @@ def origin_ids(log: Path) -> Ids:
 
 
 def result_kept(state: Path, at: str) -> int:
-    lines = Ledger(Layout(state).ledger).read()
+    lines = Ledger(Layout(state).store).read()
     return sum(line.kept for line in lines if line.at == at and line.reason == Reason.SHEDDER)

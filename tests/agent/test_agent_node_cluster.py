@@ -91,7 +91,7 @@ def test_a_node_runs_on_a_standalone_cluster(tmp_path: Path) -> None:
 
         def batches() -> int:
             assert node.poll() is None, (tmp_path / "node.log").read_text()
-            status = read_status(NodeLayout(state).own("A").root)
+            status = read_status(NodeLayout(state).own("A").store)
             return status.batch_count if status else 0
 
         until(lambda: batches() >= 5, "five batches on the cluster", 240)

@@ -10,7 +10,6 @@ from floodway.agent.node.report import NodesReport, report_nodes
 from floodway.job.batches import Batch, BatchLog
 from floodway.job.latencies import Sketch
 from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.nodes import FIGURE1
@@ -34,13 +33,13 @@ def batch_of(node: str, batch: int, ended: float, work: float, delivered: dict[s
 def report(tmp_path: Path) -> NodesReport:
     """Plan 4 at 80% of both CPUs: batches of 2 s that end at 100, 102, …; those from 104 on are measured."""
     layout = NodeLayout(tmp_path)
-    logs = {node: BatchLog(LocalStore(layout.own(node).root)) for node in "AB"}
+    logs = {node: BatchLog(layout.own(node).store) for node in "AB"}
     for batch in range(6):
         ended = 100.0 + 2.0 * batch
         logs["A"].append(batch_of("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
         logs["B"].append(batch_of("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
-    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
-    Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
+    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
+    Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
     return report_nodes(
         parse_network(FIGURE1),
         layout,
@@ -74,7 +73,7 @@ def test_accounts_are_told_by_node_and_together(tmp_path: Path) -> None:
 
 def test_a_node_without_batches_counts_with_its_nominal_capacity(tmp_path: Path) -> None:
     layout = NodeLayout(tmp_path)
-    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 0, 0, 0)])
+    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 0, 0, 0)])
     found = report_nodes(
         parse_network(FIGURE1),
         layout,

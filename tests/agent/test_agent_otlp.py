@@ -17,9 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from floodway.agent.watch.metrics import metrics_text
 from floodway.agent.watch.otlp import OtlpExport
-from floodway.cli.page import metrics_sent
+from floodway.cli.page import watched
 from floodway.dashboard.serve import watching
 from floodway.errors import InputError
+from floodway.job.options import JobOptions
 from tests.dashboard.made_state import CLICKS, MadeJob
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -107,7 +108,7 @@ def test_a_collector_gets_what_prometheus_gets(collector: Collector, made: MadeJ
         }
 
     before = exposed()
-    with metrics_sent(made.root, collector.url):
+    with watched(made.root, JobOptions(otlp=collector.url)):
         pass
     after = exposed()
     assert [path for path, _ in collector.got] == ["/v1/metrics"]
@@ -147,8 +148,8 @@ def test_a_collector_that_refuses_is_told_once_and_stops_nothing(collector: Coll
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://x", "http://", ""])
 def test_what_is_no_address_is_refused(url: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not an address"):
-        metrics_sent(tmp_path, url)
+    with pytest.raises(InputError, match="is not an address"), watched(tmp_path, JobOptions(otlp=url)):
+        pass
 
 
 def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None:

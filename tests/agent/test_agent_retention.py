@@ -12,13 +12,13 @@ import pytest
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.job.ledger import Reason
+from floodway.job.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log
 from floodway.spark.query.journal import committed_offsets, last_offsets
 from floodway.spark.query.layout import Layout
-from floodway.spark.source.options import OnLoss
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -93,8 +93,7 @@ def test_the_runs_own_logs_let_go_what_nobody_waits_for_and_the_audit_still_adds
         """
     )
     layout = Layout(tmp_path / "run")
-    kept = Retention(max_bytes=200_000)
-    options = RunOptions(seconds=20.0, root=layout.root, settle_seconds=5.0, retention=kept, side_output=5)
+    options = RunOptions(seconds=20.0, root=layout.root, settle_seconds=5.0, retain_bytes=200_000, side_output=5)
     body = run_network(network, options, spark).to_dict()
     assert body["reconciled"] and body["offered"]["s"] > 10_000
     for log in (layout.link(Arc("a", "b")), Path(layout.output(network, "q"))):

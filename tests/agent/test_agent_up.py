@@ -12,7 +12,7 @@ from floodway.agent.node.up import UpOptions, bring_up
 from floodway.network.file import parse_network
 from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = [pytest.mark.spark, pytest.mark.timing, pytest.mark.slow]
 
 TARGET = 12.0
 """Half of it is one node's share, two thirds of that one batch: long against the second or more that a batch costs two
@@ -46,7 +46,6 @@ def predicted(report: NodesReport, text: str) -> float:
     return uncoordinated(parse_network(text), report.rates, capacity)
 
 
-@pytest.mark.slow
 def test_dfit_reaches_the_optimum_of_two_nodes(tmp_path: Path) -> None:
     report = run(tmp_path, FIGURE1, "dfit")
     assert report.score >= 0.95 * report.optimum
@@ -58,7 +57,6 @@ def test_dfit_reaches_the_optimum_of_two_nodes(tmp_path: Path) -> None:
     assert at_links < 0.05 * at_streams  # shed at the source, not three queues later
 
 
-@pytest.mark.slow
 def test_alone_dfit_and_coordinator_side_by_side(tmp_path: Path) -> None:
     alone = run(tmp_path / "alone", FIGURE1, "alone")
     dfit = run(tmp_path / "dfit", FIGURE1, "dfit")
@@ -72,7 +70,6 @@ def test_alone_dfit_and_coordinator_side_by_side(tmp_path: Path) -> None:
         assert report.score / report.optimum >= 1.4 * alone.score / alone.optimum
 
 
-@pytest.mark.slow
 def test_three_nodes_shed_at_the_source_for_the_last(tmp_path: Path) -> None:
     report = run(tmp_path, THREE_NODES, "dfit", seconds=120.0, target=24.0)
     assert report.score >= 0.9 * report.optimum

@@ -8,13 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.journal import BookedEntry, Journal
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.wire.client import PeerError
-from floodway.cli.ledger import ledger
+from floodway.agent.wire.refusals import RefusedError
+from floodway.cli.payments import payments
 from floodway.contracts.ledger import Entry, Reason
+from floodway.contracts.load import Load, Task
+from floodway.contracts.messages import Offer
 from tests.agent.federation_sides import PERIOD, UNITS, Killed, Side, Sides
 
 
@@ -39,7 +44,7 @@ def test_an_entry_that_cannot_be_booked_holds_up_no_other(sides: Sides, capsys: 
     (disputed,) = (one for one in b.journal.entries() if one.disputed)
     assert disputed.entry == wrong and "did not serve" in disputed.disputed and not disputed.agreed
     assert a.journal.balances() == b.journal.balances() == {"A": -60.0, "B": 60.0}
-    ledger(sides.root / "B", as_json=False)
+    payments(sides.root / "B", as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert "disputed, in no balance: A/0/f0/penalty/500.000 over 7" in shown and "0 not agreed" in shown
 
@@ -98,7 +103,7 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     assert (fine.entry.payer, fine.entry.amount) == ("B", 0.5 * UNITS * PERIOD)
     told = a.figures.missed["f0"]
     assert told.by == "B" and told.keep == pytest.approx(0.95)
-    ledger(sides.root / "A", as_json=False)
+    payments(sides.root / "A", as_json=False)
     assert "1 periods in which tuples were dropped; the least that was kept is 95%" in capsys.readouterr().out
     b.billing.watch.note("f0", began + 21, Served(0.1))
     sides.live(12.0)
@@ -217,3 +222,25 @@ def test_a_giver_that_is_away_is_billed_when_it_is_back(sides: Sides) -> None:
     sides.restart("A")
     sides.live(10.0)
     sides.check()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), "nan", "-Infinity"])
+@pytest.mark.parametrize("place", ["delay_seconds", "keep", "start", "amount", "at"])
+def test_a_bill_with_a_number_that_is_none_is_refused_whole(sides: Sides, place: str, number: float | str) -> None:
+    sides.give("A/0", "B", "f0")
+    sides.now += PERIOD
+    sides.members["B"].moving.renew()
+    body = api.bill_body("B", sides.members["B"].books.bill()["A"])
+    assert api.BillForm.model_validate(body).sender == "B"
+    entry = body["entries"][0]
+    (entry["entry"] if place in entry["entry"] else entry)[place] = number
+    with pytest.raises(ValidationError, match="finite number"):
+        api.BillForm.model_validate(body)
+
+
+def test_a_message_with_a_number_that_is_none_is_refused() -> None:
+    envelope = api.envelope(Offer("A/0", "A", "B", 4.0, (Task("f", Load(0.5), units=0.5),)))
+    assert api.parse_message(envelope) == Offer("A/0", "A", "B", 4.0, (Task("f", Load(0.5), units=0.5),))
+    envelope["body"]["price"] = "nan"
+    with pytest.raises(RefusedError, match=r"body\.price: input should be a finite number"):
+        api.parse_message(envelope)

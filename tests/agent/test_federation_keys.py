@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +19,7 @@ from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.ports import free_ports
-from floodway.agent.wire.signing import Security, TlsFiles, signed_headers
+from floodway.agent.wire.signing import Security, TlsFiles
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.load import Load, Task
@@ -29,6 +28,7 @@ from floodway.errors import InputError
 from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, refused_by
 from tests.agent.wire.certificates import make_authority, make_files
+from tests.agent.wire.meeting import signed_for
 
 FILE = """
 version: 1
@@ -107,7 +107,7 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
 
     assert refused(lambda: a.post_json("/v1/message", api.envelope(replace(OFFER, price=4.5)))) == "contract"
     sent = json.dumps(envelope).encode()
-    headers = signed_headers(directed(AB, "A", "B"), "POST", "/v1/message", sent, time.time())
+    headers = signed_for(url, directed(AB, "A", "B"), "POST", "/v1/message", sent)
     answers = []
     for _ in range(2):
         connection = http.client.HTTPConnection(url.partition("://")[2], timeout=5.0)

@@ -16,7 +16,7 @@ from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow, rea
 from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
 from floodway.agent.federation.spans import spans
 from floodway.agent.wire.ports import free_ports
-from floodway.cli.ledger import ledger
+from floodway.cli.payments import payments
 from floodway.contracts.contract import Contract, Service
 from tests.agent.federation_world import FILE, World
 
@@ -237,5 +237,5 @@ def test_a_partner_that_is_killed_pays_when_it_is_back(world: World, capsys: pyt
     world.check_books()
     ours, theirs = outages(world)
     assert [one.entry for one in ours] == [one.entry for one in theirs] == [alone.entry]
-    ledger(world.root / "A", as_json=False)
+    payments(world.root / "A", as_json=False)
     assert "fell silent" in " ".join(capsys.readouterr().out.split())

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,16 +18,19 @@ from floodway.agent.federation import api
 from floodway.agent.federation.engine import Fence, Measure
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import LeaseStore
-from floodway.agent.federation.participant import ParticipantAgent
+from floodway.agent.federation.participant import DECISION, ParticipantAgent
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.ports import free_ports
-from floodway.agent.wire.signing import Security, signed_headers
+from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from floodway.errors import InputError
-from tests.agent.federation_engine import LogEngine
+from floodway.job.decision import PPM, read_decision
+from floodway.job.state_files import write_mode
+from tests.agent.federation_engine import LogEngine, measured
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
+from tests.agent.wire.meeting import signed_for
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
@@ -51,7 +53,7 @@ class SetEngine(LogEngine):
         super().start(spec, fence)
 
     def measure(self, now: float) -> dict[str, Measure]:
-        return {name: Measure(10.0, self.loads.get(name, one.cpu), 0.1) for name, one in super().measure(now).items()}
+        return {name: measured(name, self.loads.get(name, one.cpu)) for name, one in super().measure(now).items()}
 
 
 class Pair:
@@ -154,22 +156,31 @@ def test_an_origin_that_wants_to_takes_its_work_back_when_load_has_fallen(tmp_pa
 
 def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None:
     pair.start("A")  # there is no B to ask
-    pair.wait("shedding", lambda: bool(pair.engines["A"].keeps))
-    keeps = dict(pair.engines["A"].keeps)
-    assert keeps == pytest.approx({"f0": 0.95 / 1.2, "f1": 0.95 / 1.2})
+    file = pair.members["A"].folder / DECISION
+
+    def keeps() -> dict[str, float]:
+        return {at: one.keep_ppm / PPM for at, one in read_decision(file).streams.items() if one.keep_ppm < PPM}
+
+    pair.wait("shedding", lambda: bool(keeps()))
+    # Two fragments of 0.6 CPU on one: their tuples are worth the same, and one of them fills the CPU.
+    assert list(keeps().values()) == pytest.approx([0.4 / 0.6]) and read_decision(file).mode == "enforce"
+    write_mode(file.parent, "off")
+    pair.wait("the kill switch", lambda: read_decision(file).mode == "off")
+    pair.wait("everything kept", lambda: not part_keeps(pair.members["A"]))
+    write_mode(file.parent, "enforce")
     part = part_of(pair.members["A"])
     assert any(key.startswith("B: unreachable") for key in part.silent)
     assert {(one.giver, one.taker) for one in part.contracts} >= {("A", "B")}
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
-    pair.wait("no more shedding", lambda: not pair.engines["A"].keeps)
+    pair.wait("no more shedding", lambda: not keeps())
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Pair, str]]:
     """A pair with a service in its contract, and the fragment that A has given to B."""
     text = FILE.replace("kinds: [sum]", "kinds: [sum], service: {{max_delay: 60s, penalty: 0.5}}")
-    pair = Pair(tmp_path, text + OWN)
+    pair = Pair(tmp_path, text + OWN.replace("parameters:", "weight: 9.0, parameters:"))
     try:
         pair.start("A", "B")
         pair.wait("a move to B", lambda: [len(found) for found in pair.where().values()] == [1, 2])
@@ -279,7 +290,7 @@ def test_forged_replayed_and_overpriced_offers_are_refused_and_counted(pair: Pai
 
     body = json.dumps(api.envelope(good)).encode()
     assert KEY.key is not None
-    headers = signed_headers(KEY.key, "POST", "/v1/message", body, time.time())
+    headers = signed_for(url, KEY.key, "POST", "/v1/message", body)
     answers = []
     for _ in range(2):
         connection = http.client.HTTPConnection(url.partition("://")[2], timeout=5.0)

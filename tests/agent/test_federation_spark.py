@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +19,15 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
+from floodway.job.ledger import Ledger
+from floodway.job.state_files import write_mode
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.catalogue import load_catalogue
 from floodway.spark.query.fragment_query import BatchError
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.moving_fragment import MovingLayout, moving_query
 from floodway.spark.source import register
-from tests.agent.federation_on_spark import Running, participant_on, wait
+from tests.agent.federation_on_spark import PACE, Running, participant_on, wait
 from tests.oracles import intrusion
 from tests.oracles.intrusion import Connection
 
@@ -161,3 +165,51 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     assert move.state == "done" and agents["A"].machine.holdings == {}
     assert set(move.seconds) == {"stop", "hand_over", "start"} and min(move.seconds.values()) >= 0
     print("move took", {phase: round(taken, 3) for phase, taken in move.seconds.items()})
+
+
+@pytest.mark.spark
+def test_what_nobody_takes_is_dropped_and_the_kill_switch_ends_it(
+    spark: SparkSession, tmp_path: Path, opened: ExitStack
+) -> None:
+    a_port, b_port = free_ports(2)
+    federation = parse_federation(FEDERATION.format(a=a_port, b=b_port).replace("cost: 0.01", "cost: 1.0"))
+    shared, ledger = tmp_path / "shared", Ledger(MovingLayout.of(tmp_path / "shared", "active").store)
+    table = generated(7, seconds=300.0, rate=10.0)
+    create_log(shared / "logs" / "c", SCHEMA)
+    pace = replace(PACE, patience=0.0)
+    agent = participant_on(spark, federation, "A", tmp_path, CATALOGUE, pace=pace, mode="enforce")
+    opened.callback(Running(agent).close)
+
+    def dropped(mode: str) -> int:
+        return sum(line.dropped for line in ledger.read() if line.mode == mode)
+
+    def offered(mode: str) -> int:
+        return sum(line.offered for line in ledger.read() if line.mode == mode)
+
+    with LogWriter(shared / "logs" / "c") as writer, feeding(writer, table):
+        # Whatever the rate is, at a CPU-second per tuple it is too much for A, and B does not run.
+        wait("drops", lambda: dropped("enforce") > 0, agent.status)
+        write_mode(agent.folder, "off")
+        wait("batches in mode off", lambda: offered("off") > 0, agent.status)
+    assert dropped("off") == 0
+    assert audit_federation(federation, shared)["active"].differences == ()
+
+
+@contextmanager
+def feeding(writer: LogWriter, table: pa.Table) -> Iterator[None]:
+    """Twenty tuples at a time, for as long as the block takes."""
+    done = threading.Event()
+
+    def feed() -> None:
+        at = 0
+        while not done.wait(0.2):
+            writer.append(table.slice(at % table.num_rows, 20))
+            at += 20
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,4 +1,4 @@
-"""`floodway validate`, `participant` and `ledger` for federations: what they print, and what they refuse."""
+"""`floodway validate`, `participant` and `payments` for federations: what they print, and what they refuse."""
 
 from __future__ import annotations
 
@@ -37,21 +37,24 @@ def state(tmp_path: Path) -> Path:
 
 
 def test_the_ledger_tells_who_ran_what_for_whom_at_which_price(state: Path) -> None:
-    body = json.loads(floodway("ledger", state, "--json").stdout)
+    body = json.loads(floodway("payments", state, "--json").stdout)
     (move,) = body["moves"]
     assert (move["giver"], move["taker"], move["fragments"], move["price"]) == ("A", "B", ["f"], 4.0)
     assert (move["paid"], move["penalties"], move["seconds"]["start"]) == (20.0, 2.5, 0.25)
     assert body["balances"] == {"A": -17.5, "B": 17.5}
     assert [one["agreed"] for one in body["entries"]] == [True, False]
-    shown = floodway("ledger", state).stdout
+    shown = floodway("payments", state).stdout
     assert "A/0" in shown and "1 not agreed" in shown
+    former = floodway("ledger", state)
+    assert former.stdout == shown
+    assert "`floodway ledger` is called `floodway payments` now" in former.stderr
 
 
 def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:
-    answer = floodway("ledger", tmp_path)
+    answer = floodway("payments", tmp_path)
     assert answer.returncode == 1 and "--state of a `floodway participant`" in answer.stderr
     (tmp_path / FILE).write_text("this is not a database, however long it may be" * 20)
-    answer = floodway("ledger", tmp_path)
+    answer = floodway("payments", tmp_path)
     assert answer.returncode == 1 and "is no journal" in answer.stderr
 
 

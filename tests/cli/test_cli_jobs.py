@@ -24,6 +24,7 @@ from floodway.job.latencies import Latency
 from floodway.job.places import note_place
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs, write_status
+from floodway.job.store import LocalStore
 from tests.agent.federation_world import FILE, agent
 
 
@@ -58,7 +59,7 @@ def status_of(name: str = "clicks", **more: Any) -> Status:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    write_status(tmp_path / "clicks", status_of())
+    write_status(LocalStore(tmp_path / "clicks"), status_of())
     return tmp_path / "clicks"
 
 
@@ -71,9 +72,11 @@ def test_set_leaves_the_wish_for_the_job(job: Path) -> None:
 def test_a_network_of_processes_is_switched_and_shown_as_a_whole_or_by_node(tmp_path: Path) -> None:
     root = tmp_path / "net"
     nodes = {name: root / "nodes" / name for name in ("A", "B", "coordinator")}
-    write_status(nodes["A"], status_of("net: A", network="net", node="A"))
+    write_status(LocalStore(nodes["A"]), status_of("net: A", network="net", node="A"))
     waiting = ProcessPart(1, "waiting", waiting_for=("a1->b1",))
-    write_status(nodes["B"], Status("net: B", "node", "enforce", time.time(), network="net", process=waiting))
+    write_status(
+        LocalStore(nodes["B"]), Status("net: B", "node", "enforce", time.time(), network="net", process=waiting)
+    )
     nodes["coordinator"].mkdir()
 
     def said(command: Callable[..., None], *arguments: str) -> str:
@@ -98,7 +101,7 @@ def test_a_job_is_found_by_its_name_or_its_place(job: Path, monkeypatch: pytest.
     for named in ("clicks", str(job), ".", job.as_uri()):
         assert json.loads(invoke(top, named, "--json").stdout)["name"] == "clicks", named
     elsewhere = tmp_path / "runs" / "shop"
-    write_status(elsewhere, status_of("shop"))
+    write_status(LocalStore(elsewhere), status_of("shop"))
     assert "no job 'shop'" in str(invoke(top, "shop", "--json").exception)
     note_place("shop", elsewhere)
     assert json.loads(invoke(top, "shop", "--json").stdout)["name"] == "shop"
@@ -135,7 +138,7 @@ def test_a_participant_is_shown_and_has_no_mode_to_set(tmp_path: Path) -> None:
         member._add(name, Lease(name, 1, "A", 0.0, time.time() + 60))
         member._figures.keeps = {**member._figures.keeps, name: keep}
     try:
-        write_status(tmp_path / "A", member.status())
+        write_status(LocalStore(tmp_path / "A"), member.status())
     finally:
         member.journal.close()
     shown = invoke(top, str(tmp_path / "A"), "--once")
@@ -148,9 +151,9 @@ def test_a_participant_is_shown_and_has_no_mode_to_set(tmp_path: Path) -> None:
 
 
 def test_top_tells_in_observe_what_enforcing_would_drop(job: Path) -> None:
-    write_status(job, status_of(mode="observe", rates=Rates(1000.0, 1000.0)))
+    write_status(LocalStore(job), status_of(mode="observe", rates=Rates(1000.0, 1000.0)))
     assert "would drop" in invoke(top, str(job), "--once").output
-    write_status(job, status_of(mode="off", rates=Rates(1000.0, 1000.0), keep=1.0))
+    write_status(LocalStore(job), status_of(mode="off", rates=Rates(1000.0, 1000.0), keep=1.0))
     assert "would drop" not in invoke(top, str(job), "--once").output
 
 

@@ -15,6 +15,7 @@ from floodway.agent.loop.run_files import save_network
 from floodway.cli import main
 from floodway.errors import FloodwayError
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import MadeJob
 
@@ -41,7 +42,7 @@ def place(tmp_path: Path) -> Path:
     """A folder with a file, a run of another network, and a Java of no use."""
     (tmp_path / "file").touch()
     save_network(tmp_path / "other", load_network(NETWORKS / "split.yaml"))
-    Ledger(tmp_path / "other" / "ledger.jsonl").append([])
+    Ledger(LocalStore(tmp_path / "other")).append([])
     for name, log in (("no-log", "nowhere.log"), ("no-broker", "kafka://127.0.0.1:1/clicks")):
         (tmp_path / f"{name}.yaml").write_text(STREAM.format(name=name, log=log), encoding="utf-8")
     java = tmp_path / "java" / "bin" / "java"
@@ -68,21 +69,21 @@ def floodway(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (f"run {NET} --target -1", "--target -1 is not above 0"),
-        (f"run {NET} --settle -1", "--settle -1 is below 0"),
-        (f"run {NET} --side-output -1", "--side-output -1 is below 0"),
-        (f"run {NET} --on-loss shrug", "Use fail or skip"),
-        (f"run {NET} --drop rows", "Use hash or range"),
+        (f"run {NET} --target -1", "--target -1 is not a duration above 0"),
+        (f"run {NET} --settle -1", "--settle -1 is not a duration of at least 0"),
+        (f"run {NET} --side-output -1", "--side-output -1 is not a whole number"),
+        (f"run {NET} --on-loss shrug", "--on-loss 'shrug' is not known. Known: fail, skip"),
+        (f"run {NET} --drop rows", "--drop 'rows' is not known. Known: hash, range"),
         (f"run {NET} --state file/inside", "file is a file. Give another folder"),
         (f"run {NET} --state other", "holds a run of the network"),
         (f"run {NET} --report nowhere/report.json", "there is no folder nowhere"),
         ("run no-log.yaml", "Make it with `floodway feed nowhere.log`"),
         ("run no-broker.yaml", "Start the broker or check the address"),
-        (f"up {NET} --target 0", "--target 0 is not above 0"),
+        (f"up {NET} --target 0", "--target 0 is not a duration above 0"),
         (f"up {NET} --state file", "file is a file"),
         (f"up {NET} --state other", "holds a run of the network"),
         (f"up {NET} --key-file nowhere", "key file nowhere cannot be read"),
-        (f"up {NET} --controller bach", "Did you mean 'batch'?"),
+        (f"up {NET} --controller bach", "Did you mean batch?"),
         (f"audit {NET} --state other", "holds a run of the network"),
         (f"measure {NET} --tuples 0", "--tuples 0 is not above 0"),
         (f"measure {NET} --write nowhere/net.yaml", "there is no folder nowhere"),

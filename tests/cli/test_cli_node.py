@@ -63,14 +63,14 @@ def test_audit_goes_over_the_nodes_and_their_links(tmp_path: Path) -> None:
     log = create_log(layout.shared.link(Arc("a1", "b1")), "value bigint")
     with LogWriter(log.path) as writer:
         writer.append(pa.table({"value": pa.array([1, 2, 3], pa.int64())}), tag="A.main:a1->b1:0:0")
-    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "a1->b1", Reason.DELIVERED, 3, 3, 0)])
-    Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 2, 1, 1)])
+    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "a1->b1", Reason.DELIVERED, 3, 3, 0)])
+    Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 2, 1, 1)])
     done = floodway("audit", str(FIGURE1), "--state", str(tmp_path), "--json")
     body = json.loads(done.stdout)
     assert done.returncode == 0 and body["reconciled"]
     expected = {"delivered": 3, "unfinished": 0, "in_log": 3, "offered": 2, "waiting": 1, "repeated": 0}
     assert body["links"] == {"a1->b1": expected}
-    Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 1, "a1->b1", Reason.SHEDDER, 9, 9, 0)])
+    Ledger(layout.own("B").store).append([LedgerLine("B.main", 1, "a1->b1", Reason.SHEDDER, 9, 9, 0)])
     done = floodway("audit", str(FIGURE1), "--state", str(tmp_path))
     assert done.returncode == 1
     assert "B's ledger was offered 11, the log holds 3" in done.stdout
@@ -78,12 +78,12 @@ def test_audit_goes_over_the_nodes_and_their_links(tmp_path: Path) -> None:
 
 def test_a_local_node_is_small_and_a_cluster_is_left_as_it_is() -> None:
     node = Node("A", cpu=2.0, spark={"spark.x": "file", "spark.y": "file"})
-    options = NodeOptions("A", Path("state"), settings={"spark.y": "caller"})
+    options = NodeOptions(node="A", root=Path("state"), settings={"spark.y": "caller"})
     assert spark_master(node, options) == "local[2]"
     settings = spark_settings(node, options)
     assert settings["spark.driver.memory"] == "512m"
     assert (settings["spark.x"], settings["spark.y"]) == ("file", "caller")
-    remote = NodeOptions("A", Path("state"), master="spark://host:7077")
+    remote = NodeOptions(node="A", root=Path("state"), master="spark://host:7077")
     assert spark_master(node, remote) == "spark://host:7077"
     assert "spark.driver.memory" not in spark_settings(node, remote)
 

@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from floodway.agent.loop.run_files import save_network
 from floodway.cli.node import node
-from floodway.cli.page import page_of
+from floodway.cli.page import watched
 from floodway.cli.participant import participant
 from floodway.dashboard.board import LEAST_SECONDS
+from floodway.job.options import JobOptions
 from tests.dashboard.made_state import CLICKS, MadeJob, demo_network
 
 NO_RATE = """
@@ -46,7 +47,7 @@ def snapshot(url: str) -> dict[str, Any]:
 
 
 def test_the_page_of_nodes_that_are_processes_shows_them_as_one_network(tmp_path: Path) -> None:
-    with page_of(tmp_path / "net", "127.0.0.1:0", open_browser=False) as url:
+    with watched(tmp_path / "net", JobOptions(page="127.0.0.1:0")) as url:
         assert url is not None
         assert snapshot(url)["jobs"][0]["problem"] == "nothing written yet"
         save_network(tmp_path / "net", demo_network())
@@ -60,7 +61,7 @@ def test_the_page_of_nodes_that_are_processes_shows_them_as_one_network(tmp_path
 
 
 def test_no_page_unless_asked_for(tmp_path: Path) -> None:
-    with page_of(tmp_path / "net", None, open_browser=False) as url:
+    with watched(tmp_path / "net", JobOptions()) as url:
         assert url is None
     assert not (tmp_path / "net").exists()
 

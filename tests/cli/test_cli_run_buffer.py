@@ -8,9 +8,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.cli.buffer_options import buffer_options, deadline_lines
+from floodway.cli.output import deadline_lines
 from floodway.cli.run import run
 from floodway.errors import InputError
+from floodway.job.flags import Given, parsed
+from floodway.job.options import JobOptions
 
 NETWORK = """
 version: 1
@@ -35,15 +37,15 @@ def refused(tmp_path: Path, *options: str, deadline: str = ", deadline: 2s") -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--buffer", "cwbb"), "--buffer cwbb is not known"),
-        (("--buffer", "cwb", "--scheduler", "lifo"), "no scheduler is called 'lifo'"),
-        (("--adaptor", "pd"), "no adaptor is called 'pd'"),
+        (("--buffer", "cwbb"), "--buffer 'cwbb' is not known"),
+        (("--buffer", "cwb", "--scheduler", "lifo"), "--scheduler 'lifo' is not known"),
+        (("--adaptor", "pd"), "--adaptor 'pd' is not known. Did you mean pid?"),
         (("--buffer", "cob", "--no-cleaner"), "cob has no cleaner"),
-        (("--buffer", "cwb", "--queue-limit", "-5"), "a queue limit of -5"),
+        (("--buffer", "cwb", "--queue-limit", "-5"), "--queue-limit -5 is not a whole number"),
         (("--buffer", "cwb", "--deadlines", "clicks=0"), "a deadline of 0 s"),
         (("--buffer", "cwb", "--deadlines", "clicks=-2"), "--deadlines"),
         (("--buffer", "cwb", "--deadlines", "clisk=2"), "did you mean"),
-        (("--buffer", "cwb", "--miss-ratio", "0"), "a permitted miss ratio of 0"),
+        (("--buffer", "cwb", "--miss-ratio", "0"), "--miss-ratio 0 is not a share"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
@@ -60,16 +62,17 @@ def test_deadlines_of_the_file_are_checked_with_their_key(tmp_path: Path, deadli
 
 
 def test_options_become_what_the_run_is_told() -> None:
-    assert buffer_options(None, None, None, None, None, None, "") is None
-    alone = buffer_options(None, "fifo", None, False, None, None, "s1=2,s2/0=0.5")
+    assert JobOptions().buffering is None
+    given: dict[str, Given] = {"scheduler": "fifo", "cleaner": False, "deadlines": "s1=2,s2/0=500ms"}
+    alone = JobOptions(**parsed("run", given)).buffering
     assert alone is not None
     assert (alone.manager, alone.scheduler, alone.adaptor, alone.cleaner) == ("cwb", "fifo", "pid", False)
     assert alone.deadlines == {"s1": 2.0, "s2/0": 0.5}
-    baseline = buffer_options("aurora", None, None, None, None, 0.05, "")
+    baseline = JobOptions(buffer="aurora", miss_ratio=0.05).buffering
     assert baseline is not None
     assert (baseline.manager, baseline.permitted_miss_ratio) == ("aurora", 0.05)
     with pytest.raises(InputError, match="cob has no limit"):
-        buffer_options("cob", None, None, None, 5, None, "")
+        _ = JobOptions(buffer="cob", queue_limit=5).buffering
 
 
 def test_deadlines_are_told_in_a_line_each() -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from floodway.control.base import Controller, Decision, Loop, Observation
+from floodway.control.base import Controller, Decision, Observation
+from floodway.control.loop import Loop
 
 Rate = Callable[[float], float]
 

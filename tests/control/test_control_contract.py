@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from floodway.control.base import Controller, Loop, Observation, State
+from floodway.control.base import Controller, Observation, State
+from floodway.control.forecasting import ForecasterState, Forecasting
+from floodway.control.loop import Loop
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
 
@@ -95,7 +97,8 @@ def test_holds_without_its_measurement(name: str) -> None:
 def test_memory_is_a_fixed_set_of_plain_values(name: str) -> None:
     controller = make(name)
     loop = Loop(controller)
-    allowed = {"controller", *(f.name for f in dataclasses.fields(controller.initial()))}
+    forecaster = {Forecasting.prefix + f.name for f in dataclasses.fields(ForecasterState)}
+    allowed = {"controller", *(f.name for f in dataclasses.fields(controller.initial())), *forecaster}
     for seen in script(3):
         loop.step(seen)
         snapshot = loop.snapshot()

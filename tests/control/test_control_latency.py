@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from floodway.control.base import Loop, Observation
+from floodway.control.base import Observation
 from floodway.control.latency import (
     LatencyConfig,
     LatencyController,
@@ -17,6 +17,7 @@ from floodway.control.latency import (
     law_factor,
     stability_bound,
 )
+from floodway.control.loop import Loop
 from tests.control.plant import Tick, paper_rate, run_engine
 
 CAPACITY = 400.0

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from floodway.control.aurora import AuroraConfig, AuroraController, aurora_step
-from floodway.control.base import Loop, Observation
+from floodway.control.base import Observation
+from floodway.control.loop import Loop
 from floodway.control.pi import PiConfig, PiController, miss_error
 from floodway.control.pid import PidConfig, PidController, PidState, pid_step
 from floodway.control.red import RedConfig, RedState, red_drop_ratio, red_step

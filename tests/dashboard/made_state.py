@@ -44,8 +44,8 @@ class MadeJob:
     node: str = ""
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.root / "ledger.jsonl")
-        self.figures, last = read_figures(self.root)
+        self.ledger = Ledger(LocalStore(self.root))
+        self.figures, last = read_figures(LocalStore(self.root))
         self.batches = BatchLog(LocalStore(self.root), last)
 
     @property
@@ -165,7 +165,7 @@ class MadeJob:
         places = self.figures.places(keeps, float(self.now), arriving=arriving, waiting=waiting)
         rates, keep, totals = at_inputs(places, waiting)
         write_status(
-            self.root,
+            LocalStore(self.root),
             Status(
                 name=f"{self.name}: {self.node}" if self.node else self.name,
                 kind="node" if self.node else "run",

@@ -26,6 +26,7 @@ from floodway.dashboard.board import Board
 from floodway.dashboard.past import sample_rates
 from floodway.dashboard.sources import Reading
 from floodway.job.status import Place, Rates, Status, read_status
+from floodway.job.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
 
@@ -55,7 +56,7 @@ def counting_agent(made: MadeJob) -> HttpServer:
 
 def made_status(made: MadeJob) -> Status:
     """The status that a made job wrote last."""
-    found = read_status(made.root)
+    found = read_status(LocalStore(made.root))
     assert found is not None
     return found
 

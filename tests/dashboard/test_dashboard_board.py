@@ -20,7 +20,9 @@ from floodway.errors import InputError
 from floodway.job.participant_status import FragmentPart, ParticipantPart
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status import ProcessPart, write_status
+from floodway.job.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
+from tests.job.ledgers import open_segment
 
 
 def made_job(
@@ -173,7 +175,7 @@ def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
     (shown,) = board.snapshot()["jobs"]
     assert shown["has_picture"] and shown["notes"] == []
     (job.root / "network.json").write_text("{", encoding="utf-8")
-    with (job.root / "ledger.jsonl").open("ab") as file:
+    with open_segment(LocalStore(job.root)).open("ab") as file:
         file.write(b'{"at": "clicks", "bat####\n')
     (shown,) = board.snapshot()["jobs"]
     assert not shown["has_picture"] and "network.json cannot be read" in shown["notes"][0]
@@ -182,7 +184,7 @@ def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
 
 def test_a_participant_has_no_mode_to_switch(tmp_path: Path) -> None:
     part = ParticipantPart(cpu=2.0, load=1.2, fragments={"utah": FragmentPart("A", cpu=1.2, rate=10.0, keep=0.4)})
-    write_status(tmp_path, participant_status(part, name="A", now=time.time(), process=ProcessPart(1)))
+    write_status(LocalStore(tmp_path), participant_status(part, name="A", now=time.time(), process=ProcessPart(1)))
     board = Board(StateSource([tmp_path]))
     (job,) = board.snapshot()["jobs"]
     assert (job["switchable"], job["stale"], job["places"]["utah"]["keep"]) == (False, False, 0.4)

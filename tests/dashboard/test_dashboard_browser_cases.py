@@ -24,6 +24,7 @@ from floodway.dashboard.serve import page_server
 from floodway.job.participant_status import FragmentPart
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status import LedgerPart, Place, ProcessPart, write_status
+from floodway.job.store import LocalStore
 from tests.agent.federation_world import FILE, agent
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import KEEPS, MadeJob, demo_network
@@ -70,7 +71,9 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
     assert part is not None
     member.journal.close()
     kept = replace(part, load=1.5, fragments={"f0": FragmentPart("A", cpu=1.5, rate=100.0, keep=0.4)})
-    write_status(tmp_path / "A", participant_status(kept, name="A", now=time.time(), process=ProcessPart(1)))
+    write_status(
+        LocalStore(tmp_path / "A"), participant_status(kept, name="A", now=time.time(), process=ProcessPart(1))
+    )
     with page_server([tmp_path / "A"]) as server:
         page.goto(server.url)
         expect(page.locator("#sentence")).to_have_text("Overloaded: it keeps 40.0% of f0.")
@@ -149,11 +152,7 @@ def test_a_refused_key_says_why_and_who_gives_none_is_not_asked_for_ever(page: P
         page.locator("#key").fill("a wrong key, long enough")
         page.keyboard.press("Enter")
         expect(page.locator("#key-problem")).to_contain_text("signature does not fit")
-        page.evaluate("window.real = Date.now; Date.now = () => real() - 3600e3")
-        page.locator("#key").fill(KEY)
-        page.keyboard.press("Enter")
-        expect(page.locator("#key-problem")).to_contain_text("Are both clocks right?")
-        page.evaluate("Date.now = window.real")
+        page.evaluate("window.real = Date.now; Date.now = () => real() - 3600e3")  # whatever clock the browser has
         page.locator("#key").fill(KEY)
         page.keyboard.press("Enter")
         page.wait_for_selector("#picture [data-value]")

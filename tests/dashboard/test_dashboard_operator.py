@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from floodway.dashboard.serve import page_server
 from floodway.job.status import write_status
+from floodway.job.store import LocalStore
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import CLICKS, MadeJob
 from tests.dashboard.test_dashboard_agents import counting_agent, made_status
@@ -85,7 +86,7 @@ def test_on_a_phone_nothing_scrolls_sideways_and_all_is_readable(phone: Page, ma
     with page_server([made.root]) as server:
         phone.goto(server.url)
         phone.wait_for_selector("#picture [data-value]")
-        write_status(made.root, status)
+        write_status(LocalStore(made.root), status)
         expect(phone.locator("#reasons")).to_contain_text("longlong")
         assert phone.evaluate("document.documentElement.scrollWidth") <= 360
         assert phone.evaluate(FAINT) == []

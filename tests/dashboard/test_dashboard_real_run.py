@@ -16,13 +16,14 @@ from floodway.dashboard.serve import page_server
 from floodway.job.fold import Counts
 from floodway.job.latencies import Sketch
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timing]
+pytestmark = pytest.mark.spark
 
 SPLIT = """
 version: 1
@@ -53,7 +54,7 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
         metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
         seen += snapshot["jobs"]
     (job,) = seen
-    lines = Ledger(root / "ledger.jsonl").read()
+    lines = Ledger(LocalStore(root)).read()
     counted = Counts.of(lines).to_dict()
     assert result.counts.to_dict() == counted
     shown = {at: one for at, one in job["places"].items() if one["offered"]}

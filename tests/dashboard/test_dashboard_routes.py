@@ -7,15 +7,21 @@ import json
 import httpx
 import pytest
 
+from floodway.agent.wire.client import Client
+from floodway.agent.wire.signing import Security
 from floodway.dashboard.routes import to_json
+from floodway.dashboard.serve import page_server
 from floodway.job.shed_state import ShedFiles
 from tests.dashboard.conftest import Served
+from tests.dashboard.made_state import MadeJob
 
 
 def test_files_are_served_under_a_strict_policy(served: Served) -> None:
     answer = httpx.get(served.url, trust_env=False)
     assert answer.status_code == 200
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    assert answer.headers["x-frame-options"] == "DENY" and answer.headers["x-content-type-options"] == "nosniff"
     assert "http" not in answer.text.replace("http-equiv", ""), "the page names no other site"
     for name in ("page.js", "charts.js", "sign.js", "key.js", "tiles.js", "words.js", "page.css", "icon.svg"):
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False).status_code == 200
@@ -60,6 +66,25 @@ def test_a_page_of_another_site_cannot_switch(served: Served) -> None:
     )
     assert answer.status_code == 403
     assert ShedFiles(served.job.root).read_mode() is None
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/page/snapshot", "/v1/page/picture?job=demo", "/metrics", "/nowhere", "/static/x"]
+)
+def test_nothing_that_is_answered_can_be_framed_or_read_by_another_site(served: Served, path: str) -> None:
+    headers = httpx.get(served.url + path, trust_env=False).headers
+    assert "frame-ancestors 'none'" in headers["content-security-policy"] and headers["x-frame-options"] == "DENY"
+    assert headers["cross-origin-resource-policy"] == "same-origin" and "access-control-allow-origin" not in headers
+
+
+def test_beyond_this_machine_there_is_no_page_over_plain_http(made: MadeJob) -> None:
+    key = Security(b"0123456789abcdef-for-this-test")
+    with page_server([made.root], host="0.0.0.0", security=key) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        answer = httpx.get(url, trust_env=False)
+        assert answer.status_code == 403 and "ssh -L" in answer.text and "<" not in answer.text
+        assert httpx.get(f"{url}/static/key.js", trust_env=False).status_code == 404
+        assert Client(url, key).get_json("/v1/page/snapshot")["jobs"]
 
 
 def test_the_picture_names_every_figure(served: Served) -> None:

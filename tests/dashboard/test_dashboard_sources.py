@@ -51,7 +51,7 @@ def test_a_shed_needs_no_network(tmp_path: Path) -> None:
     now = time.time()
     places = {"clicks": Place(0.5)}
     files.write_status(Status("clicks", "shed", "observe", now, keep=0.5, reason="a batch is full", places=places))
-    Ledger(files.ledger).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
+    Ledger(files.store).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
     (job,) = Board(StateSource([tmp_path])).snapshot()["jobs"]
     assert (job["name"], job["mode"], job["has_picture"], job["score"]) == ("clicks", "observe", False, None)
     assert job["places"]["clicks"]["keep"] == 0.5

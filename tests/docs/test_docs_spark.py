@@ -29,7 +29,7 @@ SHORT = {
     "dashboard": "--seconds 0.5",
     "demo": "--seconds 15",
     "feed": "--seconds 90",
-    "ledger": "",
+    "payments": "",
     "participant": "--seconds 90",
     "report": "",
     "run": "--seconds 30",

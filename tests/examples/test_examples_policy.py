@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 import floodway
-from floodway.control.base import Loop, Observation
+from floodway.control.base import Observation
+from floodway.control.loop import Loop
 from tests.control.plant import Engine, run_batches
 
 PATH = Path(__file__).resolve().parents[2] / "examples" / "my_policy.py"

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from floodway.job.fold import Fold
 from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.tail import HEAD_BYTES, LEDGER, JobTail
+from floodway.job.store import LocalStore
+from floodway.job.tail import JobTail
 from tests.dashboard.made_state import CLICKS, MadeJob
+from tests.job.ledgers import open_segment
 
 
-def line(batch: int, query: str = "q") -> LedgerLine:
-    return LedgerLine(query, batch, "s", "shedder", 10, 4, 6, time_us=batch * 1_000_000)
+def line(batch: int) -> LedgerLine:
+    return LedgerLine("q", batch, "s", "shedder", 10, 4, 6, time_us=batch * 1_000_000)
 
 
 def summed(tail: JobTail) -> Fold:
@@ -21,18 +23,19 @@ def summed(tail: JobTail) -> Fold:
 
 
 def test_each_line_is_read_once_and_a_torn_one_is_waited_for(tmp_path: Path) -> None:
-    path, tail = tmp_path / LEDGER, JobTail()
-    tail.advance([tmp_path])
+    store, tail = LocalStore(tmp_path), JobTail()
+    tail.advance([store])
     assert not tail.has_ledger
-    Ledger(path).append([line(0), line(1)])
+    Ledger(store).append([line(0), line(1)])
+    path = open_segment(store)
     with path.open("ab") as file:
         file.write(line(2).encode()[:20])
-    tail.advance([tmp_path])
-    tail.advance([tmp_path])
+    tail.advance([store])
+    tail.advance([store])
     assert summed(tail).lines == 2
     with path.open("ab") as file:
         file.write(line(2).encode()[20:])
-    tail.advance([tmp_path])
+    tail.advance([store])
     assert summed(tail).lines == 3
     assert summed(tail).differences() == []
 
@@ -44,15 +47,15 @@ def test_a_second_run_in_the_folder_is_summed_from_its_start(tmp_path: Path) -> 
         job = MadeJob(tmp_path / "run", 1_000)
         job.start()
         job.run(first)
-        tail.advance([job.root])
+        tail.advance([LocalStore(job.root)])
         before = tail.figures
         shutil.rmtree(job.root)
-        tail.advance([job.root])
+        tail.advance([LocalStore(job.root)])
         assert tail.figures is before, "what was removed is shown until something new is there"
         again = MadeJob(tmp_path / "run", 2_000)
         again.start()
         again.run(second)
-        tail.advance([again.root])
+        tail.advance([LocalStore(again.root)])
         assert tail.figures is not before
         assert summed(tail).total.offered["clicks"] == second * CLICKS
         assert tail.figures.latencies.count == second * 1_000
@@ -63,28 +66,18 @@ def test_one_replaced_node_starts_the_whole_network_over(tmp_path: Path) -> None
     folders = [tmp_path / name for name in "AB"]
     for folder in folders:
         folder.mkdir()
-        Ledger(folder / LEDGER).append([line(0, folder.name), line(1, folder.name)])
+        Ledger(LocalStore(folder)).append([line(0), line(1)])
     tail = JobTail()
-    tail.advance(folders)
-    (folders[1] / LEDGER).write_bytes(line(7).encode())
-    tail.advance(folders)
+    tail.advance(map(LocalStore, folders))
+    shutil.rmtree(folders[1] / "ledger")
+    Ledger(LocalStore(folders[1])).append([line(7)])
+    tail.advance(map(LocalStore, folders))
     assert summed(tail).lines == 3
 
 
 def test_an_unreadable_line_is_a_difference(tmp_path: Path) -> None:
-    path, tail = tmp_path / LEDGER, JobTail()
-    path.write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
-    tail.advance([tmp_path])
+    store, tail = LocalStore(tmp_path), JobTail()
+    Ledger(store).append([line(0)])
+    open_segment(store).write_bytes(line(0).encode() + b'{"at":"clicks","bat#####\n' + line(1).encode())
+    tail.advance([store])
     assert summed(tail).differences() == ["lines of the ledger that cannot be read: 1"]
-
-
-def test_a_first_line_longer_than_the_head_is_told_apart_by_its_beginning(tmp_path: Path) -> None:
-    path, tail = tmp_path / LEDGER, JobTail()
-    long = "x" * (2 * HEAD_BYTES)
-    path.write_bytes(LedgerLine("q", 0, long, "shedder", 10, 4, 6).encode())
-    tail.advance([tmp_path])
-    assert summed(tail).lines == 1
-    with path.open("ab") as file:
-        file.write(line(1).encode())
-    tail.advance([tmp_path])
-    assert summed(tail).lines == 2

@@ -54,7 +54,7 @@ def test_the_example_counts_every_click_and_says_so(spark: SparkSession, broker:
     found = {row["page"]: (row["seen"], row["estimate"]) for row in rows.collect()}
     assert {page: seen for page, (seen, _) in found.items()} == {"page-0": 667, "page-1": 667, "page-2": 666}
     assert all(estimate == pytest.approx(seen) for seen, estimate in found.values())  # observe: nothing was dropped
-    ledger = Ledger(shed.files.ledger)
+    ledger = Ledger(shed.files.store)
     deadline = time.monotonic() + 30
     while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
         time.sleep(0.2)

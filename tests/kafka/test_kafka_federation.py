@@ -15,6 +15,7 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.spark.log import LogReader
 from scripts.kafka_broker import Broker
 from tests.agent.federation_on_spark import Running, participant_on, wait
@@ -91,7 +92,7 @@ def test_a_fragment_that_reads_a_topic_moves(
     letters = LogReader(folder / "dead-letters" / "input")
     (letter,) = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
     assert letter["raw"] == b"{broken" and letter["reason"]
-    assert Ledger(folder / "ledger.jsonl").fold().total.dropped["tens.input", "dead-letter"] == 1
+    assert Ledger(LocalStore(folder)).fold().total.dropped["tens.input", "dead-letter"] == 1
     assert not list((folder / "malformed").iterdir()), "a note is gone when its records are accounted for"
     (move,) = agents["A"].journal.moves()
     assert move.state == "done" and agents["A"].machine.holdings == {}

@@ -130,8 +130,8 @@ def test_the_audit_reconciles_ledgers_over_a_topic_and_finds_two_writers(broker:
     address = layout.link(Arc("a1", "b1"))
     append_link(tuples(10), address, 0, f"{WRITER}:0:0", None)
     append_link(tuples(5), address, 0, f"{WRITER}:1:0", None)
-    Ledger(layout.own("A").ledger).append([LedgerLine("A.main", 0, "a1->b1", Reason.DELIVERED, 10, 10, 0)])
-    Ledger(layout.own("B").ledger).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 12, 4, 8)])
+    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "a1->b1", Reason.DELIVERED, 10, 10, 0)])
+    Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 12, 4, 8)])
     result = audit_nodes(network, layout)
     assert result.differences == () and not any("a1->b1" in note for note in result.unchecked)
     first = result.links[0]

@@ -10,13 +10,14 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
+from floodway.job.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import PositionError
 from floodway.spark.query.layout import Layout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.gone import PassingOver
-from floodway.spark.source.options import OnLoss, parse_options
+from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
 from tests.kafka.test_kafka_buffer import produce
 

@@ -94,7 +94,7 @@ def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_p
     letters = LogReader(Layout(tmp_path).root / "dead-letters" / "clicks")
     rows = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
     # To the record, of the batches that are in the ledger; one that could not end in time has written its own already.
-    accounted = {line.batch for line in Ledger(Layout(tmp_path).ledger).read()}
+    accounted = {line.batch for line in Ledger(Layout(tmp_path).store).read()}
     query = query_key("A.main", tmp_path / "checkpoints" / "A.main")
     counted = count_log(letters.meta.path, writer_of(query, DEAD)).batches
     assert sum(count for batch, count in counted.items() if batch in accounted) == dropped["dead-letter"] > 0

@@ -28,7 +28,7 @@ class Job:
         stream = spark.readStream.format("kafka").options(**options).load().transform(shed)
         self.writer = stream.writeStream.foreachBatch(self._sink)
         self.writer = self.writer.option("checkpointLocation", str(folder / "checkpoint"))
-        self.ledger = Ledger(shed.files.ledger)
+        self.ledger = Ledger(shed.files.store)
 
     def _sink(self, batch: DataFrame, number: int) -> None:
         count = batch.count()

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from floodway.cli import main
 from floodway.job.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store import LocalStore
 from scripts.kafka_broker import Broker
 from tests.docs.pages import ROOT, Block, blocks_of, command_line, commands
 
@@ -85,7 +86,7 @@ def test_the_page_for_an_existing_kafka_job(spark: SparkSession, broker: Broker,
     )
     try:
         query.processAllAvailable()
-        told(Ledger(files.ledger))
+        told(Ledger(files.store))
         assert command_line().commands
         look, enforce, report = blocks("docs/start-kafka.md", "bash")
         seen = shell(look)
@@ -110,6 +111,6 @@ def test_the_one_line_of_the_readme(spark: SparkSession, broker: Broker, home: P
     (query,) = [query for query in spark.streams.active if query.name is None]
     try:
         query.processAllAvailable()
-        told(Ledger(home / ".local/state/floodway/clicks/ledger.jsonl"))
+        told(Ledger(LocalStore(home / ".local/state/floodway/clicks")))
     finally:
         query.stop()

@@ -106,42 +106,42 @@ def test_slots_are_even() -> None:
 def test_a_raise_passes_first_and_emits_after_confirmation() -> None:
     shape = WindowShape(10, 10)
     low = Epochs(shape, (Epoch(0, 0, 300_000, 300_000),))
-    raising = low.lower_or_raise(800_000, seen_us=15, valid_from_us=100)
+    raising = low.lower_or_raise(800_000, seen_us=15, seq=100)
     assert raising.pending
     assert raising.latest == Epoch(100, 20, 800_000, 300_000)
-    assert raising.lower_or_raise(900_000, seen_us=15, valid_from_us=200) is raising
-    confirmed = raising.confirm(seen_us=34, valid_from_us=300)
+    assert raising.lower_or_raise(900_000, seen_us=15, seq=200) is raising
+    confirmed = raising.confirm(seen_us=34, seq=300)
     assert confirmed.latest == Epoch(300, 40, 800_000, 800_000)
-    assert confirmed.confirm(seen_us=99, valid_from_us=400) is confirmed
-    assert raising.lower_or_raise(100_000, seen_us=25, valid_from_us=200).latest == Epoch(200, 30, 100_000, 100_000)
+    assert confirmed.confirm(seen_us=99, seq=400) is confirmed
+    assert raising.lower_or_raise(100_000, seen_us=25, seq=200).latest == Epoch(200, 30, 100_000, 100_000)
 
 
 def test_windows_before_a_trimmed_history_count_as_dropped() -> None:
     epochs = Epochs(WindowShape(10, 10))
     for i in range(5):
-        epochs = epochs.lower_or_raise(900_000 - i, seen_us=100 * i, valid_from_us=i)
+        epochs = epochs.lower_or_raise(900_000 - i, seen_us=100 * i, seq=i)
     trimmed = epochs.trimmed(2, 0)
     assert trimmed.at(0, 1000) is None
     assert trimmed.at(1000, 1000) == epochs.latest
 
 
 @given(st.lists(st.tuples(st.integers(0, PPM), st.integers(0, 60)), max_size=40), st.integers(0, 45))
-def test_no_batch_to_come_can_tell_a_trimmed_history(changes: list[tuple[int, int]], replays_from: int) -> None:
+def test_no_batch_to_come_can_tell_a_trimmed_history(changes: list[tuple[int, int]], oldest_seq: int) -> None:
     epochs = Epochs(WindowShape(10, 10))
     for stamp, (keep, seen) in enumerate(changes):
-        epochs = epochs.lower_or_raise(keep, seen_us=seen, valid_from_us=stamp)
-        epochs = epochs.confirm(seen_us=seen, valid_from_us=stamp) if keep % 2 else epochs
-    trimmed = epochs.trimmed(1000, replays_from)
+        epochs = epochs.lower_or_raise(keep, seen_us=seen, seq=stamp)
+        epochs = epochs.confirm(seen_us=seen, seq=stamp) if keep % 2 else epochs
+    trimmed = epochs.trimmed(1000, oldest_seq)
     for window in range(-10, 90, 10):
-        for stamp in range(replays_from, 50):
+        for stamp in range(oldest_seq, 50):
             assert trimmed.at(window, stamp) == epochs.at(window, stamp)
 
 
 def test_a_window_that_is_open_for_long_needs_one_entry() -> None:
     epochs = Epochs(WindowShape(1000, 1000))
     for stamp in range(500):
-        epochs = epochs.lower_or_raise(900_000 - stamp, seen_us=stamp, valid_from_us=stamp)
-        epochs = epochs.trimmed(64, replays_from_us=stamp - 2)
+        epochs = epochs.lower_or_raise(900_000 - stamp, seen_us=stamp, seq=stamp)
+        epochs = epochs.trimmed(64, oldest_seq=stamp - 2)
     assert len(epochs.history) <= 5
     assert epochs.at(500, 500) == ALWAYS
 
@@ -179,9 +179,9 @@ def test_subset_guarantee_with_rate_changes_and_late_news(shape: WindowShape, se
         latest_seen = max((t for _, t in heard), default=None)
         clock += 1
         # New entries become valid strictly after the write, and before the next micro-batch begins.
-        if epochs.pending and heard and heard[-1][0] >= epochs.latest.valid_from_us:
-            before = [t for at, t in heard if at < epochs.latest.valid_from_us]
-            epochs = epochs.confirm(seen_us=max(before, default=None), valid_from_us=clock + 1)
+        if epochs.pending and heard and heard[-1][0] >= epochs.latest.seq:
+            before = [t for at, t in heard if at < epochs.latest.seq]
+            epochs = epochs.confirm(seen_us=max(before, default=None), seq=clock + 1)
         elif number % 3 == 0:
             keep = rng.choice([0, 200_000, 500_000, PPM])
-            epochs = epochs.lower_or_raise(keep, seen_us=latest_seen, valid_from_us=clock + 1)
+            epochs = epochs.lower_or_raise(keep, seen_us=latest_seen, seq=clock + 1)

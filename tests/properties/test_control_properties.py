@@ -8,9 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodway.control.base import Controller, Loop, Observation
-from floodway.control.batch_model import BatchModel, learn
+from floodway.control.base import Controller, Observation
+from floodway.control.cost_model import CostModel, learn
 from floodway.control.latency import choose_gain, law_factor, stability_bound
+from floodway.control.loop import Loop
 from floodway.control.registry import controllers, make_controller
 
 counts = st.floats(0.0, 1e12)
@@ -82,13 +83,16 @@ def test_the_law_falls_with_latency_and_the_chosen_gain_is_stable(
     cost=st.floats(1e-6, 1e-1),
     works=st.lists(st.floats(1.0, 1e4), min_size=3, max_size=20),
 )
-def test_the_batch_model_stays_positive_and_passes_through_its_mean(
+def test_the_cost_model_stays_positive_and_explains_what_it_has_just_seen(
     overhead: float, cost: float, works: list[float]
 ) -> None:
-    model = BatchModel()
+    model = CostModel()
     for work in works:
-        model = learn(model, work, overhead + cost * work)
-        assert model.cost is not None and model.cost > 0.0 and model.overhead >= 0.0
-        at_mean = model.seconds(model.mean_work)
-        assert at_mean is not None
-        assert math.isclose(at_mean, model.mean_seconds, rel_tol=1e-6)
+        seconds = overhead + cost * work
+        before = model.expected(work)
+        model = learn(model, work, seconds)
+        after = model.expected(work)
+        assert model.cost is not None and model.cost > 0.0 and model.overhead > 0.0 and model.offered_cost > 0.0
+        assert min(model.var_a, model.var_s, model.var_c) >= 0.0
+        assert after is not None
+        assert abs(after - seconds) <= (abs(before - seconds) if before else 0.0) + 1e-6 * seconds

@@ -80,10 +80,9 @@ class Stream:
         progress = self.query.lastProgress
         # Progress is told a moment after a batch ends; what the sink has seen is known at once.
         last = max(-1 if progress is None else progress.batchId, *self.results, -1)
-        ledger = Ledger(self.shed.files.ledger)  # written last
+        ledger = Ledger(self.shed.files.store)  # written last
         wait_for(lambda: last < 0 or any(line.batch >= last for line in ledger.read()))
-        table = self.shed.loop.control.table
-        valid = max(table.history[-1].valid_from_us, table.epochs[-1].valid_from_us)
+        valid = self.shed.loop.control.latest.valid_from_us
         wait_for(lambda: time.time_ns() // 1000 > valid)
 
     def stop(self) -> None:

@@ -14,6 +14,7 @@ from pyarrow import orc, parquet
 from floodway.agent.federation.audit import audit_federation
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogWriter, Retention, create_log
@@ -22,6 +23,7 @@ from floodway.spark.query.layout import Layout
 from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
 from floodway.spark.query.sinks import batch_folder
 from floodway.spark.source.offsets import BatchOffset
+from tests.job.ledgers import open_segment
 
 NETWORK = Network(
     "n",
@@ -86,7 +88,7 @@ def true_lines() -> list[LedgerLine]:
 
 
 def found(layout: Layout, lines: list[LedgerLine]) -> tuple[str, ...]:
-    Ledger(layout.ledger).append(lines)
+    Ledger(layout.store).append(lines)
     return audit(NETWORK, layout).differences
 
 
@@ -106,9 +108,9 @@ def test_a_line_that_counts_otherwise_is_found(tmp_path: Path) -> None:
 
 def test_a_ledger_changed_behind_our_back_is_found(tmp_path: Path) -> None:
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
-    text = layout.ledger.read_text().replace('"dropped":0', '"dropped":7', 1)
-    layout.ledger.write_text(text)
+    Ledger(layout.store).append(true_lines())
+    segment = open_segment(layout.store)
+    segment.write_text(segment.read_text().replace('"dropped":0', '"dropped":7', 1))
     assert any("≠" in difference for difference in audit(NETWORK, layout).differences)
 
 
@@ -257,7 +259,7 @@ def test_dead_letters_are_in_their_log_and_in_no_output(tmp_path: Path) -> None:
 def test_files_are_counted_by_batch(tmp_path: Path, kind: str) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=f"{kind}:{tmp_path / 'out'}")})
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
+    Ledger(layout.store).append(true_lines())
     missing = audit(network, layout).differences
     assert [text[:10] for text in missing] == ["q, batch 0", "q, batch 1", "q, batch 2"]
     for number, offset in enumerate(BATCHES):
@@ -282,7 +284,7 @@ def write_files(table: pa.Table, path: Path) -> None:
 def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=f"csv:{tmp_path / 'out'}")})
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
+    Ledger(layout.store).append(true_lines())
     for number in (0, 2):
         Path(batch_folder(str(tmp_path / "out"), "A.main", "q", number)).mkdir(parents=True)
     result = audit(network, layout)
@@ -294,7 +296,7 @@ def test_files_of_another_format_must_be_there(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_is_said(tmp_path: Path, sink: str) -> None:
     network = replace(NETWORK, outputs={"q": Output("q", "work", sink=sink)})
     layout = write_run(tmp_path)
-    Ledger(layout.ledger).append(true_lines())
+    Ledger(layout.store).append(true_lines())
     result = audit(network, layout)
     assert result.differences == () and any(text.startswith("q: ") for text in result.unchecked)
 
@@ -319,9 +321,7 @@ def test_a_fragment_of_a_federation_is_held_against_its_input_and_dead_letters_t
         (checkpoint / folder / "0").write_text(text)
     shed = LedgerLine("f", 0, "f.in", Reason.SHEDDER, 100, 100, 0)
     dead = replace(shed, reason=Reason.DEAD_LETTER, kept=97, dropped=3)
-    Ledger(home / "ledger.jsonl").append(
-        [shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)]
-    )
+    Ledger(LocalStore(home)).append([shed, dead, replace(shed, at="f", reason=Reason.DELIVERED, offered=9, kept=9)])
     differences = audit_federation(federation, tmp_path)["f"].differences
     assert ["no log at" in differences[0], len(differences)] == [True, 3]
     fill(tmp_path / "in", 100)

@@ -43,10 +43,10 @@ def account(network: Network, layout: NodeLayout) -> tuple[LinkAccount, tuple[st
 def test_what_was_delivered_was_offered_or_waits(network: Network, tmp_path: Path) -> None:
     layout = NodeLayout(tmp_path)
     write(layout, {0: 10, 1: 20})
-    Ledger(layout.own("A").ledger).append(
+    Ledger(layout.own("A").store).append(
         [line("A", 0, Reason.DELIVERED, 10, 10), line("A", 1, Reason.DELIVERED, 20, 20)]
     )
-    Ledger(layout.own("B").ledger).append([line("B", 0, Reason.SHEDDER, 10, 4)])
+    Ledger(layout.own("B").store).append([line("B", 0, Reason.SHEDDER, 10, 4)])
     found, differences = account(network, layout)
     assert differences == ()
     assert (found.delivered, found.in_log, found.offered, found.waiting) == (30, 30, 10, 20)
@@ -58,8 +58,8 @@ def test_a_batch_that_was_killed_after_its_sink_is_unfinished_and_no_difference(
 ) -> None:
     layout = NodeLayout(tmp_path)
     write(layout, {0: 10, 1: 20})
-    Ledger(layout.own("A").ledger).append([line("A", 0, Reason.DELIVERED, 10, 10)])
-    Ledger(layout.own("B").ledger).append([line("B", 0, Reason.SHEDDER, 30, 30)])
+    Ledger(layout.own("A").store).append([line("A", 0, Reason.DELIVERED, 10, 10)])
+    Ledger(layout.own("B").store).append([line("B", 0, Reason.SHEDDER, 30, 30)])
     found, differences = account(network, layout)
     assert differences == ()
     assert (found.delivered, found.unfinished, found.waiting) == (10, 20, 0)
@@ -68,8 +68,8 @@ def test_a_batch_that_was_killed_after_its_sink_is_unfinished_and_no_difference(
 def test_a_ledger_that_claims_too_much_is_found(network: Network, tmp_path: Path) -> None:
     layout = NodeLayout(tmp_path)
     write(layout, {0: 10})
-    Ledger(layout.own("A").ledger).append([line("A", 0, Reason.DELIVERED, 12, 12)])
-    Ledger(layout.own("B").ledger).append([line("B", 0, Reason.SHEDDER, 11, 11)])
+    Ledger(layout.own("A").store).append([line("A", 0, Reason.DELIVERED, 12, 12)])
+    Ledger(layout.own("B").store).append([line("B", 0, Reason.SHEDDER, 11, 11)])
     _, differences = account(network, layout)
     assert any("A's ledger delivered 12" in text for text in differences)
     assert any("B's ledger was offered 11" in text for text in differences)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from floodway.errors import InputError
 from floodway.job.ledger import Ledger
+from floodway.job.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.fragments import fragments
@@ -30,7 +31,7 @@ def query(root: Path, cpu: float) -> FragmentQuery:
     network = replace(NETWORK, nodes={"A": Node("A", cpu=cpu)})
     (fragment,) = fragments(network, "A")
     session = cast(SparkSession, object())  # nothing is started
-    return FragmentQuery(session, network, fragment, Layout(root), Ledger(root / "ledger.jsonl"), lambda report: None)
+    return FragmentQuery(session, network, fragment, Layout(root), Ledger(LocalStore(root)), lambda report: None)
 
 
 def test_a_query_goes_on_with_the_tasks_it_was_started_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

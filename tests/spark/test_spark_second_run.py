@@ -55,7 +55,7 @@ def made(folder: Path) -> Network:
 def query_of(spark: Session, network: Network, root: Path) -> FragmentQuery:
     (fragment,) = fragments(network, "A")
     register(spark)
-    return FragmentQuery(spark, network, fragment, Layout(root), Ledger(Layout(root).ledger), lambda report: None)
+    return FragmentQuery(spark, network, fragment, Layout(root), Ledger(Layout(root).store), lambda report: None)
 
 
 def process(spark: Session, network: Network, root: Path) -> None:
@@ -99,7 +99,7 @@ def test_who_deletes_a_checkpoint_gets_everything_again(spark: Session, tmp_path
     process(spark, network, state)
     second = query_key("A.main", state / "checkpoints" / "A.main")
     assert held(tmp_path) == (4 * TUPLES, 2 * TUPLES)
-    assert {line.query for line in Ledger(Layout(state).ledger).read()} == {first, second}
+    assert {line.query for line in Ledger(Layout(state).store).read()} == {first, second}
     found = audit(network, Layout(state))
     assert found.differences == () and found.tuples_offered == 2 * TUPLES
     assert any(text.startswith(f"{first}: its checkpoint is gone") for text in found.unchecked)

@@ -28,7 +28,7 @@ def line(batch: int, reason: str = "shedder", until: int | None = None) -> Ledge
 
 def job(root: Path, committed: range, lines: list[LedgerLine]) -> ShedFiles:
     files = ShedFiles(root / "clicks")
-    Ledger(files.ledger).append(lines)
+    Ledger(files.store).append(lines)
     (files.folder / "status.json").write_text("{}")
     checkpoint = root / "checkpoint"
     (checkpoint / "commits").mkdir(parents=True)

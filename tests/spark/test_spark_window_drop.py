@@ -138,7 +138,7 @@ def test_every_emitted_window_equals_the_unshed_one(
     epochs = stream.shed.loop.control.table.epochs
     assert any(epoch.emit_ppm < epoch.pass_ppm for epoch in epochs)
     assert epochs[-1].emit_ppm == PPM
-    ledger = Ledger(stream.shed.files.ledger)
+    ledger = Ledger(stream.shed.files.store)
     assert ledger.fold().total.dropped.total() > 0
     assert ledger.fold().differences() == []
 

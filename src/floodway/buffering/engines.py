@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from floodway.buffering.cleaner import CostEstimate
-from floodway.control.batch_model import BatchModel, learn
+from floodway.control.cost_model import CostModel, learn
 
 FIRST_OVERHEAD_SECONDS = 0.3
 MARGIN = 0.9
@@ -96,14 +96,14 @@ class MicroBatches(Engine):
 
     def __init__(self, deadlines: Iterable[float]) -> None:
         super().__init__(deadlines)
-        self.model = BatchModel(overhead=FIRST_OVERHEAD_SECONDS)
+        self.model = CostModel(overhead=FIRST_OVERHEAD_SECONDS)
 
     def learn(self, work: float, seconds: float) -> None:
         self.model = learn(self.model, work, seconds)
 
     @property
     def seconds_per_work(self) -> float:
-        return self.model.cost if self.model.cost is not None else 1.0
+        return 1.0 if self.model.cost is None else self.model.cost + self.model.offered_cost
 
     @property
     def full_seconds_per_work(self) -> float:

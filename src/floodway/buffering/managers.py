@@ -24,7 +24,8 @@ from floodway.buffering.limits import Allocation, Demand, reallocate
 from floodway.buffering.options import BufferOptions
 from floodway.buffering.schedulers import scheduler
 from floodway.control.aurora import AuroraConfig, AuroraController
-from floodway.control.base import LEAST_SECONDS, Controller, Loop, Observation, State
+from floodway.control.base import LEAST_SECONDS, Controller, Observation, State
+from floodway.control.loop import Loop
 from floodway.control.pi import PiConfig, PiController
 from floodway.control.tu import TuConfig, TuController
 

@@ -89,12 +89,13 @@ def _network(job: JobPlace, file: Path | None) -> Network | None:
 
 
 def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
+    from floodway.job.ledger import Ledger
     from floodway.spark.audit.run import audit as audit_run
     from floodway.spark.query.layout import Layout
 
     layout = Layout(folder)
-    if not layout.ledger.exists():
-        raise InputError(f"no ledger at {layout.ledger}", hint="Give the folder that `floodway run` printed")
+    if not Ledger(layout.store).exists():
+        raise InputError(f"no ledger in {folder}", hint="Give the folder that `floodway run` printed")
     result = audit_run(network, layout)
     _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 

@@ -9,40 +9,53 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.page import Page, ReadToken, page_of
-from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention
-from floodway.cli.spark_options import Conf, Master, parse_conf
+from floodway.cli.job_options import GivenOptions, job_command
+from floodway.cli.page import ReadToken, watched
 from floodway.errors import InputError
 
+PROCESS = "Process and peers"
 
+
+@job_command
 def node(
+    given: GivenOptions,
     network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
     state: Annotated[Path, typer.Option(help="Folder that all nodes of the network share.")],
     node: Annotated[str | None, typer.Option(help="Which node of the network to run.")] = None,
     coordinator: Annotated[bool, typer.Option("--coordinator", help="Run the coordinator instead of a node.")] = False,
-    control: Annotated[str, typer.Option(help="alone, dfit or coordinator: who plans.")] = "dfit",
-    listen: Annotated[str, typer.Option(help="HOST:PORT of this agent's HTTP API; port 0 takes a free one.")] = "",
-    urls: Annotated[str, typer.Option(help="Addresses of the agents, A=http://…,B=…; over the file's `url`.")] = "",
-    key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
-    cert: Annotated[Path | None, typer.Option(help="Certificate of this agent (PEM), for mutual TLS.")] = None,
-    private_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    ca: Annotated[Path | None, typer.Option(help="The authority that signs all agents' certificates (PEM).")] = None,
-    read_token_file: ReadToken = None,
-    page: Page = None,
-    seconds: Annotated[float | None, typer.Option(help="End after this time; default: when told to.")] = None,
-    mode: Annotated[str, typer.Option(help="enforce, observe (drop nothing) or off.")] = "enforce",
-    target: Annotated[float | None, typer.Option(help="Latency target of the whole path in seconds.")] = None,
-    controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
-    planner: Annotated[str, typer.Option(help="The coordinator's planner: exact, solver, solver-w or fit.")] = "exact",
-    side_output: Annotated[int, typer.Option(help="Save up to this many dropped tuples a batch, 64 MiB in all.")] = 0,
-    retain_bytes: RetainBytes = None,
-    retain_seconds: RetainSeconds = None,
-    master: Master = None,
-    conf: Conf = None,
-    links: Annotated[
-        str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
+    seconds: Annotated[
+        str | None, typer.Option(help="End after this time; default: when asked to.", metavar="DURATION")
     ] = None,
-    parent: Annotated[int | None, typer.Option(help="End when this process is no longer the parent.")] = None,
+    control: Annotated[
+        str, typer.Option(help="alone, dfit or coordinator: who plans.", rich_help_panel=PROCESS)
+    ] = "dfit",
+    listen: Annotated[
+        str,
+        typer.Option(help="HOST:PORT of this agent's HTTP API; port 0 takes a free one.", rich_help_panel=PROCESS),
+    ] = "",
+    urls: Annotated[
+        str,
+        typer.Option(help="Addresses of the agents, A=http://…,B=…; over the file's `url`.", rich_help_panel=PROCESS),
+    ] = "",
+    key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that signs requests.", rich_help_panel=PROCESS)
+    ] = None,
+    cert: Annotated[
+        Path | None, typer.Option(help="Certificate of this agent (PEM), for mutual TLS.", rich_help_panel=PROCESS)
+    ] = None,
+    private_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).", rich_help_panel=PROCESS)] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(help="The authority that signs all agents' certificates (PEM).", rich_help_panel=PROCESS),
+    ] = None,
+    read_token_file: ReadToken = None,
+    links: Annotated[
+        str | None,
+        typer.Option(help="Links over Kafka: kafka://host:port, then /prefix; default logs.", rich_help_panel=PROCESS),
+    ] = None,
+    parent: Annotated[
+        int | None, typer.Option(help="End when this process is no longer the parent.", rich_help_panel=PROCESS)
+    ] = None,
 ) -> None:
     """Run one node of a network: its Spark application, its drops, its part of the planning, its HTTP API.
 
@@ -54,7 +67,9 @@ def node(
     """
     from floodway.agent.node.options import NodeOptions, parse_control, parse_listen
     from floodway.agent.wire.signing import load_security
-    from floodway.cli.run import parse_mode
+    from floodway.job import values
+    from floodway.job.flags import parsed
+    from floodway.job.options import JobOptions
     from floodway.network.file import load_network
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found
@@ -65,48 +80,44 @@ def node(
     declared = {name: one.url for name, one in net.nodes.items() if one.url is not None}
     addresses = {**declared, **parse_urls(urls)}
     host, port = parse_listen(listen or _own_address(addresses, node or "coordinator"))
+    chosen = parsed("node", given)
+    root = state.absolute()
     if node is None:
         from floodway.agent.node.coordinator import run_coordinator
 
         run_coordinator(
             net,
-            state.absolute(),
+            root,
             host=host,
             port=port,
             urls=addresses,
             security=security,
-            planner=planner,
+            options=JobOptions(**chosen),
             parent=parent,
         )
         return
     from floodway.agent.loop.run_files import save_network
     from floodway.agent.node.node import run_node
+    from floodway.spark.query.node_layout import NodeLayout
 
-    if page is not None:
-        save_network(state, net)
-    with page_of(state, page, key_file=key_file, read_token_file=read_token_file):
-        run_node(
-            net,
-            NodeOptions(
-                node=node,
-                root=state.absolute(),
-                control=parse_control(control),
-                host=host,
-                port=port,
-                urls=addresses,
-                security=security,
-                seconds=seconds,
-                mode=parse_mode(mode),
-                target_seconds=target,
-                controller=controller,
-                side_output=side_output,
-                retention=parse_retention(retain_bytes, retain_seconds),
-                master=master,
-                settings=parse_conf(conf),
-                parent=parent,
-                links=links,
-            ),
-        )
+    options = NodeOptions(
+        node=node,
+        root=root,
+        control=parse_control(control),
+        host=host,
+        port=port,
+        urls=addresses,
+        security=security,
+        seconds=None if seconds is None else values.duration("--seconds")(seconds),
+        parent=parent,
+        links=links,
+        **chosen,
+    )
+    if options.page is not None or options.open_page:
+        save_network(root, net)
+    own = NodeLayout(root).own(node).root
+    with watched(root, options, job=own, key_file=key_file, read_token_file=read_token_file):
+        run_node(net, options)
 
 
 def parse_urls(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -35,6 +36,15 @@ def status_line(status: Status) -> str:
     target = "" if status.latency.target is None else f" (target {status.latency.target:g} s)"
     capacity = "" if status.plan is None else f", capacity {status.plan.scale:.2f}"
     return f"latency {latency}{target}, dropped {status.loss or 0.0:.0%}{capacity}, batches {status.batch_count}"
+
+
+def deadline_lines(deadlines: Mapping[str, Any]) -> list[str]:
+    """One line per stream with a deadline, for people."""
+    return [
+        f"deadline of {name}: {seen['in_time']:,} in time, {seen['late']:,} late ({seen['miss_ratio']:.1%}), "
+        f"{seen['purged']:,} purged before they could be late"
+        for name, seen in deadlines.items()
+    ]
 
 
 def print_json(body: dict[str, Any]) -> None:

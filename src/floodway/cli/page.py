@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import webbrowser
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,20 +19,13 @@ from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.wire.signing import Security
+    from floodway.job.options import JobOptions
 
 SERVE = "floodway.dashboard.serve"
 REPORT = "floodway.dashboard.report"
 REPORT_HTML = "floodway.dashboard.report_html"
 LISTEN = "127.0.0.1:0"
 
-Page = Annotated[
-    str | None, typer.Option(help="Serve the live page on HOST:PORT while it runs, such as 127.0.0.1:8800.")
-]
-Otlp = Annotated[
-    str | None,
-    typer.Option(help="Send metrics to this OpenTelemetry collector (HTTP), such as http://127.0.0.1:4318."),
-]
-Open = Annotated[bool, typer.Option("--open", help="Serve the live page and open it.")]
 ReadToken = Annotated[
     Path | None, typer.Option(help="File with a token that may read metrics and status, for Prometheus; not the key.")
 ]
@@ -48,33 +41,38 @@ def report_html(*reports: Any, title: str | None = None) -> str:
     return str(import_module(REPORT_HTML).to_html(*reports, title=title))
 
 
-def page_of(
+@contextmanager
+def watched(
     root: Path,
-    listen: str | None,
+    options: JobOptions,
     *,
-    open_browser: bool = False,
+    job: Path | None = None,
     key_file: Path | None = None,
     read_token_file: Path | None = None,
-) -> AbstractContextManager[str | None]:
-    """The live page of the run in this folder, if asked for: for as long as the context lasts."""
-    if listen is None and not open_browser:
-        return nullcontext()
-    from floodway.agent.wire.signing import load_security
+) -> Iterator[str | None]:
+    """Serve the live page of the folder and send the job's metrics, where asked for; yields the page's address.
 
-    root.mkdir(parents=True, exist_ok=True)
-    security = load_security(key_file, None, None, None, os.environ, read_token_file)
-    return serving([root], listen=listen or LISTEN, security=security, open_browser=open_browser)
+    `job` is the folder of the one job whose metrics are sent, where `root` holds several.
+    """
+    with ExitStack() as stack:
+        url = None
+        if options.page is not None or options.open_page:
+            from floodway.agent.wire.signing import load_security
 
+            root.mkdir(parents=True, exist_ok=True)
+            security = load_security(key_file, None, None, None, os.environ, read_token_file)
+            page = serving(
+                [root], listen=options.page or LISTEN, security=security, open_browser=bool(options.open_page)
+            )
+            url = stack.enter_context(page)
+        if options.otlp is not None:
+            from floodway.agent.watch.otlp import OtlpExport
 
-def metrics_sent(root: Path, otlp: str | None) -> AbstractContextManager[object]:
-    """The metrics of the run in this folder, pushed to an OpenTelemetry collector if one is given."""
-    if otlp is None:
-        return nullcontext()
-    from floodway.agent.watch.otlp import OtlpExport
-
-    root.mkdir(parents=True, exist_ok=True)
-    read = import_module(SERVE).watching([root])
-    return OtlpExport(otlp, read, told=lambda message: typer.echo(message, err=True))
+            folder = job or root
+            folder.mkdir(parents=True, exist_ok=True)
+            read = import_module(SERVE).watching([folder])
+            stack.enter_context(OtlpExport(options.otlp, read, told=lambda message: typer.echo(message, err=True)))
+        yield url
 
 
 @contextmanager

@@ -10,13 +10,15 @@ from typing import Annotated
 
 import typer
 
+from floodway.cli.job_options import GivenOptions, job_command
 from floodway.cli.output import print_json
-from floodway.cli.page import Page, ReadToken, page_of
-from floodway.cli.spark_options import Conf, Master, parse_conf
+from floodway.cli.page import ReadToken, watched
 from floodway.errors import InputError
 
 
+@job_command
 def participant(
+    given: GivenOptions,
     federation: Annotated[Path, typer.Argument(help="The federation file.", metavar="FEDERATION.yaml")],
     name: Annotated[str, typer.Option(help="Which participant of the file this is.")],
     state: Annotated[Path, typer.Option(help="Folder for this participant's journal and status.")],
@@ -31,13 +33,16 @@ def participant(
     private_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
     ca: Annotated[Path | None, typer.Option(help="The authority of all participants' certificates, PEM.")] = None,
     read_token_file: ReadToken = None,
-    page: Page = None,
-    seconds: Annotated[float | None, typer.Option(help="How long to run; default until interrupted.")] = None,
-    period: Annotated[float, typer.Option(help="Seconds between two tries to move load.")] = 10.0,
-    lease: Annotated[float, typer.Option(help="Seconds after which a silent participant loses its fragments.")] = 30.0,
-    trigger: Annotated[float, typer.Option(help="Seconds between two micro-batches of a fragment.")] = 1.0,
-    master: Master = None,
-    conf: Conf = None,
+    seconds: Annotated[
+        str | None, typer.Option(help="How long to run; default until interrupted.", metavar="DURATION")
+    ] = None,
+    period: Annotated[str, typer.Option(help="Time between two tries to move load.", metavar="DURATION")] = "10s",
+    lease: Annotated[
+        str, typer.Option(help="After this time a silent participant loses its fragments.", metavar="DURATION")
+    ] = "30s",
+    trigger: Annotated[
+        str, typer.Option(help="Time between two micro-batches of a fragment.", metavar="DURATION")
+    ] = "1s",
     as_json: Annotated[bool, typer.Option("--json", help="Print the last status as one JSON object.")] = False,
 ) -> None:
     """Run one participant of a federation: its fragments, and those that partners pay it for.
@@ -49,22 +54,26 @@ def participant(
     """
     from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.federation.participant import DECISION, Pace, ParticipantAgent
     from floodway.agent.loop.claim import locked
     from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
     from floodway.contracts.participant import Settings
+    from floodway.job import values
+    from floodway.job.flags import parsed
+    from floodway.job.options import JobOptions
     from floodway.spark.query.catalogue import load_catalogue
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects the module of the catalogue to be found
     found = load_federation(federation)
     if name not in found.members:
         raise InputError(f"{federation} has no participant {name!r}", hint=f"It has {', '.join(found.members)}")
-    for option, value in (("--period", period), ("--lease", lease), ("--trigger", trigger)):
-        if not value > 0:
-            raise InputError(f"{option} {value} is not above 0", hint="Give seconds, such as 10")
-    settings = parse_conf(conf)
+    options = JobOptions(**parsed("participant", given))
+    between, kept, paced = (
+        values.duration(flag)(text) for flag, text in (("--period", period), ("--lease", lease), ("--trigger", trigger))
+    )
+    length = None if seconds is None else values.duration("--seconds")(seconds)
     entries = load_catalogue(catalogue)
     for spec in found.owned_by(name):
         entries.check(spec.run, spec.logs, spec.parameters)
@@ -80,11 +89,11 @@ def participant(
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
 
-    with page_of(state, page, key_file=key_file, read_token_file=read_token_file):
-        store = LeaseStore(shared, seconds=lease)
-        spark = spark_session(f"floodway-{name}", master=master or LOCAL_MASTER, conf=settings)
+    with watched(state, options, key_file=key_file, read_token_file=read_token_file):
+        store = LeaseStore(shared, seconds=kept)
+        spark = spark_session(f"floodway-{name}", master=options.master or LOCAL_MASTER, conf=options.settings or {})
         try:
-            engine = SparkEngine(spark, entries, shared, state / "decision.json", trigger_seconds=trigger)
+            engine = SparkEngine(spark, entries, shared, state / DECISION, options, trigger_seconds=paced)
             agent = ParticipantAgent(
                 found,
                 name,
@@ -93,15 +102,16 @@ def participant(
                 engine,
                 credentials=credentials,
                 listen=address,
-                settings=Settings(period_seconds=period, wake_seconds=30 * period),
-                pace=Pace(lease=lease, margin=lease / 5, patience=2 * period, failed_move=2 * period),
+                options=options,
+                settings=Settings(period_seconds=between, wake_seconds=30 * between),
+                pace=Pace(lease=kept, margin=kept / 5, patience=2 * between, failed_move=2 * between),
             )
             signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())
             signal.signal(signal.SIGINT, lambda number, frame: agent.stop())
             try:
                 agent.start()
                 typer.echo(f"{name} listens at {agent.server.url}", err=True)
-                agent.run(seconds)
+                agent.run(length)
                 last = agent.status()
             finally:
                 agent.close()

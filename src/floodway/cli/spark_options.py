@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from floodway.errors import InputError
-
 Master = Annotated[
     str | None, typer.Option(help="Spark's master, such as spark://host:7077 or yarn; default this machine.")
 ]
@@ -24,10 +22,7 @@ def parse_conf(pairs: Iterable[str] | None) -> dict[str, str]:
     >>> parse_conf(["spark.driver.memory=1g"])
     {'spark.driver.memory': '1g'}
     """
-    found = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise InputError(f"--conf: {pair!r} is not key=value", hint="Write --conf spark.driver.memory=1g")
-        found[key] = value
+    from floodway.job.values import settings
+
+    found: dict[str, str] = settings("--conf")("\n".join(pairs or ()))
     return found

@@ -13,49 +13,55 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.checks import above_zero, not_negative, usable_folder, writable
-from floodway.cli.output import latency_line, parse_pairs, print_json, status_line
-from floodway.cli.page import Open, Page, page_of
-from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention, retention_arguments
-from floodway.cli.spark_options import Conf, parse_conf
+from floodway.cli.checks import usable_folder, writable
+from floodway.cli.job_options import GivenOptions, job_command
+from floodway.cli.node import PROCESS
+from floodway.cli.output import latency_line, print_json, status_line
+from floodway.cli.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.node.report import NodesReport
     from floodway.job.status import Status
 
 
+@job_command
 def up(
+    given: GivenOptions,
     network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
-    seconds: Annotated[float, typer.Option(help="How long to run once all nodes are ready.")] = 60.0,
-    state: Annotated[Path | None, typer.Option(help="Folder that the nodes share; kept to continue later.")] = None,
-    control: Annotated[str, typer.Option(help="alone, dfit or coordinator: who plans.")] = "dfit",
-    mode: Annotated[str, typer.Option(help="enforce, observe (drop nothing) or off.")] = "enforce",
+    seconds: Annotated[
+        str, typer.Option(help="How long to run once all nodes are ready, such as 5m.", metavar="DURATION")
+    ] = "60s",
     rates: Annotated[
-        str, typer.Option(help="Feed streams at these tuples/s, e.g. s1=100,s2=50; default max_rate.")
+        str, typer.Option(help="Feed streams at these rates, such as s1=100,s2=5k/s; default max_rate.")
     ] = "",
-    target: Annotated[
-        float | None, typer.Option(help="Latency target in seconds, end to end; default that of the file, else 2.")
-    ] = None,
-    controller: Annotated[str, typer.Option(help="batch, latency, pid, red, aurora or tu.")] = "batch",
-    settle: Annotated[float, typer.Option(help="Seconds at the start left out of latency and score.")] = 20.0,
-    key_file: Annotated[Path | None, typer.Option(help="File with the key that signs requests.")] = None,
-    conf: Conf = None,
-    retain_bytes: RetainBytes = None,
-    retain_seconds: RetainSeconds = None,
-    links: Annotated[
-        str | None, typer.Option(help="Links over Kafka: kafka://host:port[/prefix]; default logs.")
-    ] = None,
-    peers: Annotated[str, typer.Option(help="Addresses that nodes use for each other in place of the real ones.")] = "",
+    settle: Annotated[
+        str, typer.Option(help="Time at the start left out of latency and score.", metavar="DURATION")
+    ] = "20s",
+    state: Annotated[Path | None, typer.Option(help="Folder that the nodes share; kept to continue later.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
-    page: Page = None,
-    open_browser: Open = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    control: Annotated[
+        str, typer.Option(help="alone, dfit or coordinator: who plans.", rich_help_panel=PROCESS)
+    ] = "dfit",
+    key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that signs requests.", rich_help_panel=PROCESS)
+    ] = None,
+    links: Annotated[
+        str | None,
+        typer.Option(help="Links over Kafka: kafka://host:port, then /prefix; default logs.", rich_help_panel=PROCESS),
+    ] = None,
+    peers: Annotated[
+        str,
+        typer.Option(
+            help="Addresses that nodes use for each other in place of the real ones.", rich_help_panel=PROCESS
+        ),
+    ] = "",
 ) -> None:
     """Run every node of a network as a process of its own, restart what dies, and report over all ledgers.
 
     Asked to end early (SIGTERM, Ctrl-C) it lets the nodes finish what waits, ends them and reports all the same.
 
-    Example: floodway up net.yaml --seconds 60 --target 6 --control dfit --state runs/net
+    Example: floodway up net.yaml --seconds 60s --target 6s --control dfit --state runs/net
     """
     from floodway.agent.loop.claim import claimed
     from floodway.agent.loop.feeding import Feed
@@ -63,44 +69,35 @@ def up(
     from floodway.agent.node.up import UpOptions, bring_up
     from floodway.agent.wire.signing import load_security
     from floodway.cli.node import parse_urls
-    from floodway.cli.run import parse_mode
-    from floodway.control.registry import make_controller
+    from floodway.job import values
+    from floodway.job.flags import parsed
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 
     net = load_network(network)
-    fed = parse_pairs(rates, option="--rates")
+    fed = values.rates("--rates")(rates)
     check_rates(net, fed, all_streams=False)
-    above_zero("--seconds", seconds, "60")
-    above_zero("--target", target, "6")
-    not_negative("--settle", settle)
+    length = values.duration("--seconds")(seconds)
     usable_folder("--state", state)
     writable("--report", report)
-    make_controller(controller, target_seconds=target or 1.0)  # told here once, and not by every node
     load_security(key_file, None, None, None, os.environ)
     root = (state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-"))).absolute()
     options = UpOptions(
         network_file=network,
         root=root,
-        seconds=seconds,
+        seconds=length,
         control=parse_control(control),
-        mode=parse_mode(mode),
-        target_seconds=target,
-        controller=controller,
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
-        settle_seconds=min(settle, seconds / 2),
+        settle_seconds=min(values.duration("--settle", zero=True)(settle), length / 2),
         peers=parse_urls(peers),
         key_file=key_file,
         links=links,
-        node_arguments=(
-            *(f"--conf={key}={value}" for key, value in parse_conf(conf).items()),
-            *retention_arguments(parse_retention(retain_bytes, retain_seconds)),
-        ),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
+        **parsed("up", given),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: options.ended.set())
-    with claimed(root, net, "up"), page_of(root, page, open_browser=open_browser, key_file=key_file):
+    with claimed(root, net, "up"), watched(root, options, key_file=key_file):
         result = bring_up(net, options)
     body = {"network": net.name, "state": str(root), **result.to_dict()}
     if report is not None:

@@ -77,7 +77,8 @@ class FragmentSpec:
 
     Logs are paths relative to the shared storage, or Kafka topics as `kafka://host:port/topic`. `cost` is CPU-seconds
     per input tuple, None to measure it, `bytes_per_tuple` what it sends over the link for each; `query` names the
-    continuous query that it belongs to, so that fragments of one query move together.
+    continuous query that it belongs to, so that fragments of one query move together. `weight` is what a CPU-second of
+    it is worth to its owner, in the unit of prices; None is the highest price in the owner's contracts.
     """
 
     name: str
@@ -89,6 +90,7 @@ class FragmentSpec:
     cost: float | None = None
     query: str = ""
     bytes_per_tuple: float = 0.0
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -341,6 +343,7 @@ def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
         cost=fields.number("cost", above=True),
         query=fields.text("query") or "",
         bytes_per_tuple=fields.number("bytes") or 0.0,
+        weight=fields.number("weight", above=True),
     )
     for log in spec.logs.values():
         if not re.fullmatch(_TOPIC if log.startswith("kafka:") else _PATH, log):

@@ -1,7 +1,7 @@
 """The one interface of all controllers: what is observed, what is decided, and a law between the two.
 
 A controller never reads a clock, draws a number or keeps anything in itself: config, law and state are three things,
-and `update` maps (state, observation) to (next state, decision). `Loop` holds the state for callers that want a box.
+and `update` maps (state, observation) to (next state, decision). `loop.Loop` holds the state for callers that step it.
 *Work* is whatever unit the caller counts in, tuples or CPU-seconds of planned work, the same everywhere.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
+from floodway.control.forecast import Forecast
 from floodway.errors import InputError
 
 Plain = int | float | str
@@ -145,6 +146,14 @@ class Controller(ABC, Generic[StateT]):
     def update(self, state: StateT, observation: Observation) -> tuple[StateT, Decision]:
         """The next state and the decision for the next batch; a pure function."""
 
+    def forecast(self, state: StateT) -> Forecast | None:
+        """What the law expects of the next batch; None without evidence.
+
+        A law that does not define it gets the forecasts of a model that learns from the same observations
+        (`loop.Loop`).
+        """
+        return None
+
     @property
     def warnings(self) -> tuple[GainWarning, ...]:
         """Settings that are allowed but unwise; for the caller to show."""
@@ -164,23 +173,6 @@ class Controller(ABC, Generic[StateT]):
             )
         rest = {key: value for key, value in snapshot.items() if key != "controller"}
         return type(self.initial()).from_snapshot(rest)
-
-
-class Loop:
-    """A controller and its current state, for callers that step it: the only mutable thing in this room."""
-
-    def __init__(self, controller: Controller[Any], snapshot: Mapping[str, Plain] | None = None) -> None:
-        self.controller = controller
-        self._state = controller.initial() if snapshot is None else controller.restore(snapshot)
-
-    def step(self, observation: Observation) -> Decision:
-        """Feed one observation and remember the next state."""
-        self._state, decision = self.controller.update(self._state, observation)
-        return decision
-
-    def snapshot(self) -> dict[str, Plain]:
-        """What a restarted process needs to resume: pass it to a new Loop."""
-        return self.controller.snapshot(self._state)
 
 
 def clamp(value: float, low: float, high: float) -> float:

@@ -4,10 +4,10 @@ A decision takes effect one or two batches later, because an engine reports a ba
 that a decision chooses from is therefore a forecast: the offered rate times the expected length of the batch that is
 running, during which the tuples of the next one arrive.
 
-    N = r max(P, pace),   P = a + c k r max(P_last, pace)
+    N = r max(P, pace),   P = forecast(r max(P_last, pace), k r max(P_last, pace))
 
-r is the offered rate, k the keep in force, a and c what the controller knows of a batch's cost, and `pace` the time
-between the starts of two batches where the query waits for its trigger or for data (0 otherwise).
+r is the offered rate, k the keep in force, and `pace` the time between the starts of two batches where the query waits
+for its trigger or for data (0 otherwise).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from floodway.control.base import Controller, Decision, Loop, Observation, Plain
-from floodway.control.batch import KNOWN
+from floodway.control.base import Controller, Decision, Observation, Plain
+from floodway.control.loop import Loop
 
 IDLE_FACTOR = 1.2
 """A query whose batches begin at intervals longer than this many times a batch waits for its trigger or for data."""
@@ -26,7 +26,7 @@ IDLE_FACTOR = 1.2
 RATE_BATCHES = 3
 """Batches over which the offered rate is taken: sources hand over whole blocks, so one batch is too few."""
 
-RATE_STEP = 2.0
+RATE_STEP = 1.3
 """Factor by which a batch's own rate must differ from the mean to be a step in load: the mean then begins anew."""
 
 
@@ -83,7 +83,10 @@ class KeepLoop:
         rate = self._rate(batch.offered, gap)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
         pace = gap if gap > IDLE_FACTOR * last.seconds else 0.0
-        waiting = rate * max(self._running(batch, keep_in_force * rate * max(batch.seconds, pace)), pace)
+        forecast = self._loop.forecast()
+        offered = rate * max(batch.seconds, pace)
+        running = forecast.seconds(offered, keep_in_force * offered) if forecast else batch.seconds
+        waiting = rate * max(running, pace)
         latency = _latency(batch, gap)
         decision = self._loop.step(
             Observation(
@@ -106,24 +109,16 @@ class KeepLoop:
         self._arrivals.append((offered, gap))
         return _rate(self._arrivals)
 
-    def _running(self, batch: FinishedBatch, work: float) -> float:
-        """The expected length in seconds of the batch that is running."""
-        model = self._loop.snapshot()
-        if isinstance(model.get("cost"), float):
-            return float(model.get("overhead", 0.0)) + float(model["cost"]) * work
-        return batch.seconds
-
     def _budget(self, decision: Decision, waiting: float) -> float | None:
         """Tuples for the batch after the running one, which is offered what arrives from now until it begins.
 
-        Where all is kept the law's n still bounds it, if the law knows what a batch costs: the batch in which a burst
-        begins is long, and the next one is cut before anything of that was reported.
+        Where all is kept the work that fits still bounds it, if that is known: the batch in which a burst begins is
+        long, and the next one is cut before anything of that was reported.
         """
         if decision.keep(waiting) < 1.0:
             return decision.keep(waiting) * waiting
-        model = self._loop.snapshot()
-        work, trust = model.get("n"), model.get("trust")
-        return work if isinstance(work, float) and isinstance(trust, float) and trust >= KNOWN else None
+        forecast = self._loop.forecast()
+        return forecast.fits if forecast else None
 
 
 def _rate(arrivals: Sequence[tuple[int, float]]) -> float:

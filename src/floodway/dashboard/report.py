@@ -24,7 +24,6 @@ from floodway.job.figures import Figures
 from floodway.job.latencies import Latency
 from floodway.job.places import JobPlace
 from floodway.job.status import Rates, Status
-from floodway.job.store import LocalStore
 from floodway.network.model import Network
 
 
@@ -148,5 +147,5 @@ def _only_job(root: Path) -> tuple[Path, Reading, Figures]:
 
 
 def _batches(root: Path) -> list[Batch]:
-    found = [batch for path in JobPlace.of(root).folders for batch in BatchReader(LocalStore(path)).advance() or ()]
+    found = [batch for store in JobPlace.of(root).stores for batch in BatchReader(store).advance() or ()]
     return sorted(found, key=lambda batch: batch.ended_seconds)

@@ -9,7 +9,9 @@
     GET  /metrics              for Prometheus
 
 Who may ask is decided before any of this, by the guard of `agent/wire`: anybody on loopback; elsewhere only who signs
-with the key, which the page does itself once the operator has typed it in.
+with the key, which the page does itself once the operator has typed it in. Beyond this machine the page's files are
+served over TLS only: over plain HTTP anybody on the way could put another script in the place of the one that takes
+the key.
 """
 
 from __future__ import annotations
@@ -28,17 +30,27 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.watch.metrics import metrics_route
+from floodway.agent.wire.certified import check_speaker
+from floodway.agent.wire.messages import OPERATOR
 from floodway.agent.wire.refusals import RefusedError
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Source
 from floodway.errors import FloodwayError
 
 OPEN_PATHS = ("/", "/static/")
+UNSAFE = (
+    "Floodway does not serve its page over plain HTTP beyond this machine: whoever is on the way could take the key.\n"
+    "Give certificates (--cert, --private-key, --ca), or listen on 127.0.0.1 and open a tunnel:\n"
+    "    ssh -L 8800:127.0.0.1:8800 THIS_MACHINE\n"
+)
 EVENT_SECONDS = 1.0
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # Nothing from elsewhere, and no script but the page's own files: works cut off from the internet, and stays so.
-POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'"
-HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
 
 
 class ModeWish(BaseModel):
@@ -51,8 +63,8 @@ class ModeWish(BaseModel):
     confirmed: Literal[True]
 
 
-def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute]:
-    """All routes of the page over this source."""
+def page_routes(source: Source, *, board: Board | None = None, files_too: bool = True) -> list[BaseRoute]:
+    """All routes of the page over this source; without its files, `/` says why there is no page."""
     shown = board or Board(source)
 
     async def snapshot(request: Request) -> Response:
@@ -77,6 +89,7 @@ def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute
         return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
 
     async def mode(request: Request) -> Response:
+        check_speaker(request.scope.get("state", {}), OPERATOR)
         try:
             wish = ModeWish.model_validate_json(await request.body())
         except ValidationError as error:
@@ -88,9 +101,9 @@ def page_routes(source: Source, *, board: Board | None = None) -> list[BaseRoute
             raise RefusedError("unknown", error.message, hint=error.hint) from error
         return json_response({"job": wish.job, "mode": wish.mode})
 
+    own = [Route("/", _file, methods=["GET"]), Route("/static/{name}", _file, methods=["GET"])]
     return [
-        Route("/", _file, methods=["GET"]),
-        Route("/static/{name}", _file, methods=["GET"]),
+        *(own if files_too else [Route("/", _unsafe, methods=["GET"])]),
         Route("/v1/page/snapshot", snapshot, methods=["GET"]),
         Route("/v1/page/events", events, methods=["GET"]),
         Route("/v1/page/history", history, methods=["GET"]),
@@ -126,6 +139,10 @@ async def _events(board: Board, request: Request) -> AsyncIterator[str]:
         body = await run_in_threadpool(lambda: to_json(board.snapshot(history=False)))
         yield f"event: snapshot\ndata: {body}\n\n"
         await asyncio.sleep(EVENT_SECONDS)
+
+
+def _unsafe(request: Request) -> Response:
+    return Response(UNSAFE, status_code=403, media_type="text/plain")
 
 
 def _file(request: Request) -> Response:

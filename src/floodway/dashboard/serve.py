@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from floodway.agent.watch.metrics import Watched
+from floodway.agent.wire.browsers import is_loopback
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.agents import UrlSource
@@ -25,13 +26,16 @@ def page_server(
 ) -> HttpServer:
     """The page over these folders and agents; an address beyond this machine is refused without a key or certificates.
 
-    `asking` is what agents are asked with, by default the same.
+    There, figures and metrics are served to who has the key, the page itself over TLS only. `asking` is what agents are
+    asked with, by default the same.
     """
     sources: list[Source] = [StateSource(folders)]
     given = list(urls)
     if given:
         sources.append(UrlSource(given, asking or security))
-    return HttpServer(page_routes(Sources(sources)), host=host, port=port, security=security, open_paths=OPEN_PATHS)
+    safe = is_loopback(host) or (security is not None and security.tls is not None)
+    routes = page_routes(Sources(sources), files_too=safe)
+    return HttpServer(routes, host=host, port=port, security=security, open_paths=OPEN_PATHS)
 
 
 def watching(folders: Iterable[Path]) -> Callable[[], list[Watched]]:

@@ -91,7 +91,7 @@ class StateSource:
         job = JobPlace.of(folder)
         network, note = self._network(folder)
         tail = self._tails.setdefault(folder, JobTail())
-        tail.advance(job.folders)
+        tail.advance(job.stores)
         try:
             status, problem = job.status(), None
         except InputError as error:

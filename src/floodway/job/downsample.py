@@ -68,6 +68,10 @@ class Downsampled(Generic[Cell]):
         """All of them, in order."""
         return [self._cells[one] for one in self._begins]
 
+    def items(self) -> list[tuple[int, Cell]]:
+        """All of them with the second that each begins with, in order."""
+        return [(one, self._cells[one]) for one in self._begins]
+
     def _begin(self, second: int) -> int:
         step = next((step for (step, _), edge in zip(STEPS, self._edges, strict=False) if second >= edge), STEPS[-1][0])
         return second // step * step

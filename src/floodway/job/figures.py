@@ -40,8 +40,9 @@ class Figures:
         self.latency_timeline: Timeline[Sketch] = Timeline(Sketch)
 
     def add(self, lines: Iterable[LedgerLine], batch: Batch) -> None:
-        """Take in a finished batch: its ledger lines, and the rest of its figures."""
-        self.fold.add(lines)
+        """Take in a finished batch: its ledger lines, unless it is a repeated one, and the rest of its figures."""
+        fresh = [line for line in lines if not self.fold.holds(line.query, line.at, line.batch)]
+        self.fold.add(fresh)
         self.add_batch(batch)
 
     def add_batch(self, batch: Batch) -> None:

@@ -12,8 +12,9 @@ Lines are taken in once and forgotten: memory does not grow with the age of the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from floodway.job.ledger_line import LedgerLine, Reason
 from floodway.job.spans import Spans
@@ -22,6 +23,8 @@ from floodway.job.timeline import Timeline
 ORDER = (Reason.SHEDDER, Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER)
 """The reasons for which a tuple can go, in the order in which they account for it."""
 MOST_DIFFERENCES = 50
+VERSION = 1
+"""Of a snapshot."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,18 @@ class Counts:
             found.setdefault(at, {})[reason] = count
         return found
 
+    def snapshot(self) -> list[Any]:
+        """As JSON, for `restored`."""
+        dropped = [[at, reason, count] for (at, reason), count in self.dropped.items()]
+        return [dict(self.offered), dict(self.kept), dropped, dict(self.delivered)]
+
+    @classmethod
+    def restored(cls, body: Any) -> Counts:
+        """From a snapshot; what is no snapshot raises a KeyError, TypeError or ValueError."""
+        offered, kept, dropped, delivered = body
+        by_reason = Counter({(str(at), str(reason)): int(count) for at, reason, count in dropped})
+        return cls(_counter(offered), _counter(kept), by_reason, _counter(delivered))
+
     def to_dict(self) -> dict[str, dict[str, int] | dict[str, dict[str, int]]]:
         """As in the `--json` output of a run: offered and kept by place, dropped by place and reason."""
         return {"offered": dict(self.offered), "kept": dict(self.kept), "dropped": self.by_place()}
@@ -112,23 +127,70 @@ class Fold:
         self.modes: Counter[str] = Counter()
         self._wrong: list[str] = []
         self._more = 0
-        self._lines: dict[tuple[str, str, str], Spans] = {}
         self._batches: dict[tuple[str, str], Spans] = {}
         self.add(lines)
 
     def add(self, lines: Iterable[LedgerLine]) -> None:
-        """Take in lines, in the order of the file; what a repeated batch says again counts once, as in the ledger."""
+        """Take in lines, in the order of the file."""
         for line in lines:
-            known = self._lines.setdefault((line.query, line.at, line.reason), Spans())
-            if known.covers(line.batch):
-                continue
-            known.add(line.batch, line.last_batch)
             self.lines += 1
             self.total.add(line)
             self.modes[line.mode] += 1
             self.timeline.at(line.query, line.time_us // 1_000_000).add(line)
             self._batches.setdefault((line.query, line.at), Spans()).add(line.batch, line.last_batch)
             self._check(line)
+
+    def merge(self, other: Fold) -> None:
+        """Add the sums of another ledger."""
+        self.total.merge(other.total)
+        self.timeline.merge(other.timeline)
+        self.lines += other.lines
+        self.unreadable += other.unreadable
+        self.modes.update(other.modes)
+        for text in other._wrong:
+            self.differ(text)
+        self._more += other._more
+        for key, batches in other._batches.items():
+            self._batches.setdefault(key, Spans()).merge(batches)
+
+    def holds(self, query: str, at: str, batch: int) -> bool:
+        """Whether there was a line about this batch."""
+        return (query, at) in self._batches and self._batches[query, at].covers(batch)
+
+    def last_batch(self, query: str, at: str) -> int | None:
+        """The highest batch on record (gaps included) for a query and location; None if there is none."""
+        batches = self._batches.get((query, at))
+        return batches.spans[-1][1] if batches else None
+
+    def snapshot(self) -> dict[str, Any]:
+        """As JSON, for `restored`: the sums of lines that need not be read again."""
+        return {
+            "version": VERSION,
+            "lines": self.lines,
+            "unreadable": self.unreadable,
+            "modes": dict(self.modes),
+            "total": self.total.snapshot(),
+            "timeline": self.timeline.snapshot(Counts.snapshot),
+            "wrong": self._wrong,
+            "more": self._more,
+            "batches": [[query, at, spans.spans] for (query, at), spans in self._batches.items()],
+        }
+
+    @classmethod
+    def restored(cls, body: Mapping[str, Any]) -> Fold:
+        """From a snapshot; what is no snapshot of this version raises a KeyError, TypeError or ValueError."""
+        if body["version"] != VERSION:
+            raise ValueError(f"sums of version {body['version']!r}")
+        found = cls()
+        found.lines, found.unreadable, found._more = int(body["lines"]), int(body["unreadable"]), int(body["more"])
+        found.modes = _counter(body["modes"])
+        found.total = Counts.restored(body["total"])
+        found.timeline = Timeline.restored(Counts, body["timeline"], Counts.restored)
+        found._wrong = [str(text) for text in body["wrong"]]
+        for query, at, spans in body["batches"]:
+            held = found._batches[str(query), str(at)] = Spans()
+            held.spans = [(int(first), int(last)) for first, last in spans]
+        return found
 
     def differences(self) -> list[str]:
         """Every way in which the ledger fails to account for its tuples, as sentences; empty if it does."""
@@ -162,6 +224,10 @@ class Fold:
             self._wrong.append(text)
         else:
             self._more += 1
+
+
+def _counter(body: Mapping[str, Any]) -> Counter[str]:
+    return Counter({str(key): int(count) for key, count in body.items()})
 
 
 def _batches(first: int, last: int) -> str:

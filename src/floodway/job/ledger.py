@@ -1,52 +1,47 @@
 """The ledger: per micro-batch, drop location and reason, what was offered, kept and dropped.
 
-Append-only JSON lines; one line is one object with the fields of `LedgerLine` (`ledger_line.py`), keys sorted, e.g.
+An append-only log of JSON lines (`line_log.py`) in the folder `ledger` of a job's state; one line is one object with
+the fields of `LedgerLine` (`ledger_line.py`) and its version, keys sorted, e.g.
 
     {"at":"clicks","batch":7,"dropped":600,"keep_ppm":400000,"kept":400,"mode":"enforce","offered":1000,
-     "plan":"8f3a01bc","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null}
+     "plan":"8f3a01bc","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null,"v":2}
 
-(on one line in the file). Every append is one `write` on an O_APPEND descriptor followed by `fsync`, under an
-exclusive `flock`: one writer at a time, also across processes. A key (query, batch, at, reason) is written once: a
-replayed batch that says the same again is ignored, one that says otherwise is kept beside it as a `conflict`. A crash
-in the middle of an append leaves a last line without a newline; readers pass over it, the next writer cuts it away,
-both count it.
+(on one line). A key (query, batch, at, reason) is written once: a replayed batch that says the same again is ignored,
+one that says otherwise is kept beside it as a `conflict`. What `append` has returned from is durable.
 
-A job may run for months: a writer looks at the end of the file only and remembers the newest batches
-(`ledger_memory.py`); sums are taken line by line (`fold.py`).
+A job may run for months: whenever a segment of the log is closed, the sums of everything so far are saved beside it
+(`ledger_tail.py`), and the oldest of `KEPT_SEGMENTS` segments is removed. A writer remembers the newest batches
+(`ledger_memory.py`); what is older is looked up in the log.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
+import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
+from threading import RLock
 
-from floodway.errors import FloodwayError
 from floodway.job.fold import Fold
 from floodway.job.ledger_line import LedgerLine, Reason
 from floodway.job.ledger_memory import Counts, Key, RecentLines
+from floodway.job.ledger_tail import LedgerError, LedgerTail
+from floodway.job.store import Store, StoreError
 
 __all__ = ["Ledger", "LedgerError", "LedgerLine", "Reason"]
 
-TAIL_BYTES = 4 << 20
-"""How much of its end a writer reads of a file it has not seen: some 20,000 lines."""
-PART_BYTES = 1 << 20
+log = logging.getLogger(__name__)
 
-
-class LedgerError(FloodwayError):
-    """A ledger file that holds something other than ledger lines."""
-
-    exit_code = 3
+KEPT_SEGMENTS = 256
+"""Closed and open: on a disk a gigabyte, some five million lines."""
 
 
 class Ledger:
-    """A ledger file. Reading needs no lock; see the module for what an append promises.
+    """The ledger on a store; safe for several threads, and for several processes in turn.
 
     >>> import tempfile
-    >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.jsonl")
+    >>> from floodway.job.store import LocalStore
+    >>> ledger = Ledger(LocalStore(tempfile.mkdtemp()))
     >>> line = LedgerLine("q", 0, "clicks", "shedder", offered=10, kept=4, dropped=6)
     >>> ledger.append([line]), ledger.append([line])
     (1, 0)
@@ -54,12 +49,20 @@ class Ledger:
     (6, [])
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        self.torn = 0
+    def __init__(self, store: Store, *, kept_segments: int = KEPT_SEGMENTS) -> None:
+        self.store = store
+        self._kept_segments = kept_segments
+        self._lock = RLock()
+        self._start_over()
+
+    @property
+    def torn(self) -> int:
         """Torn last lines cut away by this writer."""
-        self._recent = RecentLines()
-        self._known_bytes = 0
+        return self._tail.log.torn
+
+    def exists(self) -> bool:
+        """Whether a line was ever written."""
+        return self._tail.identity() is not None
 
     def append(self, lines: Iterable[LedgerLine]) -> int:
         """Write the lines not yet there and return how many were written; durable when it returns."""
@@ -71,74 +74,94 @@ class Ledger:
                     f"kept {line.kept}, dropped {line.dropped}",
                     hint="offered must equal kept + dropped, none of them negative",
                 )
-        with self._locked() as descriptor:
-            self._catch_up(descriptor)
-            fresh = list(self._fresh(wanted))
-            if fresh:
+        with self._lock:
+            if not self._read_once:
+                self._catch_up()
+            while fresh := list(self._fresh(wanted)):
                 payload = b"".join(line.encode() for line in fresh)
-                self._write(descriptor, payload)
-                for line in fresh:
-                    self._recent.add(line.key, line.counts)
-                self._known_bytes += len(payload)
-        return len(fresh)
+                end = self._tail.log.append(payload, self._tail.position)
+                if end is not None:
+                    self._tail.wrote(end)
+                    self._fold.add(fresh)
+                    for line in fresh:
+                        self._remember(line)
+                    self._close_segments()
+                    break
+                # Somebody else wrote: learn what, or find that the log is another one.
+                before = self._tail.position
+                self._catch_up()
+                if self._tail.position == before:
+                    self._start_over()
+                    self._catch_up()
+            return len(fresh)
 
     def read(self) -> list[LedgerLine]:
-        """All whole lines, in the order written; a torn last line is passed over."""
+        """All whole lines that were not removed, in the order written."""
         return list(self.lines())
 
-    def lines(self, start: int = 0) -> Iterator[LedgerLine]:
-        """As `read`, one by one: memory does not grow with the file. From the first line at or after byte `start`."""
-        try:
-            with self.path.open("rb") as file:
-                position, rest = start, b""
-                if start:
-                    file.seek(start - 1)
-                    position += len(file.readline()) - 1
-                while part := file.read(PART_BYTES):
-                    raw = rest + part
-                    whole = raw.rfind(b"\n") + 1
-                    yield from self._decode(raw[:whole], position)
-                    position, rest = position + whole, raw[whole:]
-        except FileNotFoundError:
-            return
+    def lines(self) -> Iterator[LedgerLine]:
+        """As `read`, one by one: memory does not grow with the log."""
+        return self._tail.lines(0, Fold()) if self.exists() else iter(())
 
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
-        start = self._tail()
-        while True:
-            tail = [(ln.last_batch, ln.reason) for ln in self.lines(start) if ln.query == query and ln.at == at]
-            # Replays that counted otherwise stand behind later batches: a tail that holds some tells no order.
-            if start == 0 or (tail and all(reason != Reason.CONFLICT for _, reason in tail)):
-                return max((batch for batch, _ in tail), default=None)
-            start = 0
+        with self._lock:
+            self._catch_up()
+            return self._fold.last_batch(query, at)
 
     def fold(self) -> Fold:
-        """The sums over all lines, and every way in which they do not add up, a torn last line among them."""
-        found = Fold(self.lines())
+        """The sums over all lines ever written, and every way in which they do not add up."""
+        with self._lock:
+            self._catch_up()
+            found = Fold()
+            found.merge(self._fold)
         for text in self.torn_now():
             found.differ(text)
         return found
 
     def torn_now(self) -> list[str]:
         """A sentence about a torn last line, if there is one."""
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as file:
-            file.seek(max(0, self.path.stat().st_size - PART_BYTES))
-            raw = file.read()
-        torn = len(raw) - (raw.rfind(b"\n") + 1)
+        torn = self._tail.log.torn_bytes() if self.exists() else 0
         return [f"the last line is torn: {torn} bytes without a newline"] if torn else []
 
-    def _tail(self) -> int:
-        return max(0, self.path.stat().st_size - TAIL_BYTES) if self.path.exists() else 0
+    def _start_over(self) -> None:
+        self._tail = LedgerTail(self.store)
+        self._fold = Fold()
+        self._recent = RecentLines()
+        self._read_once = False
+
+    def _catch_up(self) -> None:
+        """Learn what others wrote since."""
+        if not self._tail.advance(self._fold, self._remember):
+            self._start_over()
+            self._tail.advance(self._fold, self._remember)
+        self._read_once = True
+
+    def _remember(self, line: LedgerLine) -> None:
+        self._recent.add(line.key, line.counts)
+
+    def _close_segments(self) -> None:
+        """After a segment was closed: save the sums, and remove what is too old."""
+        tail = self._tail
+        if tail.log.closed <= tail.summed:
+            return
+        try:
+            tail.save(self._fold, tail.position)
+            segments = tail.log.segments()
+            if len(segments) > self._kept_segments:
+                tail.log.remove_before(segments[-self._kept_segments])
+        except StoreError as error:
+            # The lines are there; the next append tries again.
+            log.warning("the sums of the ledger at %s were not saved: %s", self.store.uri, error)
 
     def _fresh(self, wanted: Sequence[LedgerLine]) -> Iterator[LedgerLine]:
-        seen = self._searched({line.key for line in wanted if not self._recent.knows(line.query, line.batch)})
+        seen = self._searched({line.key for line in wanted if self._is_old(line)})
         for line in wanted:
             before = seen.get(line.key) or self._recent.find(line.key)
             if before is None:
-                seen[line.key] = line.counts
-                yield line
+                if not (self._is_old(line) and self._tail.log.segments()[0] > 0):
+                    seen[line.key] = line.counts
+                    yield line
             elif before != line.counts:
                 # The first account stays; the second is evidence that a replay did not repeat the first run.
                 conflict = replace(line, reason=Reason.CONFLICT.value)
@@ -146,88 +169,24 @@ class Ledger:
                     seen[conflict.key] = conflict.counts
                     yield conflict
 
+    def _is_old(self, line: LedgerLine) -> bool:
+        """Whether there may be a line with this key that is no longer remembered.
+
+        The lines of a batch at one location are appended together: where one is remembered, all are. Conflicts come
+        later, and tell nothing of the others.
+        """
+        known = any(reason != Reason.CONFLICT for reason in self._recent.reasons(line.query, line.batch, line.at))
+        return not known and self._fold.holds(line.query, line.at, line.batch)
+
     def _searched(self, keys: set[Key]) -> dict[Key, Counts]:
-        """Lines of batches that are no longer remembered, from the file: those with these keys, and their conflicts."""
+        """Lines that are no longer remembered, from the log, newest segment first: these keys and their conflicts."""
         found: dict[Key, Counts] = {}
-        if keys:
-            places = {key[:3] for key in keys}
-            for line in self.lines():
+        places = {key[:3] for key in keys}
+        segments = self._tail.log.segments() if keys else []
+        for begin, end in reversed([*pairwise(segments), *((last, None) for last in segments[-1:])]):
+            for line in self._tail.lines(begin, Fold(), until=end):
                 if line.key[:3] in places:
                     found.setdefault(line.key, line.counts)
-        return found
-
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    def _catch_up(self, descriptor: int) -> None:
-        """Learn what others wrote since, and cut away a torn last line; of a file not seen before only its end."""
-        size = os.fstat(descriptor).st_size
-        if size < self._known_bytes:
-            self._recent, self._known_bytes = RecentLines(), 0
-        end = self._cut_torn(descriptor, size)
-        if self._known_bytes == 0 and end > TAIL_BYTES:
-            self._recent = RecentLines(whole=False)
-            if self._learn(end - TAIL_BYTES):
-                # Conflicts stand behind later batches, so this tail tells no order: nothing but the whole will do.
-                self._recent = RecentLines()
-                self._learn(0)
-        elif end > self._known_bytes:
-            self._learn(self._known_bytes)
-        self._known_bytes = end
-
-    def _learn(self, start: int) -> bool:
-        """Remember the lines from a byte on; whether there was a conflict among them."""
-        conflict = False
-        for line in self.lines(start):
-            conflict |= line.reason == Reason.CONFLICT
-            self._recent.add(line.key, line.counts)
-        return conflict
-
-    def _cut_torn(self, descriptor: int, size: int) -> int:
-        """Where the last whole line ends; what comes after it is removed."""
-        end, rest = size, b""
-        while end > self._known_bytes:
-            start = max(self._known_bytes, end - PART_BYTES)
-            rest = os.pread(descriptor, end - start, start)
-            if (whole := rest.rfind(b"\n") + 1) > 0:
-                end = start + whole
+            if keys <= found.keys():
                 break
-            end = start
-        if end < size:
-            os.ftruncate(descriptor, end)
-            self.torn += 1
-        return end
-
-    def _write(self, descriptor: int, payload: bytes) -> None:
-        start = os.fstat(descriptor).st_size
-        try:
-            if os.write(descriptor, payload) != len(payload):
-                raise OSError("short write")
-            os.fsync(descriptor)
-        except OSError as error:
-            os.ftruncate(descriptor, start)
-            raise LedgerError(
-                f"cannot append to the ledger {self.path}: {error}",
-                hint="is the disk full? nothing was recorded",
-            ) from error
-
-    def _decode(self, raw: bytes, position: int) -> Iterator[LedgerLine]:
-        """The lines in a part of the file that begins at this byte."""
-        for stored in raw.splitlines(keepends=True):
-            try:
-                yield LedgerLine.decode(stored)
-            except ValueError as error:
-                with self.path.open("rb") as file:
-                    number = file.read(position).count(b"\n") + 1
-                raise LedgerError(
-                    f"{self.path}, line {number}: not a ledger line ({error})",
-                    hint="the file was changed by something else; move it away to start a new ledger",
-                ) from error
-            position += len(stored)
+        return found

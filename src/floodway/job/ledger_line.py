@@ -9,6 +9,9 @@ from typing import Any
 
 from floodway.job.ledger_memory import Counts, Key
 
+VERSION = 2
+"""Of the form of a line; lines of version 1 did not say it."""
+
 
 class Reason(StrEnum):
     """Why tuples left the stream, or why a line is there at all (`delivered` to a sink, `gap`, `conflict`)."""
@@ -65,7 +68,7 @@ class LedgerLine:
 
     def encode(self) -> bytes:
         """The line as stored, newline included."""
-        return (json.dumps(asdict(self), sort_keys=True, separators=(",", ":")) + "\n").encode()
+        return (json.dumps({**asdict(self), "v": VERSION}, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> LedgerLine:
@@ -73,6 +76,8 @@ class LedgerLine:
         body = json.loads(raw)
         if not isinstance(body, dict):
             raise ValueError("not an object")
+        if body.get("v") != VERSION:
+            raise ValueError(f"version {body.get('v', 1)!r}, not {VERSION}")
         known: dict[str, Any] = {}
         for name, kind in _FIELDS:
             value = known[name] = body.get(name)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.errors import InputError
+from floodway.job.ledger_tail import LEDGER
 from floodway.job.shed_state import state_root
 from floodway.job.state_files import write_mode
 from floodway.job.status import STATUS, Status, merge_nodes, read_status
 from floodway.job.store import LocalStore, scheme_of
-from floodway.job.tail import LEDGER
 
 NODES = "nodes"
 NOTES = ".places"
@@ -41,9 +41,15 @@ class JobPlace:
         """Where its ledgers and batches are."""
         return list(self.nodes.values()) or [self.folder]
 
+    @property
+    def stores(self) -> list[LocalStore]:
+        """The same as stores."""
+        return [LocalStore(folder) for folder in self.folders]
+
     def statuses(self) -> dict[str, Status]:
         """The latest status of every node that has one; of a job in one process, its own."""
-        found = {name: read_status(path) for name, path in (self.nodes or {self.name: self.folder}).items()}
+        places = self.nodes or {self.name: self.folder}
+        found = {name: read_status(LocalStore(path)) for name, path in places.items()}
         return {name: status for name, status in found.items() if status is not None}
 
     def status(self) -> Status | None:

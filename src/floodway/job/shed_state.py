@@ -10,7 +10,7 @@ executors read `control.json`.
                    by the job after every micro-batch; outlives restarts and wins over `mode=` in the code
 - `status.json`    the fields of `Status` (`status.py`), replaced after every micro-batch
 - `batches/`       latencies, rates, keep and reason of every micro-batch (`batches.py`)
-- `ledger.jsonl`   one line a micro-batch (`ledger.py`)
+- `ledger/`        one line a micro-batch (`ledger.py`)
 - `checkpoints.json`  where its queries have their checkpoints, for `floodway audit --shed` (`shed_checkpoints.py`)
 - `dropped.jsonl`  with `side_output=`: a capped sample of dropped tuples, {"query", "batch", "tuple"} a line
 """
@@ -28,6 +28,7 @@ from floodway.job.state_files import checked_mode as checked_mode
 from floodway.job.state_files import read_mode, write_mode
 from floodway.job.state_files import write_atomically as write_atomically
 from floodway.job.status import Status, read_status, write_status
+from floodway.job.store import LocalStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -44,9 +45,9 @@ class ShedFiles:
         return self.folder / "control.json"
 
     @property
-    def ledger(self) -> Path:
-        """The ledger."""
-        return self.folder / "ledger.jsonl"
+    def store(self) -> LocalStore:
+        """The place of the ledger."""
+        return LocalStore(self.folder)
 
     @property
     def dropped(self) -> Path:
@@ -64,13 +65,13 @@ class ShedFiles:
     def read_status(self) -> Status | None:
         """The last status; None if there is none, or one of another version."""
         try:
-            return read_status(self.folder)
+            return read_status(self.store)
         except InputError:
             return None
 
     def write_status(self, status: Status) -> None:
         """Replace the status."""
-        write_status(self.folder, status)
+        write_status(self.store, status)
 
 
 def shed_files(name: str, state_dir: str | Path | None = None) -> ShedFiles:

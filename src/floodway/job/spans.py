@@ -9,8 +9,9 @@ longer is a job that did not run. Rates over days in which nothing ran would say
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 PAUSE_SECONDS = 30
 GROWTH = 4
@@ -42,6 +43,11 @@ class Spans:
         """First and last of what is missing between two spans."""
         for (_, before), (after, _) in pairwise(self.spans):
             yield before + 1, after - 1
+
+    def merge(self, other: Spans) -> None:
+        """All of another's."""
+        for first, last in other.spans:
+            self.add(first, last)
 
     def count(self) -> int:
         """How many there are in all."""
@@ -85,3 +91,23 @@ class Running(Spans):
         paused = gap > max(PAUSE_SECONDS, GROWTH * self._gap.get(query, 0))
         self._gap[query] = gap
         self.add(second if paused else last, second)
+
+    def merge(self, other: Spans) -> None:
+        """All of another's, to be noted on from where it ended."""
+        super().merge(other)
+        if isinstance(other, Running):
+            self._last.update(other._last)
+            self._gap.update(other._gap)
+
+    def snapshot(self) -> dict[str, Any]:
+        """As JSON, for `restored`."""
+        return {"spans": self.spans, "last": self._last, "gap": self._gap}
+
+    @classmethod
+    def restored(cls, body: Mapping[str, Any]) -> Running:
+        """From a snapshot; what is no snapshot raises a KeyError, TypeError or ValueError."""
+        found = cls()
+        found.spans = [(int(first), int(last)) for first, last in body["spans"]]
+        found._last = {str(query): int(second) for query, second in body["last"].items()}
+        found._gap = {str(query): int(seconds) for query, seconds in body["gap"].items()}
+        return found

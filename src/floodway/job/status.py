@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -25,7 +24,7 @@ from floodway.job.decision import Mode
 from floodway.job.fold import Counts
 from floodway.job.latencies import Latency
 from floodway.job.participant_status import ParticipantPart
-from floodway.job.store import LocalStore
+from floodway.job.store import Store
 
 STATUS = "status.json"
 Kind = Literal["shed", "run", "node", "participant"]
@@ -218,15 +217,15 @@ def decode_status(stored: object, place: str) -> Status:
         ) from None
 
 
-def read_status(folder: Path) -> Status | None:
-    """The status of the job in a folder; None if there is none yet, InputError for one of another version."""
-    raw = LocalStore(folder).read(STATUS)
-    return None if raw is None else decode_status(raw, str(folder / STATUS))
+def read_status(store: Store) -> Status | None:
+    """The status of the job at this place; None if there is none yet, InputError for one of another version."""
+    raw = store.read(STATUS)
+    return None if raw is None else decode_status(raw, f"{store.uri}/{STATUS}")
 
 
-def write_status(folder: Path, status: Status) -> None:
-    """Replace the status; not durable, because it means nothing after a crash of the machine that its ledger does."""
-    LocalStore(folder).write(STATUS, status.encode() + b"\n", durable=status.shed is not None)
+def write_status(store: Store, status: Status) -> None:
+    """Replace the status. That of a shed is durable: it resumes from it; others mean nothing after a crash."""
+    store.write(STATUS, status.encode() + b"\n", durable=status.shed is not None)
 
 
 def at_inputs(places: Mapping[str, Place], inputs: Iterable[str]) -> tuple[Rates, float, Totals]:

@@ -6,8 +6,8 @@ to their own last cut, without pauses: stretches that follow each other share no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic
+from collections.abc import Callable, Mapping
+from typing import Any, Generic
 
 from floodway.job.downsample import Cell, Downsampled
 from floodway.job.spans import Running
@@ -69,6 +69,30 @@ class Timeline(Generic[Cell]):
             return found, 0
         before = self._stretches.before(until - length)
         return found, self.running.until(inside[-1].last) - (self.running.until(before.last) if before else 0)
+
+    def merge(self, other: Timeline[Cell]) -> None:
+        """Add another job's."""
+        for begin, stretch in other._stretches.items():
+            self._stretches.at(begin).merge(stretch)
+        self.running.merge(other.running)
+        self.last = max((last for last in (self.last, other.last) if last is not None), default=None)
+
+    def snapshot(self, of: Callable[[Cell], Any]) -> dict[str, Any]:
+        """As JSON, for `restored`; `of` makes it of one cell's figures."""
+        cells = [[begin, one.last, of(one.figures)] for begin, one in self._stretches.items()]
+        return {"running": self.running.snapshot(), "last": self.last, "cells": cells}
+
+    @classmethod
+    def restored(cls, make: Callable[[], Cell], body: Mapping[str, Any], of: Callable[[Any], Cell]) -> Timeline[Cell]:
+        """From a snapshot; what is no snapshot raises a KeyError, TypeError or ValueError."""
+        found = cls(make)
+        found.running = Running.restored(body["running"])
+        found.last = None if body["last"] is None else int(body["last"])
+        # The latest first, so that every cell is of the length that its age asks for.
+        for begin, last, figures in reversed(body["cells"]):
+            stretch = found._stretches.at(int(begin))
+            stretch.last, stretch.figures = int(last), of(figures)
+        return found
 
     def _at(self, second: int) -> Cell:
         stretch = self._stretches.at(second)

@@ -143,24 +143,24 @@ def fan_out(shapes: Sequence[WindowShape]) -> WindowShape:
 class Epoch:
     """From batch start `start_us` on: tuples pass at `pass_ppm`, windows are emitted at `emit_ppm <= pass_ppm`.
 
-    In force in micro-batches whose timestamp (wall clock) is `valid_from_us` or later.
+    Known to micro-batches whose decision has the number `seq` or a higher one.
     """
 
-    valid_from_us: int
+    seq: int
     start_us: int
     pass_ppm: int = PPM
     emit_ppm: int = PPM
 
 
-ALWAYS = Epoch(valid_from_us=0, start_us=-(1 << 62))
+ALWAYS = Epoch(seq=0, start_us=-(1 << 62))
 
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """The bounded history of epochs; the latest entry that is valid and has begun is the one in force.
+    """The bounded history of epochs; the latest entry that is known and has begun is the one in force.
 
-    >>> epochs = Epochs(WindowShape(10, 10)).lower_or_raise(400_000, seen_us=25, valid_from_us=1000)
-    >>> epochs.at(29, 1000).pass_ppm, epochs.at(30, 1000).pass_ppm, epochs.at(30, 999).pass_ppm
+    >>> epochs = Epochs(WindowShape(10, 10)).lower_or_raise(400_000, seen_us=25, seq=7)
+    >>> epochs.at(29, 7).pass_ppm, epochs.at(30, 7).pass_ppm, epochs.at(30, 6).pass_ppm
     (1000000, 400000, 1000000)
     """
 
@@ -177,15 +177,15 @@ class Epochs:
         """Whether a raise waits for confirmation (step 2)."""
         return self.latest.pass_ppm > self.latest.emit_ppm
 
-    def at(self, window_start_us: int, batch_time_us: int) -> Epoch | None:
-        """The epoch in force for a window in a micro-batch with that timestamp; None before the history."""
+    def at(self, window_start_us: int, seq: int) -> Epoch | None:
+        """The epoch in force for a window in a micro-batch with that decision; None before the history."""
         start = self.shape.batch_start(window_start_us)
         for epoch in reversed(self.history):
-            if epoch.valid_from_us <= batch_time_us and epoch.start_us <= start:
+            if epoch.seq <= seq and epoch.start_us <= start:
                 return epoch
         return None
 
-    def lower_or_raise(self, keep_ppm: int, *, seen_us: int | None, valid_from_us: int) -> Epochs:
+    def lower_or_raise(self, keep_ppm: int, *, seen_us: int | None, seq: int) -> Epochs:
         """Begin to change the keep at the first batch start later than `seen_us`, the latest event time seen.
 
         While a raise is pending only a keep below what is emitted now changes anything.
@@ -196,27 +196,27 @@ class Epochs:
         if self.pending and keep_ppm >= last.emit_ppm:
             return self
         emit_ppm = min(keep_ppm, last.emit_ppm)
-        return self._with(Epoch(valid_from_us, self._start(seen_us), keep_ppm, emit_ppm))
+        return self._with(Epoch(seq, self._start(seen_us), keep_ppm, emit_ppm))
 
-    def confirm(self, *, seen_us: int | None, valid_from_us: int) -> Epochs:
+    def confirm(self, *, seen_us: int | None, seq: int) -> Epochs:
         """Step 2 of a raise; `seen_us` is over all micro-batches older than the pending entry."""
         if not self.pending:
             return self
         last = self.latest
-        return self._with(Epoch(valid_from_us, self._start(seen_us), last.pass_ppm, last.pass_ppm))
+        return self._with(Epoch(seq, self._start(seen_us), last.pass_ppm, last.pass_ppm))
 
-    def trimmed(self, most: int, replays_from_us: int) -> Epochs:
+    def trimmed(self, most: int, oldest_seq: int) -> Epochs:
         """Without the entries that nobody can meet any more, and at most the latest `most` of the others.
 
         An entry is shadowed by a later one with the same start, once every micro-batch that is still to run or to be
-        repeated (timestamps after `replays_from_us`) finds the later one valid. While a long window is open all
+        repeated (decisions from `oldest_seq` on) knows the later one. While a long window is open all
         changes have the same start, so what is left is about one entry a window. Windows before the entries that are
         kept count as dropped: never emitted half.
         """
         kept = [
             epoch
             for epoch, after in zip(self.history, (*self.history[1:], None), strict=True)
-            if after is None or after.start_us > epoch.start_us or after.valid_from_us > replays_from_us
+            if after is None or after.start_us > epoch.start_us or after.seq > oldest_seq
         ]
         return replace(self, history=tuple(kept[-most:]))
 

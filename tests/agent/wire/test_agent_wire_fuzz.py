@@ -22,11 +22,14 @@ from floodway.agent.planes.dfit.own import UNMEASURED
 from floodway.agent.planes.peers import Peers
 from floodway.agent.planes.plane import Coordinated, Coordinator, DistributedFit, make_control_plane, make_coordinator
 from floodway.agent.wire.client import Client
+from floodway.agent.wire.deadline import Deadline
 from floodway.agent.wire.guard import Guard
 from floodway.agent.wire.messages import AnyMessage, Keeps, Mode, PlanUpload, Statistics, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.server import guarded
 from floodway.agent.wire.signing import (
+    DIGEST_HEADER,
+    EPOCH_HEADER,
     NONCE_HEADER,
     SIGNATURE_HEADER,
     TIME_HEADER,
@@ -54,6 +57,7 @@ class Target:
     honest: list[AnyMessage]
     looks: Callable[[], tuple[object, ...]]
     name: str
+    epoch: str = ""
 
 
 def targets(root: Path) -> list[Target]:
@@ -111,15 +115,17 @@ class Fuzzer:
             method, path = self._one(["GET", "POST", "PUT", "DELETE", "BREW"]), self._one(list(PATHS))
             return method, path, self._headers(method, path, body), self._garbage()
         if draw == 2:
-            headers = signed_headers(KEY, method, path, body, NOW)
-            broken = self._one([TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER])
+            headers = signed_headers(KEY, method, path, body, target.epoch)
+            broken = self._one([EPOCH_HEADER, TIME_HEADER, NONCE_HEADER, DIGEST_HEADER, SIGNATURE_HEADER])
             return method, path, {**headers, broken: self._text()}, body
         if draw == 3:
-            return method, path, signed_headers(KEY, method, path, body, NOW + self._one([-1e9, -31, 31, 1e9])), body
+            seconds = self._one([-1e9, -31, 31, 1e9])
+            epoch, seconds = self._one([(target.epoch, seconds), ("0" * 32, 0.0), (self._text(), seconds)])
+            return method, path, signed_headers(KEY, method, path, body, epoch or "0", seconds), body
         if draw == 4:
             large = body + bytes(MAX_BYTES)
-            return method, path, signed_headers(KEY, method, path, large, NOW), large
-        return method, path, signed_headers(KEY, method, path, body, NOW), self.mutated(body)
+            return method, path, signed_headers(KEY, method, path, large, target.epoch), large
+        return method, path, signed_headers(KEY, method, path, body, target.epoch), self.mutated(body)
 
     def peer(self, target: Target) -> tuple[str, str, dict[str, str], bytes]:
         """Rightly signed, but broken; or, now and then, what was sent before."""
@@ -128,7 +134,7 @@ class Fuzzer:
         message = self._one(target.honest)
         path = message.path if self.rng.random() < 0.9 else self._one(list(PATHS))
         body = self._broken(message, target.name)
-        request = ("POST", path, signed_headers(KEY, "POST", path, body, NOW), body)
+        request = ("POST", path, signed_headers(KEY, "POST", path, body, target.epoch), body)
         if len(self.seen) < 200:
             self.seen.append(request)
         return request
@@ -177,7 +183,7 @@ class Fuzzer:
         return text
 
     def _headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
-        signed = signed_headers(self.rng.bytes(32), method, path, body, NOW)
+        signed = signed_headers(self.rng.bytes(32), method, path, body, "0" * 32)
         return signed if self.rng.random() < 0.5 else {}
 
     def _garbage(self) -> bytes:
@@ -191,6 +197,11 @@ class Fuzzer:
 
 
 async def asked(app: Guard, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
+    """The status of what the guard answers."""
+    return (await answered(app, method, path, headers, body))[0]
+
+
+async def answered(app: Guard, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -206,6 +217,7 @@ async def asked(app: Guard, method: str, path: str, headers: dict[str, str], bod
         "server": ("127.0.0.1", 80),
     }
     statuses: list[int] = []
+    bodies: list[bytes] = []
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -213,15 +225,20 @@ async def asked(app: Guard, method: str, path: str, headers: dict[str, str], bod
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
+        else:
+            bodies.append(message.get("body", b""))
 
     await app(scope, receive, send)
     (status,) = statuses
-    return status
+    return status, b"".join(bodies)
 
 
 async def campaign(root: Path, count: int, seed: int) -> Counter[str]:
     """Send `count` bad messages; all that was refused, by reason."""
     every = targets(root)
+    for target in every:
+        _, told = await answered(target.app, "GET", "/", signed_headers(KEY, "GET", "/", b""), b"")
+        target.epoch = json.loads(told)["epoch"]
     fuzzer = Fuzzer(np.random.default_rng(seed))
     before = [target.looks() for target in every]
     for number in range(count):
@@ -239,7 +256,7 @@ async def campaign(root: Path, count: int, seed: int) -> Counter[str]:
     for target in every:
         body = encode(target.honest[0])
         path = target.honest[0].path
-        assert await asked(target.app, "POST", path, signed_headers(KEY, "POST", path, body, NOW), body) == 200
+        assert await asked(target.app, "POST", path, signed_headers(KEY, "POST", path, body, target.epoch), body) == 200
     return refused
 
 
@@ -285,7 +302,9 @@ class FuzzedWire(Client):
         self.honestly = False
         self.last: tuple[int, bytes, str | None] = (0, b"", None)
 
-    def exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, str | None]:
+    def exchange(
+        self, method: str, path: str, body: bytes, headers: dict[str, str], deadline: Deadline | None = None
+    ) -> tuple[int, bytes, str | None]:
         nonce, rng = headers[NONCE_HEADER], self._fuzzer.rng
         good = sign_answer(KEY, 200, nonce, self._honest)
         draw = -1 if self.honestly else int(rng.integers(6))

@@ -8,54 +8,90 @@ import pytest
 
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import (
+    DIGEST_HEADER,
+    EPOCH_HEADER,
     NONCE_HEADER,
     SIGNATURE_HEADER,
     TIME_HEADER,
     Security,
     TlsFiles,
-    Verifier,
     answer_fault,
     load_security,
     sign,
     sign_answer,
     signed_headers,
 )
+from floodway.agent.wire.verifier import Verifier
 from floodway.errors import InputError
 
 KEY = b"0123456789abcdef0123456789abcdef"
-NOW = 1_000_000.0
 
 
-def reason(
-    verifier: Verifier, headers: dict[str, str], *, body: bytes = b"x", path: str = "/v1", now: float = NOW
-) -> str:
-    try:
-        verifier.verify("POST", path, headers, body, now)
-    except RefusedError as error:
-        return error.reason
-    return "taken"
+class Receiver:
+    """A verifier on a clock that is set by hand."""
+
+    def __init__(self, *, window_seconds: float = 30.0, most_nonces: int = 100) -> None:
+        self.now = 5000.0
+        self.verifier = Verifier(
+            {"": KEY}, clock=lambda: self.now, window_seconds=window_seconds, most_nonces=most_nonces
+        )
+
+    def signed(self, *, key: bytes = KEY, method: str = "POST", later: float = 0.0) -> dict[str, str]:
+        """A request stamped by the receiver's clock, as who has met it does."""
+        seconds = self.verifier.seconds + later
+        return signed_headers(key, method, "/v1", b"x", self.verifier.epoch, seconds)
+
+    def reason(self, headers: dict[str, str], *, body: bytes = b"x", path: str = "/v1") -> str:
+        try:
+            sender = self.verifier.signer("POST", path, headers)
+            self.verifier.admit(sender, headers)
+            self.verifier.check_body(headers, body)
+        except RefusedError as error:
+            return error.reason
+        return "taken"
 
 
 def test_a_signed_request_is_taken_once() -> None:
-    verifier = Verifier(KEY, NOW - 100)
-    headers = signed_headers(KEY, "post", "/v1", b"x", NOW)
-    assert reason(verifier, headers) == "taken"
-    assert reason(verifier, headers) == "replayed"
-    assert reason(verifier, signed_headers(KEY, "POST", "/v1", b"x", NOW)) == "taken"
+    receiver = Receiver()
+    headers = receiver.signed(method="post")
+    assert receiver.reason(headers) == "taken"
+    assert receiver.reason(headers) == "replayed"
+    assert receiver.reason(receiver.signed()) == "taken"
 
 
 def test_whatever_is_changed_breaks_the_signature() -> None:
-    verifier = Verifier(KEY, NOW - 100)
-    headers = signed_headers(KEY, "POST", "/v1", b"x", NOW)
-    assert reason(verifier, headers, body=b"y") == "bad-signature"
-    assert reason(verifier, headers, path="/v1?all=1") == "bad-signature"
-    assert reason(verifier, {**headers, TIME_HEADER: f"{NOW + 1:.6f}"}) == "bad-signature"
-    assert reason(verifier, {**headers, NONCE_HEADER: "0" * 32}) == "bad-signature"
-    assert reason(verifier, {**headers, SIGNATURE_HEADER: "é"}) == "bad-signature"
-    assert reason(verifier, {**headers, NONCE_HEADER: "0" * 1000}) == "bad-signature"
-    assert reason(verifier, signed_headers(KEY[::-1], "POST", "/v1", b"x", NOW)) == "bad-signature"
+    receiver = Receiver()
+    headers = receiver.signed()
+    assert receiver.reason(headers, path="/v1?all=1") == "bad-signature"
+    changed = {EPOCH_HEADER: "0" * 32, TIME_HEADER: "1.000000", NONCE_HEADER: "0" * 32, DIGEST_HEADER: "0" * 64}
+    for name, value in changed.items():
+        assert receiver.reason({**headers, name: value}) == "bad-signature"
+    assert receiver.reason({**headers, SIGNATURE_HEADER: "é"}) == "bad-signature"
+    assert receiver.reason({**headers, NONCE_HEADER: "0" * 1000}) == "bad-signature"
+    assert receiver.reason(receiver.signed(key=KEY[::-1])) == "bad-signature"
     # Nothing of that was remembered: the honest message is still new.
-    assert reason(verifier, headers) == "taken"
+    assert receiver.reason(headers) == "taken"
+    assert receiver.reason(receiver.signed(), body=b"y") == "bad-signature"
+
+
+def test_who_has_not_met_the_process_is_told_its_epoch_and_its_time() -> None:
+    receiver = Receiver()
+    receiver.now += 7.0
+    for epoch, wanted in (("", "unmet"), ("0" * 32, "stale")):
+        headers = signed_headers(KEY, "POST", "/v1", b"x", epoch, 0.0)
+        with pytest.raises(RefusedError) as error:
+            receiver.verifier.admit(receiver.verifier.signer("POST", "/v1", headers), headers)
+        assert error.value.reason == wanted
+        assert error.value.details == {"epoch": receiver.verifier.epoch, "seconds": 7.0}
+
+
+def test_what_was_signed_for_a_process_is_worth_nothing_to_the_next() -> None:
+    """Also where the machine's clock was set back in between: no wall clock is asked."""
+    before, after = Receiver(), Receiver()
+    recorded = before.signed()
+    assert before.reason(recorded) == "taken"
+    after.now = before.now
+    assert after.reason(recorded) == "stale" and before.verifier.epoch != after.verifier.epoch
 
 
 def test_an_answer_counts_for_its_own_request_only() -> None:
@@ -70,41 +106,44 @@ def test_an_answer_counts_for_its_own_request_only() -> None:
 
 def test_a_request_cannot_be_made_of_an_answer() -> None:
     """Whatever is signed as an answer, no method is written in small letters."""
-    verifier = Verifier(KEY, NOW - 100)
-    headers = {TIME_HEADER: "n", NONCE_HEADER: "n", SIGNATURE_HEADER: sign_answer(KEY, 200, "n", b"x")}
-    assert reason(verifier, headers) == "bad-signature"
-    assert sign(KEY, "answer", "200", "n", "n", b"x") != sign_answer(KEY, 200, "n", b"x")
+    signature = sign_answer(KEY, 200, "n", b"x")
+    headers = {TIME_HEADER: "n", NONCE_HEADER: "n", DIGEST_HEADER: "n", SIGNATURE_HEADER: signature}
+    assert Receiver().reason(headers) == "bad-signature"
+    assert sign(KEY, "answer", "200", "n", "n", "n", "x") != signature
 
 
-@pytest.mark.parametrize("missing", [TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER])
+@pytest.mark.parametrize("missing", [TIME_HEADER, NONCE_HEADER, DIGEST_HEADER, SIGNATURE_HEADER])
 def test_unsigned(missing: str) -> None:
-    headers = signed_headers(KEY, "POST", "/v1", b"x", NOW)
+    receiver = Receiver()
+    headers = receiver.signed()
     del headers[missing]
-    assert reason(Verifier(KEY, NOW - 100), headers) == "unsigned"
+    assert receiver.reason(headers) == "unsigned"
 
 
-@pytest.mark.parametrize("sent", [NOW - 31, NOW + 31, NOW - 11])
-def test_stale_from_the_future_and_from_before_the_start(sent: float) -> None:
-    verifier = Verifier(KEY, NOW - 10)
-    assert reason(verifier, signed_headers(KEY, "POST", "/v1", b"x", sent)) == "stale"
+@pytest.mark.parametrize("later", [-31.0, 31.0, -86_400.0, 86_400.0])
+def test_stale_and_from_the_future(later: float) -> None:
+    receiver = Receiver()
+    assert receiver.reason(receiver.signed(later=later)) == "stale"
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "yesterday", ""])
 def test_a_time_that_is_none_is_stale_though_signed(text: str) -> None:
-    headers = {TIME_HEADER: text, NONCE_HEADER: "n", SIGNATURE_HEADER: sign(KEY, "POST", "/v1", text, "n", b"x")}
-    assert reason(Verifier(KEY, NOW - 10), headers) == "stale"
+    receiver = Receiver()
+    headers = {**receiver.signed(), TIME_HEADER: text}
+    signature = sign(KEY, "POST", "/v1", receiver.verifier.epoch, text, headers[NONCE_HEADER], headers[DIGEST_HEADER])
+    assert receiver.reason({**headers, SIGNATURE_HEADER: signature}) == "stale"
 
 
 def test_nonces_are_forgotten_when_their_messages_are_stale_anyway() -> None:
-    verifier = Verifier(KEY, 0.0, window_seconds=10, most_nonces=3)
-    first = signed_headers(KEY, "POST", "/v1", b"x", NOW + 10)
-    assert reason(verifier, first) == "taken"
-    assert [reason(verifier, signed_headers(KEY, "POST", "/v1", b"x", NOW)) for _ in range(3)] == ["taken"] * 2 + [
-        "busy"
-    ]
-    assert reason(verifier, first, now=NOW + 20) == "replayed"
-    assert reason(verifier, first, now=NOW + 20.1) == "stale"
-    assert reason(verifier, signed_headers(KEY, "POST", "/v1", b"x", NOW + 21), now=NOW + 21) == "taken"
+    receiver = Receiver(window_seconds=10, most_nonces=3)
+    first = receiver.signed(later=10.0)
+    assert receiver.reason(first) == "taken"
+    assert [receiver.reason(receiver.signed()) for _ in range(3)] == ["taken"] * 2 + ["busy"]
+    receiver.now += 20.0
+    assert receiver.reason(first) == "replayed"
+    receiver.now += 0.1
+    assert receiver.reason(first) == "stale"
+    assert receiver.reason(receiver.signed()) == "taken"
 
 
 def test_keys_come_from_a_file_before_the_environment_and_never_show(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@
     GET  /v1/status    load, fragments, moves and what was refused
     GET  /metrics      the same for Prometheus
 
-A definition names fragments and, for comparison, their catalogue entries and parameters; it never holds code.
+A definition names fragments and, for comparison, their catalogue entries and parameters; it never holds code. All
+numbers are finite: what is no number in a message would be none in every sum and answer that it gets into.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSION = 1
-Form = TypeVar("Form", bound=BaseModel)
+Parsed = TypeVar("Parsed", bound=BaseModel)
 KINDS: dict[str, type[Any]] = {
     "offer": Offer,
     "accept": Accept,
@@ -47,10 +48,13 @@ KINDS: dict[str, type[Any]] = {
     "room": Room,
     "recall": Recall,
 }
-_FORMS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(form) for kind, form in KINDS.items()}
 
 
-class MessageForm(BaseModel, extra="forbid"):
+class Form(BaseModel, extra="forbid", allow_inf_nan=False):
+    """A body that partners send; the form of what is inside follows it."""
+
+
+class MessageForm(Form):
     """An envelope round one message of the negotiation."""
 
     version: Literal[1] = 1
@@ -58,7 +62,7 @@ class MessageForm(BaseModel, extra="forbid"):
     body: dict[str, Any]
 
 
-class MoveForm(BaseModel, extra="forbid"):
+class MoveForm(Form):
     """A move with the giver's epochs and the definitions of what moves, by fragment."""
 
     version: Literal[1] = 1
@@ -67,12 +71,23 @@ class MoveForm(BaseModel, extra="forbid"):
     definitions: dict[str, FragmentSpec]
 
 
-class BillForm(BaseModel, extra="forbid"):
+class BillForm(Form):
     """Entries that a taker wants its giver to book."""
 
     version: Literal[1] = 1
     sender: Annotated[str, Field(max_length=64)]
     entries: Annotated[list[BookedEntry], Field(max_length=1000)]
+
+
+class Body(Form):
+    """The body of a message; for each kind there is one that says of which form it is."""
+
+    body: Any
+
+
+_BODIES: dict[str, type[Body]] = {
+    kind: create_model(f"{form.__name__}Body", __base__=Body, body=(form, ...)) for kind, form in KINDS.items()
+}
 
 
 class Member(Protocol):
@@ -107,7 +122,8 @@ def envelope(message: Message) -> dict[str, Any]:
     {'version': 1, 'kind': 'room', 'body': {'giver': 'A', 'taker': 'B'}}
     """
     kind = next(kind for kind, form in KINDS.items() if isinstance(message, form))
-    return {"version": VERSION, "kind": kind, "body": _FORMS[kind].dump_python(message, mode="json")}
+    body = _BODIES[kind].model_construct(body=message).model_dump(mode="json")["body"]
+    return {"version": VERSION, "kind": kind, "body": body}
 
 
 def move_body(move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, Any]:
@@ -123,14 +139,9 @@ def bill_body(sender: str, entries: list[BookedEntry]) -> dict[str, Any]:
 def parse_message(body: object) -> Message:
     """Read an envelope; anything else is refused."""
     form = _parsed(MessageForm, body)
-    if form.kind not in _FORMS:
+    if form.kind not in _BODIES:
         raise RefusedError("malformed", f"there is no message {form.kind!r}", hint=f"Kinds are {', '.join(KINDS)}")
-    try:
-        message: Message = _FORMS[form.kind].validate_python(form.body)
-    except ContractError as error:  # a task that no task can be
-        raise RefusedError("contract", error.message) from None
-    except ValidationError as error:
-        raise _malformed(error) from None
+    message: Message = _parsed(_BODIES[form.kind], {"body": form.body}).body
     return message
 
 
@@ -198,10 +209,10 @@ async def _json(request: Request) -> object:
     return found
 
 
-def _parsed(form: type[Form], body: object) -> Form:
+def _parsed(form: type[Parsed], body: object) -> Parsed:
     try:
         return form.model_validate(body)
-    except ContractError as error:
+    except ContractError as error:  # a task that no task can be
         raise RefusedError("contract", error.message) from None
     except ValidationError as error:
         raise _malformed(error) from None

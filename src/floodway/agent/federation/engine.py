@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 
 Fence = Callable[[], None]
@@ -14,15 +15,27 @@ Fence = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One fragment over the last seconds: tuples/s that arrived, CPU-seconds/s that they need, seconds they wait.
+    """One fragment over the last seconds: tuples/s that arrived by stream, CPU-seconds per tuple, seconds they wait.
 
-    `malformed` counts the records that could not be read since it was started here.
+    `waiting` are the tuples of each stream that no batch has taken, `malformed` the records that could not be read
+    since it was started here.
     """
 
-    rate: float = 0.0
-    cpu: float = 0.0
+    rates: Mapping[str, float]
+    cost: float
     delay_seconds: float = 0.0
     malformed: int = 0
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Tuples/s over all streams."""
+        return sum(self.rates.values())
+
+    @property
+    def cpu(self) -> float:
+        """CPU-seconds/s that all that arrives needs."""
+        return self.rate * self.cost
 
 
 class Engine(Protocol):
@@ -48,8 +61,8 @@ class Engine(Protocol):
         """Every fragment that runs here."""
         ...
 
-    def shed(self, keeps: Mapping[str, float]) -> None:
-        """Keep these shares of the fragments' inputs from their next batches on; fragments not named keep all."""
+    def batches(self) -> Sequence[FragmentBatch]:
+        """The batches that have ended since the last call."""
         ...
 
     def close(self) -> None:

@@ -22,40 +22,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from floodway.agent.federation.errors import StorageError
+from floodway.agent.federation.journal_schema import prepare
 from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.messages import Offer
 
 FILE = "federation.sqlite"
-VERSION = 1
 Role = Literal["giver", "taker"]
 State = Literal["intended", "stopped", "asked", "taking", "done", "failed"]
 OPEN: tuple[State, ...] = ("intended", "stopped", "asked", "taking")
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS about (version INTEGER NOT NULL, participant TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS offers (
-    id TEXT PRIMARY KEY, role TEXT NOT NULL, partner TEXT NOT NULL, price REAL NOT NULL, tasks TEXT NOT NULL,
-    answer TEXT, at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS moves (
-    id TEXT PRIMARY KEY, role TEXT NOT NULL, giver TEXT NOT NULL, taker TEXT NOT NULL, price REAL NOT NULL,
-    units TEXT NOT NULL, epochs TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL, ended REAL, served REAL,
-    seconds TEXT NOT NULL DEFAULT '{}', note TEXT NOT NULL DEFAULT '');
-CREATE TABLE IF NOT EXISTS entries (
-    id TEXT PRIMARY KEY, move TEXT NOT NULL, payer TEXT NOT NULL, payee TEXT NOT NULL, amount REAL NOT NULL,
-    reason TEXT NOT NULL, at REAL NOT NULL, start REAL NOT NULL, delay REAL, agreed INTEGER NOT NULL DEFAULT 0,
-    keep REAL NOT NULL DEFAULT 1, disputed TEXT NOT NULL DEFAULT '');
-CREATE TABLE IF NOT EXISTS leases (
-    fragment TEXT NOT NULL, epoch INTEGER NOT NULL, owner TEXT NOT NULL, at REAL NOT NULL, ended REAL,
-    how TEXT NOT NULL, PRIMARY KEY (fragment, epoch));
-"""
-_INDEXES = """
-CREATE INDEX IF NOT EXISTS entries_of_move ON entries (move, at);
-CREATE INDEX IF NOT EXISTS entries_open ON entries (agreed) WHERE agreed = 0;
-CREATE INDEX IF NOT EXISTS moves_by_time ON moves (at);
-CREATE INDEX IF NOT EXISTS moves_unfinished ON moves (state, ended);
-"""
-_LATER_COLUMNS = {"keep": "REAL NOT NULL DEFAULT 1", "disputed": "TEXT NOT NULL DEFAULT ''"}
-"""Columns of `entries` that journals written before have not: they are added when one is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +83,20 @@ def fragment_of(booked: BookedEntry) -> str:
 class Journal:
     """One file a participant; safe from several threads."""
 
-    def __init__(self, path: Path, participant: str) -> None:
+    def __init__(self, path: Path, participant: str | None) -> None:
+        """`participant` None is for readers: whoever's it is."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.participant = participant
         self._lock = threading.RLock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         try:
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_TABLES)
-            columns = {row[1] for row in self._db.execute("PRAGMA table_info(entries)")}
-            for column, kind in _LATER_COLUMNS.items():
-                if column not in columns:
-                    self._db.execute(f"ALTER TABLE entries ADD COLUMN {column} {kind}")
-            self._db.executescript(_INDEXES)
-            known = self._db.execute("SELECT version, participant FROM about").fetchone()
+            self.participant = prepare(self._db, path, participant)
         except sqlite3.DatabaseError as error:
+            self._db.close()
             raise StorageError(f"{path} is no journal: {error}", hint="Restore it, or use another --state") from None
-        if known is None:
-            self._db.execute("INSERT INTO about VALUES (?, ?)", (VERSION, participant))
-        elif known != (VERSION, participant):
-            raise StorageError(
-                f"{path} is version {known[0]} of participant {known[1]!r}, not {VERSION} of {participant!r}",
-                hint="Give each participant a --state of its own",
-            )
+        except StorageError:
+            self._db.close()
+            raise
 
     def close(self) -> None:
         """Release the file."""
@@ -298,15 +261,8 @@ class Journal:
         return self._entries("", ()) if agreed is None else self._entries("WHERE agreed = ?", (int(agreed),))
 
     def balances(self) -> dict[str, float]:
-        """What each participant has earned less what it has paid, as far as this journal knows; they add up to 0.
-
-        What the giver refuses to book is in nobody's balance.
-        """
-        sides = " UNION ALL ".join(
-            f"SELECT {who} AS who, {sign}amount AS amount FROM entries WHERE disputed = ''"
-            for who, sign in (("payer", "-"), ("payee", ""))
-        )
-        return dict(self._read(f"SELECT who, sum(amount) FROM ({sides}) GROUP BY who ORDER BY who"))
+        """What each participant has earned less what it has paid, as far as this journal knows; they add up to 0."""
+        return dict(self._read("SELECT who, amount FROM balances ORDER BY who"))
 
     def leased(self, fragment: str, epoch: int, owner: str, at: float, how: str) -> None:
         """A lease that this participant took, or saw taken: `how` is own, moved, reclaimed or lost."""
@@ -365,10 +321,4 @@ def read_journal(state: Path) -> Journal:
     path = state / FILE
     if not path.is_file():
         raise StorageError(f"no journal in {state}", hint="Give the --state of a `floodway participant`")
-    with sqlite3.connect(path) as database:
-        try:
-            row = database.execute("SELECT participant FROM about").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise StorageError(f"{path} is no journal: {error}", hint="Restore it from a copy") from None
-    database.close()
-    return Journal(path, row[0])
+    return Journal(path, None)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodway.agent.wire.guard import is_loopback
+from floodway.agent.wire.browsers import is_loopback
 from floodway.agent.wire.signing import LEAST_KEY_BYTES, MAKE_KEY, Security
 from floodway.contracts.federation_file import Federation
 from floodway.errors import InputError

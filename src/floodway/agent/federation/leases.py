@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from floodway.agent.federation.errors import LeaseLostError, StorageError
 from floodway.contracts.federation_file import NAME
@@ -31,6 +31,7 @@ _LEASE = re.compile(r"lease-([0-9]{8})\.json")
 _MOVE = re.compile(rf"{NAME.pattern}/[0-9]{{1,12}}")
 
 
+@with_config(ConfigDict(allow_inf_nan=False))
 @dataclass(frozen=True, slots=True)
 class Lease:
     """`owner` runs `fragment` until `until` (seconds since 1970), under `move` if it was moved there.
@@ -58,6 +59,7 @@ class Lease:
         return self.since if self.renewed is None else self.renewed
 
 
+@with_config(ConfigDict(allow_inf_nan=False))
 @dataclass(frozen=True, slots=True)
 class MoveDecision:
     """How a move ended: taken by the taker, or withdrawn by the giver; `epochs` are the giver's, by fragment."""

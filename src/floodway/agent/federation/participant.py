@@ -32,7 +32,7 @@ from floodway.agent.federation.negotiating import LEAST_UNITS, Negotiating
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
 from floodway.agent.federation.service import Served
-from floodway.agent.federation.shedding import Shedding
+from floodway.agent.federation.shedding import MemberSteering, target_of, values_of
 from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
@@ -56,8 +56,15 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
+from floodway.job.decision import Decision, Mode, named, write_decision
+from floodway.job.options import JobOptions
+from floodway.job.state_files import read_mode
 from floodway.job.status import ProcessPart, Status, write_status
+from floodway.job.store import LocalStore
+from floodway.network.model import Node
 
+DECISION = "decision.json"
+"""The decision file that all sources of this participant read, in its state folder."""
 SHOWN_MOVES = 50
 """How many of the last moves a status shows."""
 NOT_SERVED = 1e9
@@ -98,6 +105,7 @@ class ParticipantAgent:
         listen: tuple[str, int] = ("127.0.0.1", 0),
         settings: Settings | None = None,
         pace: Pace | None = None,
+        options: JobOptions | None = None,
         clock: Callable[[], float] = time.time,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
@@ -107,7 +115,7 @@ class ParticipantAgent:
         self.federation = federation
         self.name = name
         self.pace = pace or Pace()
-        self._folder = state
+        self.folder = state
         self._clock = clock
         self._credentials = credentials or Credentials(name)
         self.journal = Journal(state / FILE, name)
@@ -129,7 +137,13 @@ class ParticipantAgent:
         receiving = self._credentials.receiving()
         self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=receiving)
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._shedding = Shedding()
+        self.options = options or JobOptions()
+        self._steering = MemberSteering(
+            Node(name, member.cpu),
+            self.options,
+            target_seconds=target_of(machine, self.options.target_seconds),
+            patience_seconds=self.pace.patience,
+        )
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._claim = ExitStack()
         self._stop, self._ready = threading.Event(), threading.Event()
@@ -142,6 +156,11 @@ class ParticipantAgent:
         return self._negotiating.machine
 
     @property
+    def mode(self) -> Mode:
+        """What the operator asked for last, else what it was started with."""
+        return read_mode(self.folder) or self.options.mode
+
+    @property
     def ready(self) -> bool:
         """Whether partners are listened to."""
         return self._ready.is_set()
@@ -151,8 +170,10 @@ class ParticipantAgent:
 
         A second process finds one of the two taken before it has touched anything.
         """
-        self._claim.enter_context(locked(self._folder))
+        self._claim.enter_context(locked(self.folder))
         self.server.start()
+        # A file that an earlier run left says nothing about this one.
+        write_decision(self.folder / DECISION, named(Decision(mode=self.mode)))
         # Before the fragments: to start many takes longer than a lease.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
         self._renewer.start()
@@ -238,7 +259,7 @@ class ParticipantAgent:
             self._billing.send(now, timeout_seconds=self.pace.message)
 
     def _tell(self, now: float) -> None:
-        write_status(self._folder, self.status())
+        write_status(LocalStore(self.folder), self.status())
 
     def receive(self, message: Message) -> None:
         """A partner's message: the machine judges it; one that breaks a contract raises and changes nothing."""
@@ -306,17 +327,16 @@ class ParticipantAgent:
             )
             self._negotiating.step(Remeasured(tasks, self._learnt(measures)))
             asking = self.machine.search is not None or bool(self.machine.moving)
-        cpu = self.federation.members[self.name].cpu
-        loads = {name: one.cpu for name, one in measures.items()}
-        self._shedding, keeps = self._shedding.decide(
-            loads, cpu=cpu, asking=asking, now=now, patience_seconds=self.pace.patience
-        )
-        self._figures.keeps = keeps
+            values = values_of(self.machine, self.federation.fragments)
+        self._steering.observe(now, self.engine.batches(), measures)
+        specs = [self.federation.fragments[name] for name in sorted(measures)]
+        shed = self._steering.decide(now, specs, values, measures, asking=asking, mode=self.mode)
+        self._figures.keeps = shed.keeps
         for name, one in measures.items():
-            self._billing.watch.note(name, now, Served(one.delay_seconds, keeps.get(name, 1.0)))
+            self._billing.watch.note(name, now, Served(one.delay_seconds, shed.keeps.get(name, 1.0)))
         for name in self.moving.stalled:
             self._billing.watch.note(name, now, Served(NOT_SERVED))
-        self.engine.shed(keeps)
+        write_decision(self.folder / DECISION, replace(shed.decision, issued_us=int(now * 1e6)))
 
     def _load(self, fragment: str, found: Measure) -> Load:
         return Load(found.cpu, found.rate * self.federation.fragments[fragment].bytes_per_tuple, found.rate)

@@ -8,17 +8,19 @@ the file's where it gives one; otherwise it is measured, with older batches fadi
 
 from __future__ import annotations
 
+import queue
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.agent.federation.engine import Fence, Measure
 from floodway.agent.loop.rates import RateMeter
+from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import stream_name
-from floodway.job.decision import PPM, Decision, Mode, StreamDecision, write_decision
+from floodway.job.fold import Counts
+from floodway.job.options import JobOptions
 from floodway.spark.log.inputs import Arrivals, place
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
@@ -84,6 +86,7 @@ class SparkEngine:
         catalogue: Catalogue,
         shared: Path,
         decision: Path,
+        options: JobOptions | None = None,
         *,
         trigger_seconds: float = 1.0,
         stop_seconds: float = 20.0,
@@ -93,6 +96,7 @@ class SparkEngine:
         self._catalogue = catalogue
         self._shared = shared
         self._decision = decision
+        self._options = options or JobOptions()
         self._trigger_seconds = trigger_seconds
         self._stop_seconds = stop_seconds
         self._cpu = CpuMeter(spark)
@@ -100,8 +104,7 @@ class SparkEngine:
         self._python = PythonShares()
         self._running: dict[str, _Running] = {}
         self._lock = threading.RLock()
-        self._keeps: dict[str, float] | None = None
-        """None until the first decision: a file that an earlier run left says nothing about this one."""
+        self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
 
     def check(self, spec: FragmentSpec) -> None:
         """Refuse what the catalogue does not have."""
@@ -118,12 +121,14 @@ class SparkEngine:
 
         def on_batch(report: BatchReport) -> None:
             running.ended(report)
+            self._reports.put(report)
 
         query = moving_query(
             self._spark,
             spec,
             self._catalogue,
             MovingLayout.of(self._shared, spec.name, self._decision),
+            options=self._options,
             fence=fence,
             on_batch=on_batch,
             trigger_seconds=self._trigger_seconds,
@@ -177,31 +182,28 @@ class SparkEngine:
         arrived = one.arrivals.totals()
         one.since = now if one.since is None else one.since
         one.rates.sample(now, arrived)
-        rate = sum(one.rates.rates().values())
+        rates = one.rates.rates()
         with one.lock:
             tuples = one.fresh_tuples
             one.fresh_tuples = 0
-            waiting = sum(max(0, arrived[name] - taken) for name, taken in one.taken.items())
+            waiting = {name: max(0, arrived[name] - taken) for name, taken in one.taken.items()}
         if one.spec.cost is None:
             one.spent(cpu, tuples)
-        delay = self._trigger_seconds + (waiting / rate if rate > 0 else 0.0)
-        return Measure(rate, rate * (one.cost or 0.0), delay, one.malformed)
+        rate = sum(rates.values())
+        delay = self._trigger_seconds + (sum(waiting.values()) / rate if rate > 0 else 0.0)
+        return Measure(rates, one.cost or 0.0, delay, one.malformed, waiting)
 
-    def shed(self, keeps: Mapping[str, float]) -> None:
-        """Write the decision that all sources of this application read at their next cut."""
-        if dict(keeps) == self._keeps:
-            return
-        self._keeps = dict(keeps)
-        with self._lock:
-            specs = [one.spec for one in self._running.values()]
-        streams = {
-            stream_name(spec, name): StreamDecision(round(keeps[spec.name] * PPM))
-            for spec in specs
-            if spec.name in keeps
-            for name in spec.logs
-        }
-        mode: Mode = "enforce" if streams else "off"
-        write_decision(self._decision, Decision("federation", mode, 0, streams, issued_us=int(time.time() * 1e6)))
+    def batches(self) -> list[FragmentBatch]:
+        """What the controllers see of the batches that have ended since the last call."""
+        found = []
+        while not self._reports.empty():
+            report = self._reports.get()
+            counts = Counts.of(report.lines)
+            latency = report.mean_latency((report.fragment,))
+            found.append(
+                FragmentBatch(report.fragment, counts.offered, counts.kept, report.seconds, latency, arc_keeps={})
+            )
+        return found
 
     def close(self) -> None:
         """Stop all queries; the session is its owner's to stop."""

@@ -13,7 +13,9 @@ from typing import Literal
 
 from floodway.agent.loop.run_files import node_folders, saved_network
 from floodway.errors import InputError
+from floodway.job.ledger import Ledger
 from floodway.job.locks import take
+from floodway.job.store import LocalStore
 from floodway.network.model import Network
 
 LOCK = "run.lock"
@@ -28,7 +30,7 @@ def claimed(root: Path, network: Network, kind: Kind = "run") -> Iterator[None]:
     """
     check_owner(root, network)
     other: Kind = "up" if node_folders(root) else "run"
-    if other != kind and (other == "up" or (root / "ledger.jsonl").exists()):
+    if other != kind and (other == "up" or Ledger(LocalStore(root)).exists()):
         raise InputError(f"{root} holds a run of `floodway {other}`", hint="Give another --state folder")
     with locked(root):
         yield

@@ -21,17 +21,17 @@ from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
-from floodway.buffering.options import BufferOptions
 from floodway.errors import FloodwayError, InputError
 from floodway.job.batches import Batch, BatchLog
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
 from floodway.job.fold import Counts
 from floodway.job.ledger import Ledger, Reason
+from floodway.job.options import JobOptions
 from floodway.job.reasons import NO_MEASUREMENT
 from floodway.job.state_files import read_mode
 from floodway.job.status import Kind, Status
-from floodway.job.store import LocalStore, StoreError
+from floodway.job.store import StoreError
 from floodway.job.tail import read_figures
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
@@ -42,11 +42,9 @@ from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import create_sink_logs, stream_arrivals
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.session.session import Session
-from floodway.spark.source.options import OnLoss
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
-DEFAULT_TARGET_SECONDS = 2.0
 
 
 class RunError(FloodwayError):
@@ -55,21 +53,17 @@ class RunError(FloodwayError):
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """What a loop may be told beside its network: the mode it starts in, and how it looks at what arrives.
+    """A job's options, and how the loop looks at what arrives.
 
     `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
-    delivery that has just come is not taken for a backlog. `side_output` caps the dropped tuples saved a batch.
-    `on_loss` is for tuples that their log deleted before a batch took them, `retaining` for what the logs keep that are
-    written here, `outputs` those of the whole network where this is one node of it: latency counts there.
+    delivery that has just come is not taken for a backlog. `retaining` says what the logs keep that are written here,
+    `outputs` are those of the whole network where this is one node of it: latency counts there.
     """
 
-    mode: Mode = "enforce"
-    side_output: int = 0
-    on_loss: OnLoss = "fail"
+    job: JobOptions = field(default_factory=JobOptions)
     retaining: Retaining | None = None
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
-    buffer: BufferOptions | None = None
     outputs: Collection[str] | None = None
 
 
@@ -97,19 +91,20 @@ class SteeringLoop:
         self.network = network
         self.steering = steering
         self.layout = layout
-        self.ledger = Ledger(layout.ledger)
+        self.ledger = Ledger(layout.store)
         self.record = Record(self.network)
-        self.figures, last = read_figures(layout.root)
-        self.batches = BatchLog(LocalStore(layout.root), last)
+        self.figures, last = read_figures(layout.store)
+        self.batches = BatchLog(layout.store, last)
         self.reason = NO_MEASUREMENT
         self.errors = 0
         self._outputs = tuple(network.outputs if options.outputs is None else options.outputs)
-        self.mode: Mode = options.mode
+        self.mode: Mode = options.job.mode
+        self._buffering = options.job.buffering
         self.arrived: dict[str, int] = {}
         self._options = options
         self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
         self._backlog = Backlog(self.network, parts, options.delivered_every)
-        self.deadlines = Deadlines(self.network, options.buffer.deadlines if options.buffer else {})
+        self.deadlines = Deadlines(self.network, self._buffering.deadlines if self._buffering else {})
         self._buffer: Buffering | None = None
         self._plans = PlanBook(layout.root)
         self._parts = parts
@@ -122,8 +117,8 @@ class SteeringLoop:
                 self.ledger,
                 self._reports.put,
                 self._cut,
-                side_output=options.side_output,
-                on_loss=options.on_loss,
+                side_output=options.job.side_output,
+                on_loss=options.job.on_loss,
                 retaining=options.retaining,
                 clock=clock,
             )
@@ -146,8 +141,8 @@ class SteeringLoop:
         """Create the sinks' logs, write a first decision and start the queries."""
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
-        if self._options.buffer is not None:
-            self._buffer = Buffering(self._options.buffer, self.network, self._parts, self.layout, self.clock)
+        if self._buffering is not None:
+            self._buffer = Buffering(self._buffering, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
         for query in self.queries:
             query.start()
@@ -155,7 +150,7 @@ class SteeringLoop:
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = read_mode(self.layout.root) or self._options.mode
+        self.mode = read_mode(self.layout.root) or self._options.job.mode
         self.collect(now)
         return self.steer(now)
 
@@ -274,12 +269,6 @@ class SteeringLoop:
             reason = query.failure()
             if reason is not None:
                 raise RunError(reason, hint=f"Mend it and run again with --state {self.layout.root} to continue")
-
-
-def target_of(network: Network, given: float | None) -> float:
-    """The latency target: the option, else the strictest of the outputs, else two seconds."""
-    targets = [out.latency for out in network.outputs.values() if out.latency is not None]
-    return given if given is not None else min(targets, default=DEFAULT_TARGET_SECONDS)
 
 
 def fragments_of(network: Network, nodes: Iterable[str] = ()) -> dict[str, Fragment]:

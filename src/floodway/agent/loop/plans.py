@@ -95,7 +95,7 @@ def find_plan(root: Path, plan: str) -> Mapping[str, Any]:
         if line["id"] == plan:
             return line
     raise InputError(
-        f"no plan {plan!r} in {root / PLANS}", hint="Take a name from the `plan` of a line in the folder's ledger.jsonl"
+        f"no plan {plan!r} in {root / PLANS}", hint="Take a name from the `plan` of a line in the folder's ledger"
     )
 
 

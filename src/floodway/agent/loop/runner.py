@@ -9,72 +9,54 @@ from pathlib import Path
 
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
-from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of, target_of
+from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.run_files import save_network, save_report
 from floodway.agent.loop.steering import Steering
-from floodway.buffering.options import BufferOptions
-from floodway.job.decision import Drop, Mode
+from floodway.job.options import JobOptions
 from floodway.job.status import Status, write_status
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
-from floodway.planning.plan import Objective, Planner
+from floodway.planning.plan import Planner
 from floodway.planning.program import Program
-from floodway.spark.log import Retention
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import check_streams
-from floodway.spark.query.retaining import run_retaining
+from floodway.spark.query.retaining import retention_of, run_retaining
 from floodway.spark.session.session import LOCAL_MASTER, Session, spark_session
 from floodway.spark.source import register
-from floodway.spark.source.options import OnLoss
 
 DRAIN_TARGETS = 3.0
 
-__all__ = ["RunError", "RunOptions", "run_network", "target_of"]
+__all__ = ["RunError", "RunOptions", "run_network"]
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run. `settle_seconds` at the start count for the ledger but not for latency and score.
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(JobOptions):
+    """A job's options, and how long and where to run. `settle_seconds` at the start count for the ledger only.
 
-    Costs are refined while it runs and reported; with `replan` they are planned with as well. `master` and `settings`
-    are Spark's, for the session that is started here; the root must then be storage that its executors share. The
-    `retention` is for the logs below the root that the run writes; links keep what their reader has not committed.
+    Costs are refined while it runs and reported; with `replan` they are planned with as well. With a `master` the root
+    must be storage that its executors share. What logs retain is for those below the root that the run writes; links
+    keep what their reader has not committed.
     """
 
     seconds: float
     root: Path
-    mode: Mode = "enforce"
-    target_seconds: float | None = None
-    controller: str = "batch"
-    planner: str = "exact"
-    objective: Objective = Objective.THROUGHPUT
-    headroom: float = 1.0
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
-    drop: Drop = "hash"
-    side_output: int = 0
-    on_loss: OnLoss = "fail"
-    retention: Retention | None = None
-    master: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    replan: bool = False
-    buffer: BufferOptions | None = None
     progress: Callable[[Status], None] = lambda status: None
 
 
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
     """Run for `options.seconds` seconds and report. The session is left running when it was given."""
-    if options.buffer is not None:
-        network = options.buffer.checked(network)
+    network = options.checked(network)
     _steering(network, options)  # refuses what is wrong before Spark starts
     check_streams(network, Layout(options.root))
     with claimed(options.root, network):
         session = spark or spark_session(
-            f"floodway-{network.name}", master=options.master or LOCAL_MASTER, conf=options.settings
+            f"floodway-{network.name}", master=options.master or LOCAL_MASTER, conf=options.settings or {}
         )
         try:
             register(session)
@@ -90,23 +72,18 @@ class _Run:
         self.network = network
         self.options = options
         self.layout = Layout(options.root)
-        self.target = target_of(network, options.target_seconds)
+        self.target = options.target(network)
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
-        kept = None if options.retention is None else run_retaining(network, self.layout, options.retention)
+        kept = retention_of(options)
+        retaining = None if kept is None else run_retaining(network, self.layout, kept)
         self.loop = SteeringLoop(
             spark,
             network,
             _steering(network, options),
             self.parts,
             self.layout,
-            LoopOptions(
-                mode=options.mode,
-                side_output=options.side_output,
-                on_loss=options.on_loss,
-                retaining=kept,
-                buffer=options.buffer,
-            ),
+            LoopOptions(options, retaining),
             on_costs=self._replan,
         )
         self.record = self.loop.record
@@ -136,7 +113,7 @@ class _Run:
                 settled = True
                 self.record.settle(now, self.loop.arrived)
             status = self.loop.status(self.target, steered)
-            write_status(self.layout.root, status)
+            write_status(self.layout.store, status)
             self.options.progress(status)
             time.sleep(max(0.0, TICK_SECONDS - (self.loop.clock.now() - now)))
         self.record.end(self.loop.clock.now(), self.loop.arrived)
@@ -182,14 +159,20 @@ class _Run:
 
 
 def _planner(network: Network, options: RunOptions) -> Planner:
-    return make_planner(network, options.planner, objective=options.objective, headroom=options.headroom)
+    return make_planner(
+        network,
+        options.planner or "exact",
+        objective=options.objective,
+        epsilon=options.epsilon,
+        headroom=options.headroom,
+    )
 
 
 def _steering(network: Network, options: RunOptions) -> Steering:
     return Steering(
         _planner(network, options),
         fragments_of(network, options.nodes),
-        target_seconds=target_of(network, options.target_seconds),
+        target_seconds=options.target(network),
         controller=options.controller,
         drop=options.drop,
     )

@@ -14,14 +14,16 @@ what it misjudges by so little is gone in the next batch or turns into a backlog
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from floodway.agent.loop.stages import Stage, stages
-from floodway.control.base import Controller, Loop, Observation
+from floodway.control.base import Controller, Observation
 from floodway.control.base import Decision as ControlDecision
-from floodway.control.batch import BATCH_SHARE
+from floodway.control.forecast import BATCH_SHARE, Forecast
+from floodway.control.loop import Loop
 from floodway.control.pid import PidConfig
 from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
@@ -80,6 +82,7 @@ class Steering:
     A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
     that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
     `share_factor` says what is left of the share of the target when results are late at outputs further down.
+    `most_scale` bounds the capacity that is planned for, whatever the controllers find.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Steering:
         places: Mapping[str, Stage] | None = None,
         links: Collection[str] = (),
         share_factor: ShareFactor = whole_share,
+        most_scale: float = math.inf,
     ) -> None:
         self.target_seconds = target_seconds
         self.planned_scale = 1.0
@@ -107,6 +111,7 @@ class Steering:
         self._places = places if places is not None else stages(fragments)
         self._use: dict[str, float] = {}
         self._share_factor = share_factor
+        self._most_scale = most_scale
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
         self._period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
@@ -119,12 +124,13 @@ class Steering:
     @property
     def scale(self) -> float:
         """g: the share of the nominal capacity that may be planned for now."""
-        return max(min((d.capacity_scale for d in self.control.values()), default=1.0), LEAST_SCALE)
+        found = min((d.capacity_scale for d in self.control.values()), default=1.0)
+        return max(min(found, self._most_scale), LEAST_SCALE)
 
     @property
     def batch_seconds(self) -> float:
         """How long the batches that are planned now are expected to take; P* where no controller has a model of it."""
-        found = [seconds for work, seconds in self._planned_batches() if work > 0.0]
+        found = [forecast.seconds(work, work) for forecast, work in self._forecasts().values() if work > 0.0]
         return max(found, default=self.period_seconds)
 
     @property
@@ -135,24 +141,19 @@ class Steering:
         the room is what others on the path leave today, and whoever is told of more capacity would use it up.
         """
         found = []
-        for name, (work, overhead, cost) in self._models().items():
-            full = min(work, (self._period[name] - overhead) / cost)
+        for name, (forecast, work) in self._forecasts().items():
+            full = min(work, forecast.whole_work(self._period[name]))
             if full > 0.0:
-                found.append(full / (overhead + cost * full))
+                found.append(full / forecast.seconds(full, full))
         return max(min(found, default=self.scale), LEAST_SCALE)
 
-    def _planned_batches(self) -> list[tuple[float, float]]:
-        """(work, seconds) of the next full batch of every fragment whose controller models it: n and a + c·n."""
-        return [(work, overhead + cost * work) for work, overhead, cost in self._models().values()]
-
-    def _models(self) -> dict[str, tuple[float, float, float]]:
-        """n, a and c of every fragment whose controller models its batches."""
+    def _forecasts(self) -> dict[str, tuple[Forecast, float]]:
+        """What every fragment expects of its next full batch: the forecast, and the work that fits into the batch."""
         found = {}
         for name in self.control:
-            state = self._loops[name].snapshot()
-            work, overhead, cost = (state.get(key) for key in ("n", "overhead", "cost"))
-            if isinstance(work, float) and isinstance(overhead, float) and isinstance(cost, float) and cost > 0.0:
-                found[name] = work, overhead, cost
+            forecast = self._loops[name].forecast()
+            if forecast is not None and forecast.fits is not None:
+                found[name] = forecast, forecast.fits
         return found
 
     def plan_with(self, planner: Planner, network: Network | None = None, planned_scale: float = 1.0) -> None:
@@ -164,6 +165,12 @@ class Steering:
         self._planner = planner
         self.network = planner.network if network is None else network
         self.planned_scale = planned_scale
+
+    def take_over(self, before: Steering) -> None:
+        """Go on with the controllers of a steering for the same target, for the fragments that both have."""
+        common = self._loops.keys() & before._loops.keys()
+        self._loops |= {name: before._loops[name] for name in common}
+        self.control |= {name: decision for name, decision in before.control.items() if name in common}
 
     def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
         """Feed one finished batch to its fragment's controller."""

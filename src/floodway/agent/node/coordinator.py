@@ -14,6 +14,7 @@ from floodway.agent.planes.plane import make_coordinator, silent_peers
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
+from floodway.job.options import JobOptions
 from floodway.job.state_files import write_atomically
 from floodway.job.status import ControlPart, ProcessPart, Status, write_status
 from floodway.network.model import Network
@@ -30,12 +31,21 @@ def run_coordinator(
     port: int,
     urls: Mapping[str, str],
     security: Security,
-    planner: str = "exact",
+    options: JobOptions,
     parent: int | None = None,
 ) -> None:
     """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
     files = NodeLayout(root)
-    plane = make_coordinator(network, security, urls, files.control(COORDINATOR), planner=planner)
+    plane = make_coordinator(
+        network,
+        security,
+        urls,
+        files.control(COORDINATOR),
+        planner=options.planner or "exact",
+        objective=options.objective,
+        epsilon=options.epsilon,
+        headroom=options.headroom,
+    )
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -57,7 +67,7 @@ def run_coordinator(
                 network=network.name,
                 node=COORDINATOR,
             )
-            write_status(files.own(COORDINATOR).root, status)
+            write_status(files.own(COORDINATOR).store, status)
             ended.wait(TICK_SECONDS)
     finally:
         plane.stop()

@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import replace
 
 from floodway.agent.loop.finished import result_latencies
-from floodway.agent.loop.loop import SteeringLoop, fragments_of, target_of
+from floodway.agent.loop.loop import SteeringLoop, fragments_of
 from floodway.agent.loop.stages import stages
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.agent.node.api import node_routes
@@ -33,7 +33,7 @@ from floodway.job.status import ControlPart, Phase, ProcessPart, Status, write_s
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.node_layout import NodeLayout
-from floodway.spark.query.retaining import node_retaining
+from floodway.spark.query.retaining import node_retaining, retention_of
 from floodway.spark.session.session import Session, spark_session
 from floodway.spark.source import register
 
@@ -44,6 +44,7 @@ class NodeAgent:
     """Runs one node until its time is over or `stop` is called; `status` may be asked from any thread."""
 
     def __init__(self, network: Network, options: NodeOptions) -> None:
+        network = options.checked(network)
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)
@@ -51,9 +52,18 @@ class NodeAgent:
             self.files.choose_links(options.links, network)
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
-        self.target = target_of(network, options.target_seconds)
+        self.target = options.target(network)
         self.plane: ControlPlane = make_control_plane(
-            options.control, network, options.node, options.security, options.urls, self.files.control(options.node)
+            options.control,
+            network,
+            options.node,
+            options.security,
+            options.urls,
+            self.files.control(options.node),
+            planner=options.planner,
+            objective=options.objective,
+            epsilon=options.epsilon,
+            headroom=options.headroom,
         )
         self._steering = NodeSteering(
             network,
@@ -61,6 +71,7 @@ class NodeAgent:
             self.plane.planner,
             target_seconds=self.target,
             controller=options.controller,
+            drop=options.drop,
             share_factor=self.plane.share_factor,
         )
         self._places = stages(fragments_of(network))
@@ -127,7 +138,7 @@ class NodeAgent:
             session.stop()
 
     def _loop(self, session: Session) -> SteeringLoop:
-        kept, options = self.options.retention, self._steering.loop_options(self.options.mode, self.options.side_output)
+        options, kept = self._steering.loop_options(self.options), retention_of(self.options)
         options = replace(options, outputs=self.network.outputs)
         if kept is not None:
             options = replace(options, retaining=node_retaining(self.network, self.files, self.options.node, kept))
@@ -138,9 +149,13 @@ class NodeAgent:
             self._steering.fragments,
             self.layout,
             options,
-            on_costs=self._steering.take_costs,
+            on_costs=self._take_costs,
             on_batch=self._tell_latency,
         )
+
+    def _take_costs(self, corrected: Network) -> None:
+        if self.options.replan is not False:
+            self._steering.take_costs(corrected)
 
     def _await_inputs(self, loop: SteeringLoop) -> bool:
         """Wait for the logs that other nodes are to create; False if the node was told to end meanwhile."""
@@ -201,7 +216,7 @@ class NodeAgent:
         """Keep and write where the process stands; figures of an earlier phase stay until they are replaced."""
         self._process = replace(self._process, phase=phase, waiting_for=waiting_for, idle=idle, warm=warm)
         self._status = replace(self._status, time=time.time())
-        write_status(self.layout.root, self.status())
+        write_status(self.layout.store, self.status())
 
 
 def run_node(network: Network, options: NodeOptions) -> None:

@@ -9,10 +9,9 @@ from typing import Literal, get_args
 
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
-from floodway.job.decision import Mode
+from floodway.job.options import JobOptions
 from floodway.network.model import Node
 from floodway.network.suggest import did_you_mean
-from floodway.spark.log import Retention
 from floodway.spark.session.session import LOG_SETTINGS
 
 Control = Literal["alone", "dfit", "coordinator"]
@@ -22,14 +21,14 @@ DRIVER_MEMORY = "512m"
 SMALL_JAVA = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
-@dataclass(frozen=True)
-class NodeOptions:
-    """One node's process. `seconds` None runs until it is told to stop; `urls` are the addresses of all agents.
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions(JobOptions):
+    """A job's options and one node's process. `seconds` None runs until it is asked to stop; `urls` are all agents'.
 
     With `parent` the node ends when that process is no longer its parent: a supervisor that was killed leaves none
     behind. `master` None takes a local Spark with as many threads as the node has CPUs; `settings` are Spark's own,
     over those of the network file. `links` is where links to other nodes go (`kafka://host:port[/prefix]`); None leaves
-    it as the folder has it, through logs below it if nobody said otherwise. `retention` is for the logs of the folder
+    it as the folder has it, through logs below it if nobody said otherwise. What logs retain is for those of the folder
     that this node writes; links keep what their reader has not committed.
     """
 
@@ -41,13 +40,6 @@ class NodeOptions:
     urls: Mapping[str, str] = field(default_factory=dict)
     security: Security = field(default_factory=Security)
     seconds: float | None = None
-    mode: Mode = "enforce"
-    target_seconds: float | None = None
-    controller: str = "batch"
-    side_output: int = 0
-    retention: Retention | None = None
-    master: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
     parent: int | None = None
     links: str | None = None
 
@@ -82,4 +74,4 @@ def spark_settings(node: Node, options: NodeOptions) -> dict[str, str]:
     """Spark's settings for this node: small where it is local, then the network file's, then the caller's."""
     small = {"spark.driver.memory": DRIVER_MEMORY, "spark.driver.extraJavaOptions": SMALL_JAVA}
     local = spark_master(node, options).startswith("local")
-    return {**(small if local else {}), **node.spark, **options.settings}
+    return {**(small if local else {}), **node.spark, **(options.settings or {})}

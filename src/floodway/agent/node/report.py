@@ -19,7 +19,6 @@ from floodway.job.batches import Batch, BatchReader
 from floodway.job.fold import Counts
 from floodway.job.latencies import Latency, Sketch
 from floodway.job.ledger import Ledger
-from floodway.job.store import LocalStore
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
@@ -129,7 +128,7 @@ def report_nodes(
 
 
 def _measured(layout: NodeLayout, node: str, window: tuple[float, float]) -> list[Batch]:
-    batches = BatchReader(LocalStore(layout.own(node).root)).advance() or []
+    batches = BatchReader(layout.own(node).store).advance() or []
     return [batch for batch in batches if window[0] <= batch.ended_seconds <= window[1]]
 
 
@@ -140,7 +139,7 @@ def _node(network: Network, layout: NodeLayout, node: str, measured: Sequence[Ba
         (item.cut_seconds for item in measured), default=0.0
     )
     return NodeFigures(
-        counts=Counts.of(Ledger(layout.own(node).ledger).lines()),
+        counts=Ledger(layout.own(node).store).fold().total,
         capacity=work / busy if busy > 0 else 1.0,
         load=work / length if length > 0 else 0.0,
         batches=sum(item.batches for item in measured),

@@ -12,8 +12,9 @@ from dataclasses import replace
 from floodway.agent.loop.loop import RATE_WINDOW_SECONDS, LoopOptions, fragments_of
 from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.steering import ShareFactor, Steering, whole_share
-from floodway.control.batch import BATCH_SHARE
-from floodway.job.decision import Mode
+from floodway.control.forecast import BATCH_SHARE
+from floodway.job.decision import Drop
+from floodway.job.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.planning.plan import Planner
@@ -35,6 +36,7 @@ class NodeSteering:
         *,
         target_seconds: float,
         controller: str = "batch",
+        drop: Drop = "hash",
         share_factor: ShareFactor = whole_share,
     ) -> None:
         (self.node,) = part.nodes
@@ -49,6 +51,7 @@ class NodeSteering:
             self.fragments,
             target_seconds=target_seconds,
             controller=controller,
+            drop=drop,
             places=self._places,
             links=self.links,
             share_factor=share_factor,
@@ -59,12 +62,11 @@ class NodeSteering:
         self._due = 0.0
         self.plan_with(planner)
 
-    def loop_options(self, mode: Mode, side_output: int = 0) -> LoopOptions:
+    def loop_options(self, job: JobOptions) -> LoopOptions:
         """How the loop looks at what arrives: links come in deliveries, one for each batch of the node before."""
         window = RATE_PERIODS * self._share / BATCH_SHARE if self.links else 0.0
         return LoopOptions(
-            mode=mode,
-            side_output=side_output,
+            job,
             rate_window_seconds=max(RATE_WINDOW_SECONDS, window),
             delivered_every=dict.fromkeys(self.links, self._share),
         )

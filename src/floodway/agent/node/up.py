@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.agent.loop.feeding import Feed, Feeder
-from floodway.agent.loop.loop import fragments_of, target_of
+from floodway.agent.loop.loop import fragments_of
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.node.options import Control
 from floodway.agent.node.report import NodesReport, report_nodes
 from floodway.agent.node.supervisor import Program, Supervisor
+from floodway.agent.planes.plane import check_plane
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
-from floodway.job.decision import Mode
+from floodway.job.flags import BUFFER, CONTROL, DROPS, PLANNING, SPARK, arguments
+from floodway.job.options import JobOptions
 from floodway.job.status import ProcessPart, Status, read_status
 from floodway.network.model import Network
 from floodway.spark.query.logs import stream_arrivals
@@ -39,28 +41,24 @@ class UpError(FloodwayError):
     """The nodes did not come up; the end of what the culprit printed is in the message."""
 
 
-@dataclass(frozen=True)
-class UpOptions:
-    """How to run all nodes. `settle_seconds` at the start count for the ledgers but not for latency and score.
+@dataclass(frozen=True, kw_only=True)
+class UpOptions(JobOptions):
+    """A job's options, which every node gets. `settle_seconds` at the start count for the ledgers only.
 
-    `peers` replaces the addresses that nodes are given for each other (tests cut links by it); `node_arguments` are
-    passed on to `floodway node`; `progress` gets the latest status of every node. Once `ended` is set, the run comes to
-    its end early: it lets the nodes finish what waits, ends them and reports as ever. `links` as in `NodeOptions`.
+    `peers` replaces the addresses that nodes are given for each other (tests cut links by it); `progress` gets the
+    latest status of every node. Once `ended` is set, the run comes to its end early: it lets the nodes finish what
+    waits, ends them and reports as ever. `links` as in `NodeOptions`.
     """
 
     network_file: Path
     root: Path
     seconds: float
     control: Control = "dfit"
-    mode: Mode = "enforce"
-    target_seconds: float | None = None
-    controller: str = "batch"
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     settle_seconds: float = 10.0
     peers: Mapping[str, str] = field(default_factory=dict)
     key_file: Path | None = None
     links: str | None = None
-    node_arguments: tuple[str, ...] = ()
     progress: Callable[[Mapping[str, Status | None]], None] = lambda statuses: None
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -72,13 +70,15 @@ def bring_up(network: Network, options: UpOptions) -> NodesReport:
 
 class _Up:
     def __init__(self, network: Network, options: UpOptions) -> None:
+        network = options.checked(network)
+        check_plane(options.control, options.planner, options.objective)
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)
         if options.links is not None:
             self.files.choose_links(options.links, network)  # the nodes find it in the folder
         save_network(options.root, network)
-        self.target = target_of(network, options.target_seconds)
+        self.target = options.target(network)
         fragments_of(network)  # refuses what no node could run before any process starts
         used = {operator.node for operator in network.operators.values()}
         self.nodes = [node for node in network.nodes if node in used]
@@ -111,7 +111,7 @@ class _Up:
 
     def statuses(self) -> dict[str, Status | None]:
         """The latest status of every node; None for one that has written none since it was started."""
-        found = {node: read_status(self.files.own(node).root) for node in self.nodes}
+        found = {node: read_status(self.files.own(node).store) for node in self.nodes}
         return {
             node: status if status and status.process and status.process.pid == self.supervisor.pid(node) else None
             for node, status in found.items()
@@ -165,7 +165,7 @@ class _Up:
         command += ["--listen", self.urls[name].removeprefix("http://"), "--parent", str(os.getpid())]
         peers = {**self.urls, **options.peers}
         command += ["--urls", ",".join(f"{peer}={url}" for peer, url in peers.items())]
-        command += ["--mode", options.mode, "--controller", options.controller, "--target", f"{self.target:g}"]
         command += [] if options.key_file is None else ["--key-file", str(options.key_file)]
-        command += options.node_arguments
+        panels = (PLANNING,) if name == COORDINATOR else (CONTROL, PLANNING, DROPS, BUFFER, SPARK)
+        command += arguments(options, panels=panels)
         return Program(name, tuple(command), self.files.own(name).root / "process.log")

@@ -7,7 +7,7 @@ import threading
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
-from floodway.planning.plan import Planner
+from floodway.planning.plan import Objective, Planner
 
 
 class AlonePlanning:
@@ -18,13 +18,15 @@ class AlonePlanning:
         part: Network,
         *,
         planner: str = "exact",
+        objective: Objective = Objective.THROUGHPUT,
         headroom: float = 1.0,
         epsilon: float = 0.05,
         tolerance: float = 0.02,
     ) -> None:
         self._part = part
         (self._node,) = part.nodes
-        self._name, self._headroom, self._epsilon, self._tolerance = planner, headroom, epsilon, tolerance
+        self._name, self._objective = planner, objective
+        self._headroom, self._epsilon, self._tolerance = headroom, epsilon, tolerance
         self._measured = UNMEASURED
         self._planner: Planner | None = None
         self._lock = threading.Lock()
@@ -35,6 +37,12 @@ class AlonePlanning:
             operators = self._part.operators.values()
             if self._planner is None or has_moved(operators, self._measured, measured, self._tolerance):
                 network = as_measured(self._part, {self._node: measured})
-                self._planner = make_planner(network, self._name, epsilon=self._epsilon, headroom=self._headroom)
+                self._planner = make_planner(
+                    network,
+                    self._name,
+                    objective=self._objective,
+                    epsilon=self._epsilon,
+                    headroom=self._headroom,
+                )
                 self._measured = measured
             return self._planner

@@ -37,7 +37,7 @@ from floodway.network.flow import flows
 from floodway.network.model import Network, Operator
 from floodway.network.part import node_part, part_keeps
 from floodway.planning.factory import make_planner
-from floodway.planning.plan import Planner
+from floodway.planning.plan import Objective, Planner
 
 WHOLE = "whole"
 """The plan that drops nothing; it needs no row."""
@@ -54,6 +54,7 @@ class Office:
     planner: str = "exact"
     epsilon: float = 0.05
     headroom: float = 1.0
+    objective: Objective = Objective.THROUGHPUT
     tolerance: float = 0.02
     beat_seconds: float = 2.0
     retry_seconds: float = 1.0
@@ -220,7 +221,13 @@ def _planned(office: Office, state: CoordinatorState, now: float) -> Coordinator
     if planner is None or moved or len(state.rows) >= _MOST_ROWS:
         network = as_measured(office.network, plain)
         if planner is None or moved:
-            planner = make_planner(network, office.planner, epsilon=office.epsilon, headroom=office.headroom)
+            planner = make_planner(
+                network,
+                office.planner,
+                objective=office.objective,
+                epsilon=office.epsilon,
+                headroom=office.headroom,
+            )
         generation = stamp(state.generation, now)
         state = replace(state, planner=planner, planned=plain, generation=generation, rows={})
     scale = min(found.scale for found in measured.values())

@@ -32,7 +32,8 @@ from floodway.job.state_files import write_atomically
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.network.suggest import did_you_mean
-from floodway.planning.plan import Planner
+from floodway.planning.factory import check_choice
+from floodway.planning.plan import Objective, Planner
 
 KINDS = ("alone", "dfit", "coordinator")
 JOURNAL = "control.json"
@@ -95,10 +96,21 @@ class Alone:
 
     name: str
 
-    def __init__(self, network: Network, node: str, *, planner: str = "exact", headroom: float = 1.0) -> None:
+    def __init__(
+        self,
+        network: Network,
+        node: str,
+        *,
+        planner: str = "exact",
+        objective: Objective = Objective.THROUGHPUT,
+        epsilon: float = 0.05,
+        headroom: float = 1.0,
+    ) -> None:
         self.mode: str | None = None
         self.name, self.network = node, network.name
-        self._planning = AlonePlanning(node_part(network, node), planner=planner, headroom=headroom)
+        self._planning = AlonePlanning(
+            node_part(network, node), planner=planner, objective=objective, epsilon=epsilon, headroom=headroom
+        )
         self._measured = UNMEASURED
         self._planning.planner(UNMEASURED)  # refuses what is wrong before anything runs
 
@@ -313,12 +325,18 @@ def make_control_plane(
     urls: Mapping[str, str],
     state_dir: Path,
     *,
+    planner: str | None = None,
+    objective: Objective = Objective.THROUGHPUT,
     epsilon: float = 0.05,
     headroom: float = 1.0,
 ) -> ControlPlane:
-    """The control plane of one node. `urls` (agent name to address) go before those of the network file."""
+    """The control plane of one node. `urls` (agent name to address) go before those of the network file.
+
+    The planner is that of a node alone; under a coordinator it is the coordinator's, and D-FIT has its own.
+    """
+    check_plane(kind, planner, objective)
     if kind == "alone":
-        return Alone(network, node, headroom=headroom)
+        return Alone(network, node, planner=planner or "exact", objective=objective, epsilon=epsilon, headroom=headroom)
     known = {**{name: entry.url for name, entry in network.nodes.items() if entry.url is not None}, **urls}
     if kind == "dfit":
         role = Role(Topology(network, epsilon, headroom), node, Settings())
@@ -328,6 +346,20 @@ def make_control_plane(
     raise InputError(f"no control plane is called {kind!r}", hint=did_you_mean(kind, KINDS))
 
 
+def check_plane(kind: str, planner: str | None, objective: Objective) -> None:
+    """Refuse a planner or an objective that a control plane cannot have."""
+    if kind != "dfit":
+        check_choice(planner or "exact", objective)
+        return
+    others = "Use --control coordinator, or alone"
+    if planner not in (None, "dfit"):
+        raise InputError(f"D-FIT plans from the nodes' own tables, not by the {planner!r} planner", hint=others)
+    if objective is not Objective.THROUGHPUT:
+        raise InputError(
+            f"D-FIT's tables are for weighted throughput, not for the objective {objective.value!r}", hint=others
+        )
+
+
 def make_coordinator(
     network: Network,
     security: Security,
@@ -335,12 +367,13 @@ def make_coordinator(
     state_dir: Path,
     *,
     planner: str = "exact",
+    objective: Objective = Objective.THROUGHPUT,
     epsilon: float = 0.05,
     headroom: float = 1.0,
 ) -> Coordinator:
     """The coordinator of a network; `urls` of its nodes go before those of the network file."""
     known = {**{name: entry.url for name, entry in network.nodes.items() if entry.url is not None}, **urls}
-    return Coordinator(Office(network, planner, epsilon, headroom), known, security, state_dir)
+    return Coordinator(Office(network, planner, epsilon, headroom, objective), known, security, state_dir)
 
 
 def _read(path: Path) -> str | None:

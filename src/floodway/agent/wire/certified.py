@@ -1,28 +1,29 @@
-"""Whose certificate a connection came with: uvicorn's protocol, which notes the name where requests can see it.
+"""Whose certificate a connection came with, and in whose name it may speak.
 
-The name is the subject's commonName. Host names in the certificate say where a member runs, not who it is.
+The name is the subject's commonName: a node's, `coordinator`, `operator`, or a member's of a federation. Host names in
+the certificate say where it runs, not who it is. Anybody with a certificate of the authority may read; messages are
+taken from the one that they name as their sender, and modes from operators.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from floodway.agent.wire.refusals import RefusedError
 
 CERTIFICATE = "certificate"
-"""In a request's state: the name in the certificate of the connection."""
+"""In the state of a request over TLS: the name in the certificate of the connection, None if it names nobody."""
 
 
-class CertifiedProtocol(H11Protocol):
-    """HTTP over TLS, as uvicorn speaks it; every request of a connection carries the name of its certificate."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the name."""
-        assert isinstance(transport, asyncio.Transport)
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, CERTIFICATE: common_name(transport.get_extra_info("peercert"))}
+def check_speaker(state: Mapping[str, Any], name: str) -> None:
+    """Refuse what is said in another name than that of the connection's certificate; without TLS there is none."""
+    if CERTIFICATE in state and state[CERTIFICATE] != name:
+        raise RefusedError(
+            "forged",
+            f"a certificate of {state[CERTIFICATE] or 'nobody'} speaks as {name}",
+            hint=f"Use one whose commonName is {name}",
+        )
 
 
 def common_name(certificate: Mapping[str, Any] | None) -> str | None:

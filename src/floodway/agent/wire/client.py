@@ -1,4 +1,8 @@
-"""Asking another agent: one request, one answer, within a time and a size; on the standard library alone."""
+"""Asking another agent: one request, one answer, within a time and a size; on the standard library alone.
+
+The first signed request to a process is refused with its epoch, in a signed answer, and sent again (`verifier.py`);
+so is one that comes too early or too late by the clock of a peer that was restarted, or of a machine that slept.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from floodway.agent.wire.certified import common_name
+from floodway.agent.wire.deadline import Deadline, TimedConnection
 from floodway.agent.wire.server import MAX_BYTES
 from floodway.agent.wire.signing import (
     NONCE_HEADER,
@@ -23,8 +28,10 @@ from floodway.agent.wire.signing import (
 )
 from floodway.errors import FloodwayError, InputError
 
-_BEFORE_THE_KEY = ("unsigned", "bad-signature", "oversized", "slow")
+_BEFORE_THE_KEY = ("unsigned", "bad-signature", "oversized", "slow", "foreign")
 """Refusals of a guard that has not found out which key the request was signed with, so that it cannot sign."""
+
+_MOST_EPOCH = 64
 
 
 class PeerError(FloodwayError):
@@ -45,10 +52,20 @@ class PeerError(FloodwayError):
         return self.reason == "unreachable" or not self.proven
 
 
+class _UnmetError(PeerError):
+    """A signed refusal that tells the peer's epoch and its seconds."""
+
+    def __init__(self, reason: str, message: str, epoch: str, seconds: float) -> None:
+        super().__init__(reason, message)
+        self.epoch = epoch
+        self.seconds = seconds
+
+
 class Client:
     """Talks to one peer. Every request is a connection of its own: peers come and go, and messages are rare.
 
-    With TLS and `peer`, the peer's certificate must carry that name.
+    With TLS and `peer`, the peer's certificate must carry that name. An exchange is over after `timeout_seconds`,
+    however slowly the peer goes on. `clock` is monotonic.
     """
 
     def __init__(
@@ -58,7 +75,7 @@ class Client:
         timeout_seconds: float = 2.0,
         *,
         max_bytes: int = MAX_BYTES,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
         peer: str | None = None,
     ) -> None:
         security = security or Security()
@@ -79,6 +96,7 @@ class Client:
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
         self._clock = clock
+        self._met: tuple[str, float] | None = None
         self._context: ssl.SSLContext | None = None
         if parts.scheme == "https":
             tls = security.tls
@@ -98,23 +116,38 @@ class Client:
         return self._ask("POST", path, body, "application/octet-stream")
 
     def _ask(self, method: str, path: str, body: bytes, kind: str | None) -> bytes:
+        deadline = Deadline(self._timeout, self._clock)
+        try:
+            return self._ask_once(method, path, body, kind, deadline)
+        except _UnmetError as error:
+            self._met = error.epoch, error.seconds - self._clock()
+        return self._ask_once(method, path, body, kind, deadline)
+
+    def _ask_once(self, method: str, path: str, body: bytes, kind: str | None, deadline: Deadline) -> bytes:
         headers = {} if kind is None else {"content-type": kind}
         if self._key is not None:
-            headers |= signed_headers(self._key, method, path, body, self._clock())
+            epoch, ahead = self._met or ("", 0.0)
+            headers |= signed_headers(self._key, method, path, body, epoch, self._clock() + ahead)
         elif self._token is not None and method == "GET" and path in READ_PATHS:
             headers[TOKEN_HEADER] = f"Bearer {self._token.decode('latin-1')}"
-        status, answer, signature = self.exchange(method, path, body, headers)
+        status, answer, signature = self.exchange(method, path, body, headers, deadline)
         if len(answer) > self._max_bytes:
             raise PeerError("oversized", f"{self.url}{path} answered with more than {self._max_bytes} bytes")
         if self._key is not None:
             self._check(answer, status, headers[NONCE_HEADER], signature)
         if status >= 300:
-            raise PeerError(*_refusal(answer, status, f"{self.url}{path}"))
+            reason, words = _refusal(answer, status, f"{self.url}{path}")
+            told = _meeting(answer) if self._key is not None and reason in ("unmet", "stale") else None
+            raise PeerError(reason, words) if told is None else _UnmetError(reason, words, *told)
         return answer
 
-    def exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, str | None]:
+    def exchange(
+        self, method: str, path: str, body: bytes, headers: dict[str, str], deadline: Deadline | None = None
+    ) -> tuple[int, bytes, str | None]:
         """One request over the wire: status, body and signature of what came back, none of it checked."""
-        connection = self._connection()
+        connection = TimedConnection(
+            self._host, self._port, deadline or Deadline(self._timeout, self._clock), self._context
+        )
         try:
             self._meet(connection)
             connection.request(method, path, body or None, headers)
@@ -139,23 +172,18 @@ class Client:
         what = "is not signed" if fault == "unsigned-answer" else "has a signature that does not fit"
         raise PeerError(fault, f"an answer {what}: {words}", hint="Do both sides sign answers?", proven=False)
 
-    def _meet(self, connection: http.client.HTTPConnection) -> None:
+    def _meet(self, connection: TimedConnection) -> None:
         """Connect, and see by its certificate that the peer is the one that is meant, if one is."""
         connection.connect()
-        if self._peer is None or not isinstance(connection.sock, ssl.SSLSocket):
+        if self._peer is None or connection.certificate is None:
             return
-        found = common_name(connection.sock.getpeercert())
+        found = common_name(connection.certificate)
         if found != self._peer:
             raise PeerError(
                 "forged",
                 f"the certificate of {self.url} is of {found or 'nobody'}, not {self._peer}",
                 hint="A member's certificate has its name as commonName",
             )
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
 
     def _decoded(self, answer: bytes) -> Any:
         try:
@@ -170,3 +198,12 @@ def _refusal(answer: bytes, status: int, where: str) -> tuple[str, str]:
         return str(told["refused"])[:40], f"{where} refused: {str(told['message'])[:300]}"
     except (ValueError, RecursionError, KeyError, TypeError):
         return "failed", f"{where} answered with status {status}"
+
+
+def _meeting(answer: bytes) -> tuple[str, float] | None:
+    """The epoch and the seconds in a refusal."""
+    try:
+        told = json.loads(answer)
+        return str(told["epoch"])[:_MOST_EPOCH], float(told["seconds"])
+    except (ValueError, RecursionError, KeyError, TypeError, OverflowError):
+        return None

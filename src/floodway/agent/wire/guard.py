@@ -1,13 +1,15 @@
-"""The one gate that every request passes: size, signature, time, nonce; what fails is counted and goes no further.
+"""The one gate that every request passes: site, signature, epoch, time, nonce, size; what fails is counted.
 
-Answers to requests that were signed are signed too, with the same key; refusals of such requests included.
+The order is from cheap to dear: who may not ask costs headers, and not a byte of a body is read for it. Bodies that are
+read at the same time share a bounded room. Answers to requests that were signed are signed too, with the same key;
+refusals of such requests included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -15,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from floodway.agent.wire.browsers import ANSWER_HEADERS, check_site
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import (
@@ -23,17 +26,24 @@ from floodway.agent.wire.signing import (
     SIGNATURE_HEADER,
     TOKEN_HEADER,
     Security,
-    Verifier,
     sign_answer,
 )
+from floodway.agent.wire.verifier import Verifier
 
 BODY_SECONDS = 10.0
+BODIES_BYTES = 64 * 2**20
+"""What all bodies that are held at the same time may take."""
 SENDER = "sender"
 """In a request's state: who sent it, as its key or certificate proves; None where neither tells."""
+PROVEN = "proven"
+"""In a request's state: what to call when the connection has proved that it may ask."""
 
 
 class Guard:
-    """ASGI middleware: what is behind it sees whole bodies within bounds, from senders that may send them."""
+    """ASGI middleware: what is behind it sees whole bodies within bounds, from senders that may send them.
+
+    `clock` is monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -41,18 +51,18 @@ class Guard:
         security: Security,
         *,
         max_bytes: int,
-        clock: Callable[[], float],
         refused: Counter[str],
+        clock: Callable[[], float] = time.monotonic,
         open_paths: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._open = open_paths
         self._security = security
         self._max_bytes = max_bytes
-        self._clock = clock
         self._refused = refused
         self._keys = security.known_keys()
-        self._verifier = Verifier(self._keys, clock()) if self._keys else None
+        self._verifier = Verifier(self._keys, clock=clock) if self._keys else None
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer with the reason."""
@@ -61,42 +71,41 @@ class Guard:
                 self._refused["unknown"] += 1
                 await send({"type": "websocket.close", "code": 1008})
             return
-        answer = SignedAnswer(send)
+        answer = GuardedAnswer(send)
+        body = HeldBody(self)
         try:
-            body = await self._checked(scope, receive, answer)
+            await self._checked(scope, receive, answer, body)
+            await self._app(scope, body.replayed(receive), answer)
         except RefusedError as error:
-            self._refused[error.reason] += 1
+            if error.reason != "unmet":
+                self._refused[error.reason] += 1
             await refusal(error)(scope, receive, answer)
-            return
-        given = False
+        finally:
+            body.release()
 
-        async def whole() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, whole, answer)
-
-    async def _checked(self, scope: Scope, receive: Receive, answer: SignedAnswer) -> bytes:
+    async def _checked(self, scope: Scope, receive: Receive, answer: GuardedAnswer, body: HeldBody) -> None:
         headers = Headers(scope=scope)
-        if not self._security.authenticated:
-            _check_local(headers)
-        body = await self._body(headers, receive)
+        check_site(scope, headers, authenticated=self._security.authenticated)
         state = scope.setdefault("state", {})
         state[SENDER] = state.get(CERTIFICATE)
-        if self._verifier is not None and not self._is_open(scope) and not self._may_read(scope, headers):
-            raw = scope.get("raw_path") or scope["path"].encode()
-            query = scope.get("query_string") or b""
-            target = (raw + b"?" + query if query else raw).decode("latin-1")
-            signer = self._verifier.signer(scope["method"], target, headers, body)
-            answer.sign_with(self._keys[signer], headers[NONCE_HEADER])
-            self._verifier.admit(signer, headers, self._clock())
-            if signer and state[SENDER] not in (None, signer):
-                raise RefusedError("forged", f"{state[SENDER]} sent what {signer} signed", hint="Use your own key")
-            state[SENDER] = signer or state[SENDER]
-        return body
+        if self._is_open(scope):
+            return
+        if self._verifier is None or self._may_read(scope, headers):
+            state.get(PROVEN, _nothing)()
+            await self._read(headers, receive, body)
+            return
+        raw = scope.get("raw_path") or scope["path"].encode()
+        query = scope.get("query_string") or b""
+        target = (raw + b"?" + query if query else raw).decode("latin-1")
+        signer = self._verifier.signer(scope["method"], target, headers)
+        answer.sign_with(self._keys[signer], headers[NONCE_HEADER])
+        self._verifier.admit(signer, headers)
+        state.get(PROVEN, _nothing)()
+        await self._read(headers, receive, body)
+        self._verifier.check_body(headers, body.whole)
+        if signer and state[SENDER] not in (None, signer):
+            raise RefusedError("forged", f"{state[SENDER]} sent what {signer} signed", hint="Use your own key")
+        state[SENDER] = signer or state[SENDER]
 
     def _is_open(self, scope: Scope) -> bool:
         """Whether this is a page's own file, which holds no secret and which a browser cannot sign for."""
@@ -115,33 +124,75 @@ class Guard:
             raise RefusedError("bad-token", "the read token is not the one of this agent", hint="Give it the same file")
         return True
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _read(self, headers: Headers, receive: Receive, body: HeldBody) -> None:
         told = headers.get("content-length", "0")
         if told.isdecimal() and int(told[:20]) > self._max_bytes:
             raise self._oversized()
         parts: list[bytes] = []
-        size = 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise RefusedError("malformed", "the sender hung up before the end of its message")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self._max_bytes:
+                    part = message.get("body", b"")
+                    body.grow(len(part))
+                    parts.append(part)
+                    if body.size > self._max_bytes:
                         raise self._oversized()
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        body.whole = b"".join(parts)
+                        return
         except TimeoutError as error:
             raise RefusedError("slow", f"the body did not arrive within {BODY_SECONDS:g} s") from error
+
+    def hold(self, size: int) -> None:
+        """Give room to some bytes of a body, or take it back."""
+        if size > 0 and self._held + size > BODIES_BYTES:
+            raise RefusedError("busy", f"bodies of more than {BODIES_BYTES} bytes are under way")
+        self._held += size
 
     def _oversized(self) -> RefusedError:
         return RefusedError("oversized", f"the body is larger than {self._max_bytes} bytes")
 
 
-class SignedAnswer:
-    """An ASGI `send` that signs an answer once it is told the key; one that comes in several parts stays unsigned."""
+class HeldBody:
+    """The body of one request, counted against the room of all while the request is handled."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.size = 0
+        self.whole = b""
+
+    def grow(self, size: int) -> None:
+        """Some bytes have come."""
+        self._guard.hold(size)
+        self.size += size
+
+    def release(self) -> None:
+        """The request is done."""
+        self._guard.hold(-self.size)
+        self.size, self.whole = 0, b""
+
+    def replayed(self, receive: Receive) -> Receive:
+        """An ASGI `receive` that gives the body as a whole."""
+        given = False
+
+        async def whole() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": self.whole, "more_body": False}
+
+        return whole
+
+
+class GuardedAnswer:
+    """An ASGI `send` that adds what browsers must be told, and signs an answer once it has the key.
+
+    One that comes in several parts stays unsigned.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -154,6 +205,11 @@ class SignedAnswer:
 
     async def __call__(self, message: Message) -> None:
         """Hold the start back until the body is known, then send both."""
+        if message["type"] == "http.response.start":
+            given = {name.lower() for name, _ in message.get("headers", ())}
+            more = [(name.encode(), value.encode()) for name, value in ANSWER_HEADERS.items()]
+            kept = [pair for pair in more if pair[0] not in given]
+            message = {**message, "headers": [*message.get("headers", ()), *kept]}
         if self._signed_with is None:
             await self._send(message)
         elif message["type"] == "http.response.start":
@@ -172,29 +228,8 @@ class SignedAnswer:
 
 def refusal(error: RefusedError) -> JSONResponse:
     """The answer to a refused message."""
-    return JSONResponse({"refused": error.reason, "message": str(error)}, error.status)
+    return JSONResponse({"refused": error.reason, "message": str(error), **error.details}, error.status)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address reaches this machine only.
-
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.7")]
-    [True, True, True, False, False]
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _check_local(headers: Headers) -> None:
-    """Without authentication the address is loopback, but a web page open on this machine may try to reach it.
-
-    A browser tells: its Origin is the page's site, and after a change of DNS the Host is still the site's name.
-    """
-    host = headers.get("host", "")
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    origin = headers.get("origin")
-    own = origin is None or origin.removeprefix("http://") == host
-    if not own or (host and not is_loopback(name.strip("[]"))):
-        raise RefusedError("foreign", "the request comes from a page of another site", hint="Use the loopback address")
+def _nothing() -> None:
+    """Nobody counts connections here."""

@@ -1,16 +1,19 @@
 """An agent's HTTP server: routes behind one guard, on a thread of its own.
 
-On loopback by default; any other address needs a key or certificates. Nothing is written to stdout or logged: what
+On loopback by default; any other address needs a key or certificates. Connections and bodies are bounded before anybody
+has proved who they are (`connections.py`, `guard.py`). Nothing is written to stdout or logged: what
 was refused is in `refused`, by reason.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -21,15 +24,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from floodway.agent.wire.certified import CertifiedProtocol
-from floodway.agent.wire.guard import Guard, is_loopback, refusal
+from floodway.agent.wire.admission import Admission
+from floodway.agent.wire.browsers import is_loopback
+from floodway.agent.wire.connections import HEAD_SECONDS, Connections
+from floodway.agent.wire.guard import Guard, refusal
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.errors import FloodwayError, InputError
 
 MAX_BYTES = 8 * 2**20
 _START_SECONDS = 10.0
-_CONNECTIONS = 256
 
 
 class ServerError(FloodwayError):
@@ -41,7 +45,7 @@ def guarded(
     security: Security,
     *,
     max_bytes: int = MAX_BYTES,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.monotonic,
     refused: Counter[str],
     open_paths: tuple[str, ...] = (),
 ) -> Guard:
@@ -74,8 +78,10 @@ class HttpServer:
         port: int = 0,
         security: Security | None = None,
         max_bytes: int = MAX_BYTES,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
         open_paths: tuple[str, ...] = (),
+        admission: Admission | None = None,
+        head_seconds: float = HEAD_SECONDS,
     ) -> None:
         security = security or Security()
         if not is_loopback(host) and not security.authenticated:
@@ -91,7 +97,9 @@ class HttpServer:
             routes, security, max_bytes=max_bytes, clock=clock, refused=self.refused, open_paths=open_paths
         )
         self._context = None if security.tls is None else security.tls.context(server=True)
-        self._server: uvicorn.Server | None = None
+        self._admission = admission
+        self._head_seconds = head_seconds
+        self._ending: Callable[[], object] = _nothing
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
 
@@ -105,11 +113,27 @@ class HttpServer:
         """Listen; returns when requests are taken."""
         self._socket = self._bind()
         self._port = int(self._socket.getsockname()[1])
-        context = self._context
+        started = threading.Event()
+        run = self._run
+        self._thread = threading.Thread(target=run, args=(self._socket, started), name=f"http {self.url}", daemon=True)
+        self._thread.start()
+        if not started.wait(_START_SECONDS):
+            self.stop()
+            raise ServerError(f"the server at {self.url} did not start", hint="See whether the machine is overloaded")
+
+    def stop(self) -> None:
+        """Stop listening and wait for the thread; calling it again does nothing."""
+        if self._thread is not None:
+            self._ending()
+            self._thread.join(timeout=_START_SECONDS)
+        if self._socket is not None:
+            self._socket.close()
+        self._thread = self._socket = None
+
+    def _run(self, listener: socket.socket, started: threading.Event) -> None:
         config = uvicorn.Config(
             self._app,
-            loop="asyncio",
-            http="h11" if context is None else CertifiedProtocol,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
@@ -117,31 +141,18 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
-            timeout_graceful_shutdown=2,
-            ssl_context_factory=None if context is None else lambda _config, _default: context,
         )
-        self._server = uvicorn.Server(config)
-        run = self._server.run
-        self._thread = threading.Thread(target=run, args=([self._socket],), name=f"http {self.url}", daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                self.stop()
-                raise ServerError(
-                    f"the server at {self.url} did not start", hint="See whether the machine is overloaded"
-                )
-            time.sleep(0.005)
+        config.load()
+        connections = Connections(config, self._context, admission=self._admission, head_seconds=self._head_seconds)
 
-    def stop(self) -> None:
-        """Stop listening and wait for the thread; calling it again does nothing."""
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(timeout=_START_SECONDS)
-        if self._socket is not None:
-            self._socket.close()
-        self._server = self._thread = self._socket = None
+        async def serve() -> None:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None
+            self._ending = lambda: loop.call_soon_threadsafe(task.cancel)
+            with suppress(asyncio.CancelledError):
+                await connections.serve(listener, started.set)
+
+        asyncio.run(serve())
 
     def __enter__(self) -> Self:
         self.start()
@@ -163,3 +174,7 @@ class HttpServer:
             hint = "Choose another port, or 0 for any free one"
             raise ServerError(f"cannot listen on {self.host}:{self._port}: {error.strerror}", hint=hint) from error
         return listener
+
+
+def _nothing() -> None:
+    """Nothing is being served."""

@@ -1,12 +1,14 @@
 """Who may talk to an agent: a key that signs every request, shared by all or one a sender, or certificates.
 
-    request = HMAC-SHA256(key, method ␤ path ␤ time ␤ nonce ␤ SHA-256(body))
+    request = HMAC-SHA256(key, method ␤ path ␤ epoch ␤ time ␤ nonce ␤ digest)        digest = SHA-256(body)
     answer  = HMAC-SHA256(key, "answer" ␤ status ␤ nonce of the request ␤ SHA-256(body))
 
-The receiver takes a message once (nonces are remembered), within a window of its own clock, and none that was signed
-before it started: so a message recorded earlier cannot be played to a process that has forgotten its nonces. Who asked
-takes no answer but one to this very request. Keys come from files or the environment and are hidden from every `repr`.
-A signature hides nothing: over networks that others can read, use mutual TLS.
+The epoch is a number that the receiver drew when it started, the time its own seconds since then: no clock of the
+sender counts. Who does not know them yet is told in the signed answer that refuses its first request, and asks again.
+The digest travels in a header, so a signature is checked before any of the body is read. The receiver takes a message
+once (nonces are remembered) and within a window (`verifier.py`). Who asked takes no answer but one to this very
+request. Keys come from files or the environment and are hidden from every `repr`. A signature hides nothing: over
+networks that others can read, use mutual TLS.
 """
 
 from __future__ import annotations
@@ -15,25 +17,21 @@ import hashlib
 import hmac
 import secrets
 import ssl
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 
-from floodway.agent.wire.refusals import RefusedError
 from floodway.errors import InputError
 
 LEAST_KEY_BYTES = 16
-WINDOW_SECONDS = 30.0
-MOST_NONCES = 100_000
+EPOCH_HEADER = "floodway-epoch"
 TIME_HEADER = "floodway-time"
 NONCE_HEADER = "floodway-nonce"
+DIGEST_HEADER = "floodway-digest"
 SIGNATURE_HEADER = "floodway-signature"
 TOKEN_HEADER = "authorization"
 READ_PATHS = ("/metrics", "/v1/status", "/v1/node", "/v1/network")
 """What a read token opens, for GET alone: figures, and nothing that acts."""
-_MOST_HEADER = 100
 MAKE_KEY = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))' > key && chmod 600 key"
 
 
@@ -123,17 +121,32 @@ def load_security(
     return Security(key, tls, token=_secret("read token", token_file, "FLOODWAY_READ_TOKEN", environ))
 
 
-def sign(key: bytes, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str:
+def digest(body: bytes) -> str:
+    """What a signature covers of a body."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def sign(key: bytes, method: str, path: str, epoch: str, time_text: str, nonce: str, body_digest: str) -> str:
     """The signature of a request, in hexadecimal digits; `path` is with its query."""
-    text = "\n".join((method.upper(), path, time_text, nonce, hashlib.sha256(body).hexdigest()))
+    text = "\n".join((method.upper(), path, epoch, time_text, nonce, body_digest))
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def signed_headers(key: bytes, method: str, path: str, body: bytes, now_seconds: float) -> dict[str, str]:
-    """The three headers of a signed request with a fresh nonce."""
-    time_text, nonce = f"{now_seconds:.6f}", secrets.token_hex(16)
-    signature = sign(key, method, path, time_text, nonce, body)
-    return {TIME_HEADER: time_text, NONCE_HEADER: nonce, SIGNATURE_HEADER: signature}
+def signed_headers(
+    key: bytes, method: str, path: str, body: bytes, epoch: str = "", seconds: float = 0.0
+) -> dict[str, str]:
+    """The headers of a signed request with a fresh nonce.
+
+    `epoch` and `seconds` are the receiver's, as it has told them; an empty epoch asks for them.
+    """
+    time_text, nonce, covered = f"{seconds:.6f}", secrets.token_hex(16), digest(body)
+    return {
+        EPOCH_HEADER: epoch,
+        TIME_HEADER: time_text,
+        NONCE_HEADER: nonce,
+        DIGEST_HEADER: covered,
+        SIGNATURE_HEADER: sign(key, method, path, epoch, time_text, nonce, covered),
+    }
 
 
 def sign_answer(key: bytes, status: int, nonce: str, body: bytes) -> str:
@@ -142,7 +155,7 @@ def sign_answer(key: bytes, status: int, nonce: str, body: bytes) -> str:
     >>> sign_answer(b"k" * 16, 200, "n", b"{}") != sign_answer(b"k" * 16, 404, "n", b"{}")
     True
     """
-    text = "\n".join(("answer", str(status), nonce, hashlib.sha256(body).hexdigest()))
+    text = "\n".join(("answer", str(status), nonce, digest(body)))
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
@@ -160,81 +173,6 @@ def answer_fault(key: bytes, status: int, nonce: str, body: bytes, signature: st
     if signature is None:
         return "unsigned-answer"
     return None if same_signature(sign_answer(key, status, nonce, body), signature) else "bad-answer"
-
-
-class Verifier:
-    """Checks signatures and remembers nonces for as long as their messages would still be fresh.
-
-    `started_seconds` is this process's start on the same clock as `now_seconds`; messages from before are stale.
-    """
-
-    def __init__(
-        self,
-        key: bytes | Mapping[str, bytes],
-        started_seconds: float,
-        *,
-        window_seconds: float = WINDOW_SECONDS,
-        most_nonces: int = MOST_NONCES,
-    ) -> None:
-        self._keys = {"": key} if isinstance(key, bytes) else dict(key)
-        self._started = started_seconds
-        self._window = window_seconds
-        self._most = most_nonces
-        self._seen: OrderedDict[str, float] = OrderedDict()
-
-    def verify(self, method: str, path: str, headers: Mapping[str, str], body: bytes, now_seconds: float) -> str:
-        """Whose key signed the request; `RefusedError` unless it is signed, fresh and new.
-
-        Only then is its nonce remembered.
-        """
-        sender = self.signer(method, path, headers, body)
-        self.admit(sender, headers, now_seconds)
-        return sender
-
-    def signer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> str:
-        """Whose key signed the request, whether or not it is fresh and new."""
-        time_text, nonce, signature = (headers.get(h) for h in (TIME_HEADER, NONCE_HEADER, SIGNATURE_HEADER))
-        if time_text is None or nonce is None or signature is None:
-            raise RefusedError("unsigned", "the request is not signed", hint="Give the sender the same key file")
-        if max(len(time_text), len(nonce), len(signature)) > _MOST_HEADER or not nonce:
-            raise RefusedError("bad-signature", "the request's signature is not one")
-        sender = self._signer(signature, method, path, time_text, nonce, body)
-        if sender is None:
-            raise RefusedError(
-                "bad-signature", "the request's signature does not fit", hint="Do both sides have one key?"
-            )
-        return sender
-
-    def admit(self, sender: str, headers: Mapping[str, str], now_seconds: float) -> None:
-        """Take a signed request if it is fresh and new, and remember its nonce."""
-        self._check_time(headers[TIME_HEADER], now_seconds)
-        self._remember(f"{sender}/{headers[NONCE_HEADER]}", now_seconds)
-
-    def _signer(self, signature: str, method: str, path: str, time_text: str, nonce: str, body: bytes) -> str | None:
-        for sender, key in self._keys.items():
-            expected = sign(key, method, path, time_text, nonce, body)
-            if same_signature(expected, signature):
-                return sender
-        return None
-
-    def _check_time(self, time_text: str, now_seconds: float) -> None:
-        try:
-            sent = float(time_text)
-        except ValueError:
-            sent = float("nan")
-        if not isfinite(sent) or abs(now_seconds - sent) > self._window or sent < self._started:
-            raise RefusedError("stale", "the request is too old, or from the future", hint="Are both clocks right?")
-
-    def _remember(self, nonce: str, now_seconds: float) -> None:
-        if nonce in self._seen:
-            raise RefusedError("replayed", "the request was received before")
-        # A message may be stamped up to a window ahead, and stays fresh for another one.
-        oldest = now_seconds - 2 * self._window
-        while self._seen and next(iter(self._seen.values())) < oldest:
-            self._seen.popitem(last=False)
-        if len(self._seen) >= self._most:
-            raise RefusedError("busy", f"more than {self._most} signed requests in {2 * self._window:g} s")
-        self._seen[nonce] = now_seconds
 
 
 def _secret(what: str, file: Path | None, name: str, environ: Mapping[str, str]) -> bytes | None:

@@ -2,7 +2,7 @@
 
 import { draw, short } from "/static/charts.js";
 import { askKey, currentKey } from "/static/key.js";
-import { signedHeaders } from "/static/sign.js";
+import { meet, signedHeaders } from "/static/sign.js";
 import { tiles } from "/static/tiles.js";
 import { headline, modes as inForce, number, percent, silence, warning, whole } from "/static/words.js";
 
@@ -14,13 +14,16 @@ const past = new Map(), everything = new Map();
 
 // --- talking to the server ------------------------------------------------------------------------------------
 
-async function ask(method, path, body = "") {
+async function ask(method, path, body = "", again = true) {
   const key = currentKey(), headers = key ? signedHeaders(key, method, path, body) : {};
   if (body) headers["content-type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body || undefined, cache: "no-store" });
   if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({ message: answer.statusText }));
+  const text = await answer.text();
+  let told = { message: answer.statusText };
+  try { told = JSON.parse(text); } catch { /* not from an agent: its status is all there is to say */ }
   if (answer.status === 401) {
+    if (key && again && meet(key, headers, answer, text)) return ask(method, path, body, false);
     await askKey(key, told);
     return ask(method, path, body);
   }

@@ -60,14 +60,32 @@ export function hmac(key, message) {
 
 export const hex = (bytes) => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
+const text = new TextEncoder();
+const sign = (key, parts) => hex(hmac(text.encode(key), text.encode(parts.join("\n"))));
+const seconds = () => performance.now() / 1000;
+
+// The server's epoch, and how far its clock is ahead of this page's: told in its signed answer to a first request.
+let met = { epoch: "", ahead: 0 };
+
 export function signedHeaders(key, method, path, body) {
-  const text = new TextEncoder();
-  const time = (Date.now() / 1000).toFixed(6);
+  const time = (seconds() + met.ahead).toFixed(6);
   const nonce = hex(crypto.getRandomValues(new Uint8Array(16)));
-  const message = [method, path, time, nonce, hex(sha256(text.encode(body)))].join("\n");
+  const digest = hex(sha256(text.encode(body)));
   return {
+    "floodway-epoch": met.epoch,
     "floodway-time": time,
     "floodway-nonce": nonce,
-    "floodway-signature": hex(hmac(text.encode(key), text.encode(message))),
+    "floodway-digest": digest,
+    "floodway-signature": sign(key, [method, path, met.epoch, time, nonce, digest]),
   };
+}
+
+// Take the epoch from a refusal, if that was signed with the key and for this very request; whether it was taken.
+export function meet(key, sent, answer, body) {
+  const parts = ["answer", answer.status, sent["floodway-nonce"], hex(sha256(text.encode(body)))];
+  if (answer.headers.get("floodway-signature") !== sign(key, parts)) return false;
+  const told = JSON.parse(body);
+  if (!["unmet", "stale"].includes(told.refused)) return false;
+  met = { epoch: told.epoch, ahead: told.seconds - seconds() };
+  return true;
 }

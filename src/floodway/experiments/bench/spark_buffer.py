@@ -14,7 +14,7 @@ from typing import Any
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
-from floodway.buffering.options import BufferOptions, Manager
+from floodway.buffering.options import Manager
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Workbench, workbench
 from floodway.experiments.result import Progress
@@ -79,7 +79,7 @@ def _run(bench: Workbench, manager: Manager, seconds: float) -> RunReport:
     root = bench.fresh(manager)
     network = two_classes(root.name)
     options: dict[str, Any] = {"seconds": seconds, "root": root, "settle_seconds": seconds / 2, "target_seconds": 2.0}
-    report = run_network(network, RunOptions(feeds=_feeds(), buffer=BufferOptions(manager), **options), bench.spark)
+    report = run_network(network, RunOptions(feeds=_feeds(), buffer=manager, **options), bench.spark)
     differences = (*report.differences, *audit(network, Layout(Path(root))).differences)
     if differences:
         raise BenchError(f"the ledger of {manager} does not reconcile: {differences[0]}", hint="This is a defect")

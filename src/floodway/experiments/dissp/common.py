@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.control.base import Controller, Loop, Observation
+from floodway.control.base import Controller, Observation
 from floodway.control.latency import LatencyConfig, LatencyController
+from floodway.control.loop import Loop
 
 SOURCE = "latency-guarantees"
 RATES = (50.0, 100.0, 150.0, 100.0)

@@ -108,7 +108,7 @@ def audit_nodes(network: Network, layout: NodeLayout) -> NodesAudit:
     """Reconcile the ledger of every node, then the links between them."""
     ran = [node for node in _with_operators(network) if layout.own(node).root.is_dir()]
     audits = {node: audit(layout.part(network, node), layout.own(node), (node,)) for node in ran}
-    lines = {node: Ledger(layout.own(node).ledger).read() for node in ran}
+    lines = {node: Ledger(layout.own(node).store).read() for node in ran}
     links, silent = link_accounts(network, layout, lines)
     differences = [f"{node}: {text}" for node, one in audits.items() for text in one.differences]
     differences += [text for account in links for text in account.differences()]

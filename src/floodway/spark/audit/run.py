@@ -45,7 +45,7 @@ def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout)
 
     What it needs of the latter lies on the storage that they share, so the answer is the same whoever ran which batch.
     """
-    ledger = Ledger(layout.ledger)
+    ledger = Ledger(layout.store)
     lines = ledger.read()
     found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
     by_query: dict[str, list[LedgerLine]] = {}

@@ -46,12 +46,13 @@ class ShedAudit:
 
 def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Sequence[Path] = ()) -> ShedAudit:
     """Reconcile a shed; `checkpoints` are folders to look at beside those that the shed has noted."""
-    ledger = Ledger(files.ledger)
-    if not files.ledger.exists():
-        raise InputError(f"no ledger at {files.ledger}", hint="Has the shed processed a batch? Check its name")
+    ledger = Ledger(files.store)
+    if not ledger.exists():
+        raise InputError(f"no ledger at {files.store.uri}", hint="Has the shed processed a batch? Check its name")
     lines = ledger.read()
     found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
-    known = {**noted_checkpoints(files), **{query_of(path): path for path in checkpoints}}
+    noted = {query: Path(path) for query, path in noted_checkpoints(files).items()}
+    known = {**noted, **{query_of(path): path for path in checkpoints}}
     by_query: dict[str, list[LedgerLine]] = {}
     for line in lines:
         by_query.setdefault(line.query, []).append(line)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +28,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from floodway.errors import FloodwayError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.options import OnLoss
 from floodway.network.model import Arc, Network, Operator
 from floodway.spark.log.kafka_links import is_kafka_link
 from floodway.spark.query.dead_letters import PREFIX
@@ -43,7 +46,6 @@ from floodway.spark.query.stopping import stop_between_batches
 from floodway.spark.query.tail import run_tail
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.gone import forget_gone
-from floodway.spark.source.options import OnLoss
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,17 @@ class BatchReport:
     def seconds(self) -> float:
         """From the cut of the batch to its results being visible."""
         return self.ended_seconds - self.cut_seconds
+
+    def latencies(self, sinks: Iterable[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Seconds from arrival to delivery at these sinks, with how many tuples had each, of those with an arrival."""
+        pairs = [self.delivered[sink].latencies_seconds(self.ended_seconds) for sink in sinks if sink in self.delivered]
+        seconds = np.concatenate([pair[0] for pair in pairs]) if pairs else np.zeros(0)
+        return seconds, np.concatenate([pair[1] for pair in pairs]) if pairs else np.zeros(0, dtype=np.int64)
+
+    def mean_latency(self, sinks: Iterable[str]) -> float | None:
+        """Mean latency in seconds of what these sinks got; None where nothing carries its arrival."""
+        seconds, tuples = self.latencies(sinks)
+        return float(np.average(seconds, weights=tuples)) if tuples.sum() else None
 
     @property
     def query(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from floodway.job.options import OnLoss
 from floodway.network.model import Arc, Network
 from floodway.spark.log import Retention
 from floodway.spark.log.inputs import source_options
@@ -21,7 +22,7 @@ from floodway.spark.query.sinks import QUEUE
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import SEQUENCE_BITS
 from floodway.spark.source.gone import PassingOver
-from floodway.spark.source.options import OnLoss, parse_options
+from floodway.spark.source.options import parse_options
 
 
 class FragmentSources:

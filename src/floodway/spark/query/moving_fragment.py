@@ -5,7 +5,7 @@ participant's own. The number of tasks is one everywhere: a batch that another p
 same tasks.
 
 SHARED/fragments/NAME/checkpoint          Spark's
-SHARED/fragments/NAME/ledger.jsonl        offered, kept, dropped
+SHARED/fragments/NAME/ledger/             offered, kept, dropped
 SHARED/fragments/NAME/dead-letters/INPUT  malformed records, with the reason
 """
 
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network, operator_name, stream_name
 from floodway.job.ledger import Ledger
+from floodway.job.options import JobOptions
 from floodway.network.model import Network, Node, Operator
 from floodway.spark.log.inputs import place
 from floodway.spark.query.catalogue import Catalogue
@@ -27,6 +28,7 @@ from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
 from floodway.spark.query.fragments import Fragment, SourceSpec
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import create_sink_logs
+from floodway.spark.query.retaining import Retaining, retention_of
 
 NOWHERE = Node("", cpu=1.0)
 """The node of a fragment that moves."""
@@ -83,6 +85,7 @@ def moving_query(
     catalogue: Catalogue,
     layout: MovingLayout,
     *,
+    options: JobOptions | None = None,
     fence: Callable[[], None] = lambda: None,
     on_batch: Callable[[BatchReport], None] = lambda report: None,
     trigger_seconds: float | None = None,
@@ -91,12 +94,17 @@ def moving_query(
     parameters = catalogue.check(spec.run, spec.logs, spec.parameters)
     entry = catalogue.get(spec.run)
     network = member_network([spec], NOWHERE, schemas=entry.schemas)
+    options = options or JobOptions()
+    kept = retention_of(options)
 
     def apply(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
         return entry.build(dict(zip(spec.logs, inputs, strict=True)), parameters)
 
     query = FragmentQuery(
-        *(spark, network, moving_fragment(spec), layout, Ledger(layout.ledger), on_batch),
+        *(spark, network, moving_fragment(spec), layout, Ledger(layout.store), on_batch),
+        side_output=options.side_output,
+        on_loss=options.on_loss,
+        retaining=None if kept is None else Retaining(kept, frozenset(network.outputs)),
         apply=apply,
         fence=fence,
         trigger_seconds=trigger_seconds,

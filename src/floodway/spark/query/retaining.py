@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from floodway.errors import FloodwayError
+from floodway.job.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import outgoing
 from floodway.spark.log import Retention
@@ -52,6 +53,13 @@ class Retaining:
         if sink in self.links:
             return replace(self.retention, unread_from=self.links[sink].committed())
         return None
+
+
+def retention_of(options: JobOptions) -> Retention | None:
+    """How much of the past a job's own logs keep; None where everything stays."""
+    if options.retain_bytes is None and options.retain_seconds is None:
+        return None
+    return Retention(max_bytes=options.retain_bytes, max_age_seconds=options.retain_seconds)
 
 
 def run_retaining(network: Network, layout: Layout, retention: Retention) -> Retaining:

@@ -1,15 +1,15 @@
-"""Where the queries of a shed have their checkpoints: `checkpoints.json` in the shed's folder, for `floodway audit`.
+"""Where the queries of a shed have their checkpoints: `checkpoints.json` in the shed's folder, for `floodway audit`
+and for a restart, which must know which batch is repeated.
 
     {"6f0c…": "/data/checkpoints/clicks"}          query id, as in the ledger: folder
 
-A shed learns its query's name from Spark's events, and its checkpoint from the query itself when it starts.
+A shed learns its query's name from Spark's events, and its checkpoint from the query itself when it starts. Whether it
+is in a query at all shows in the query's first progress: until then all that start are noted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -32,19 +32,19 @@ def checkpoint_of(spark: SparkSession, query: str) -> str | None:
     return unquote(address.path) if address.scheme in ("", "file") else address.geturl()
 
 
-def note_checkpoint(files: ShedFiles, query: str, checkpoint: str) -> None:
-    """Keep where a query of this shed has its checkpoint."""
-    known = {name: str(path) for name, path in noted_checkpoints(files).items()}
+def note_checkpoint(files: ShedFiles, query: str, checkpoint: str | None) -> None:
+    """Keep where a query of this shed has its checkpoint; None: it is no query of this shed."""
+    known = noted_checkpoints(files)
     if known.get(query) != checkpoint:
         known.pop(query, None)
-        kept = dict([*known.items(), (query, checkpoint)][-MOST:])
-        write_atomically(files.folder / CHECKPOINTS, json.dumps(kept))
+        kept = [*known.items(), *([] if checkpoint is None else [(query, checkpoint)])]
+        write_atomically(files.folder / CHECKPOINTS, json.dumps(dict(kept[-MOST:])))
 
 
-def noted_checkpoints(files: ShedFiles) -> Mapping[str, Path]:
+def noted_checkpoints(files: ShedFiles) -> dict[str, str]:
     """Where the queries of a shed have their checkpoints, as far as noted; by query id."""
     try:
         body = json.loads((files.folder / CHECKPOINTS).read_bytes())
-        return {str(query): Path(str(path)) for query, path in body.items()}
+        return {str(query): str(path) for query, path in body.items()}
     except (OSError, ValueError, AttributeError):
         return {}

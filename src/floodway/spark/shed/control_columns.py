@@ -55,8 +55,8 @@ def _in_force(spark: SparkSession, path: Path) -> DataFrame:
     times = fn.array(fn.unix_micros(fn.current_timestamp()))
     now = fn.zip_with(times, times, lambda time, _: time)[0]
 
-    def valid(item: Column) -> Column:
-        return item["valid_from_us"] <= fn.col(TIME)
+    def covers(other: Column) -> Column:
+        return (other["begin_us"] <= fn.col(TIME)) & (fn.col(TIME) < other["end_us"])
 
     table = (
         spark.read.schema(TABLE_SCHEMA)
@@ -64,8 +64,9 @@ def _in_force(spark: SparkSession, path: Path) -> DataFrame:
         .option("multiLine", "true")  # one row a file, whatever somebody has written into it
         .json(path.as_uri())
     )
-    entry = fn.try_element_at(fn.filter("history", valid), fn.lit(-1))
-    return table.select("history", "epochs", now.alias(TIME)).select(
+    other = fn.try_element_at(fn.filter("others", covers), fn.lit(1))
+    entry = fn.coalesce(other["entry"], fn.col("latest"))
+    return table.select("latest", "others", "epochs", now.alias(TIME)).select(
         TIME,
         entry["seq"].alias(SEQ),
         entry["mode"].alias(MODE),
@@ -74,7 +75,7 @@ def _in_force(spark: SparkSession, path: Path) -> DataFrame:
         entry["salt"].alias(SALT),
         entry["threshold"].alias(THRESHOLD),
         entry["tie_ppm"].alias(TIE),
-        fn.filter("epochs", valid).alias(EPOCHS),
+        fn.filter("epochs", lambda epoch: epoch["seq"] <= entry["seq"]).alias(EPOCHS),
     )
 
 

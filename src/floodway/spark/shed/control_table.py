@@ -1,49 +1,40 @@
-"""The control table: one JSON line that every micro-batch re-reads, and the decision that a batch finds in it.
+"""The control table: which decision a micro-batch finds, as a function of the batch's journaled timestamp.
 
-The file `control.json` is one object on one line, replaced atomically:
+Spark journals a timestamp before a batch runs and gives it back on replay. The table says which entry is in force for
+it: the latest one, whatever the timestamp, except for those timestamps that a batch which has already begun may have.
 
-    {"version": 1, "history": [ENTRY, ...], "epochs": [EPOCH, ...]}
+    {"version": 2, "latest": ENTRY, "others": [{"begin_us": …, "end_us": …, "entry": ENTRY}, …], "epochs": [EPOCH, …]}
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
            budget (null: none), rate, base_us
-    EPOCH  valid_from_us, start_us, pass_ppm, emit_ppm        (Window Drop only, see planning/window_drop.py)
+    EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
 
-oldest first. A micro-batch has a timestamp that Spark journals before the batch runs and gives back on replay; the
-entry in force is the last one with `valid_from_us` at or before it. So that a batch finds the same entry whenever it
-runs, an entry must be in the file before any batch with such a timestamp can begin: it is written with
-`valid_from_us` = now + a guard, and the write is repeated with a longer guard if it took longer than that. A batch
-that began before the write and reads the table after it looks up its own timestamp, and finds the entry before.
-
-The file listing is cached by Spark with the file's length, hence one line: a line is read to its end.
+`changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
+had. So a batch finds the same entry in its first run and in every replay. And a clock that is set back or forward makes
+no difference: the next batch finds the latest entry. The file holds that one and one for each batch that runs or waits
+for its replay, however long the job runs.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from secrets import token_hex
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
 from floodway.planning.window_drop import ALWAYS, Epoch
 
 PPM = 1_000_000
-GUARD_US = 50_000
-"""How far ahead of the clock an entry becomes valid: longer than a small file takes to be replaced."""
-
-LONGEST_GUARD_US = 1_000_000
-KEPT_ENTRIES = 64
-KEPT_EPOCHS = 2048
-"""As many windows, about, may be open at once, each with a keep of its own; older ones count as dropped."""
+MOST_OTHERS = 64
+"""Entries beside the latest one; of more the oldest are dropped, and their batches find the latest."""
 
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
+Span = tuple[int, int]
+"""Timestamps in microseconds from the first on, the second left out."""
 
 LOWEST, HIGHEST = 0.25, 1.25
 """How far a batch may move its keep from the forecast. Down by much, because a batch may run long by much;
@@ -51,20 +42,19 @@ up by little, because a query that waited is offered more than the time since th
 """
 
 ENTRY_SCHEMA = (
-    "struct<seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
-    "budget:double,rate:double,base_us:bigint>"
+    "seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
+    "budget:double,rate:double,base_us:bigint"
 )
-EPOCH_SCHEMA = "struct<valid_from_us:bigint,start_us:bigint,pass_ppm:int,emit_ppm:int>"
-TABLE_SCHEMA = f"history array<{ENTRY_SCHEMA}>, epochs array<{EPOCH_SCHEMA}>"
-
-
-class ControlTableError(FloodwayError):
-    """A control table that is not one, or cannot be written."""
+EPOCH_SCHEMA = "seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int"
+TABLE_SCHEMA = (
+    f"latest struct<{ENTRY_SCHEMA}>, others array<struct<begin_us:bigint,end_us:bigint,entry:struct<{ENTRY_SCHEMA}>>>, "
+    f"epochs array<struct<{EPOCH_SCHEMA}>>"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The decision for micro-batches from `valid_from_us` on.
+    """A decision. `valid_from_us` is when it came into force: batches begun before that by the clock have another one.
 
     With a `threshold`, tuples of a utility above it are kept, and `tie_ppm` of those that equal it; without one,
     `keep_ppm` of all by hash. `keep_ppm` is the keep aimed at in both cases.
@@ -106,119 +96,87 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Other:
+    """What is in force in place of the latest entry for timestamps from `begin_us` on and before `end_us`."""
+
+    begin_us: int
+    end_us: int
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
-    """The content of the file."""
+    """The content of the file; `others` are in order and do not overlap.
 
-    history: tuple[Entry, ...]
+    `unread` holds, of queries whose journal cannot be read, from when on a batch of theirs may have begun.
+
+    >>> table = Table(Entry(0, 0)).changed(Entry(1, 120), begun=[(70, 71), (100, 120)])
+    >>> [table.at(time).seq for time in (50, 70, 71, 100, 119, 120)]
+    [1, 0, 1, 0, 0, 1]
+    """
+
+    latest: Entry
+    others: tuple[Other, ...] = ()
     epochs: tuple[Epoch, ...] = (ALWAYS,)
-    version: Literal[1] = 1
+    unread: Mapping[str, int] = field(default_factory=dict)
+    version: Literal[2] = 2
 
-    def at(self, batch_time_us: int) -> Entry | None:
-        """The entry in force for a micro-batch with this timestamp; None before the history."""
-        valid = [entry for entry in self.history if entry.valid_from_us <= batch_time_us]
-        return valid[-1] if valid else None
+    def at(self, batch_time_us: int) -> Entry:
+        """The entry in force for a micro-batch with this timestamp."""
+        for other in self.others:
+            if other.begin_us <= batch_time_us < other.end_us:
+                return other.entry
+        return self.latest
+
+    @property
+    def oldest_seq(self) -> int:
+        """No batch that runs, is repeated or is still to begin finds an entry before this one."""
+        return min((other.entry.seq for other in self.others), default=self.latest.seq)
+
+    def oldest_within(self, spans: Iterable[Span]) -> int:
+        """No batch with such a timestamp finds an entry before this one."""
+        found = (other.entry.seq for span in spans for other in self._within(span))
+        return min(found, default=self.latest.seq)
+
+    def changed(self, entry: Entry, begun: Iterable[Span]) -> Table:
+        """The table with another latest entry; timestamps in `begun` keep what they have."""
+        kept = [other for span in _joined(begun) for other in self._within(span) if other.entry != entry]
+        return replace(self, latest=entry, others=tuple(kept[-MOST_OTHERS:]))
+
+    def _within(self, span: Span) -> Iterator[Other]:
+        """The table restricted to some timestamps."""
+        begin, end = span
+        for other in self.others:
+            if other.end_us > begin and other.begin_us < end:
+                if begin < other.begin_us:
+                    yield Other(begin, other.begin_us, self.latest)
+                yield Other(max(begin, other.begin_us), min(end, other.end_us), other.entry)
+                begin = min(end, other.end_us)
+        if begin < end:
+            yield Other(begin, end, self.latest)
 
     def encode(self) -> bytes:
         """One line."""
         return (json.dumps(asdict(self), separators=(",", ":"), allow_nan=False) + "\n").encode()
 
+    @classmethod
+    def decode(cls, raw: bytes) -> Table | None:
+        """The table in a file; None if this is none of this version."""
+        try:
+            return _TABLE.validate_json(raw)
+        except (ValidationError, UnicodeDecodeError):
+            return None
+
 
 _TABLE = TypeAdapter(Table)
 
 
-@dataclass
-class ControlTable:
-    """The one writer of a control table. `clock_us` gives the wall clock in microseconds of the epoch."""
-
-    path: Path
-    clock_us: Callable[[], int]
-    guard_us: int = GUARD_US
-    late_writes: int = 0
-    """Writes that ended after their entry had become valid: a replay of a batch begun meanwhile may differ."""
-
-    table: Table = field(init=False)
-
-    def open(self, first: Entry) -> bool:
-        """Read the file, or begin it with `first`; whether it was there."""
-        try:
-            self.table = _TABLE.validate_json(self.path.read_bytes())
-        except FileNotFoundError:
-            self.table = Table((replace(first, valid_from_us=0),))
-            self._replace(self.table.encode())
-            return False
-        except (ValidationError, UnicodeDecodeError) as error:
-            raise ControlTableError(
-                f"{self.path} is not a control table of version 1",
-                hint="Move it away to begin a new one; a batch that is replayed then keeps everything.",
-            ) from error
-        return True
-
-    @property
-    def latest(self) -> Entry:
-        """The entry written last, which may not be valid yet."""
-        return self.table.history[-1]
-
-    def put(self, entry: Entry, *, replays_from_us: int = 0) -> Entry:
-        """Add a decision; its `seq` and `valid_from_us` are set here. One that says nothing new is not written.
-
-        `replays_from_us` is the timestamp of the last committed batch: what was in force since then is kept.
-        """
-        if entry.says(self.latest):
-            return self.latest
-        return self._write(lambda valid: replace(entry, seq=self.latest.seq + 1, valid_from_us=valid), replays_from_us)
-
-    def put_epoch(self, epochs: Callable[[int], tuple[Epoch, ...]]) -> None:
-        """Replace the epochs by `epochs(valid_from_us)`, which adds an entry that becomes valid then."""
-        self._write_table(lambda valid: replace(self.table, epochs=epochs(valid)))
-
-    def _write(self, entry_at: Callable[[int], Entry], replays_from_us: int) -> Entry:
-        def extended(valid_from_us: int) -> Table:
-            history = (*self.table.history, entry_at(valid_from_us))
-            return replace(self.table, history=trim(history, replays_from_us))
-
-        self._write_table(extended)
-        return self.latest
-
-    def _write_table(self, table_at: Callable[[int], Table]) -> None:
-        newest = max(self.latest.valid_from_us, self.table.epochs[-1].valid_from_us)
-        for _attempt in range(8):
-            # Never before an entry already there, also when the clock was set back.
-            valid_from_us = max(self.clock_us() + self.guard_us, newest + 1)
-            table = table_at(valid_from_us)
-            if self._replace(table.encode(), not_after_us=valid_from_us):
-                self.table = table
-                return
-            self._lengthen_guard()
-        raise ControlTableError(
-            f"{self.path} cannot be replaced within {self.guard_us / 1e6:g} s",
-            hint="The decision in force stays; is the disk overloaded?",
-        )
-
-    def _replace(self, payload: bytes, not_after_us: int | None = None) -> bool:
-        """Replace the file durably; False if the time was up before it became visible."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name(f".{self.path.name}.{token_hex(8)}")
-        try:
-            with fresh.open("xb") as file:
-                file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            if not_after_us is not None and self.clock_us() >= not_after_us:
-                return False
-            fresh.replace(self.path)
-        finally:
-            fresh.unlink(missing_ok=True)
-        if not_after_us is not None and self.clock_us() >= not_after_us:
-            self.late_writes += 1
-            self._lengthen_guard()
-        return True
-
-    def _lengthen_guard(self) -> None:
-        """A machine that was too slow once will be again; a second is as long as a decision may wait."""
-        self.guard_us = min(2 * self.guard_us, LONGEST_GUARD_US)
-
-
-def trim(history: Sequence[Entry], replays_from_us: int, most: int = KEPT_ENTRIES) -> tuple[Entry, ...]:
-    """The last `most` entries, and all that a batch from `replays_from_us` on can ask for."""
-    needed = max((i for i, e in enumerate(history) if e.valid_from_us <= replays_from_us), default=0)
-    return tuple(history[min(needed, max(0, len(history) - most)) :])
+def _joined(spans: Iterable[Span]) -> Sequence[Span]:
+    """In order, without overlap."""
+    joined: list[Span] = []
+    for begin, end in sorted(span for span in spans if span[0] < span[1]):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return joined

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 from typing_extensions import override
 
 from floodway.errors import InputError
-from floodway.spark.shed.checkpoints import checkpoint_of, note_checkpoint
+from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.loop import BatchReport, ShedLoop
 
 log = logging.getLogger(__name__)
@@ -82,21 +82,18 @@ class ShedListener(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = ref(spark)
-        self._checkpoints: dict[str, str] = {}
-        """By query id, until the first progress tells whether a shed is in the query."""
 
     @override
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Ask for the checkpoint while the query is there for certain; a shed is known from its first progress on."""
+        """Ask for the checkpoint while the query is there for certain."""
+        checkpoint = None
         try:
             spark = self._spark()
-            found = None if spark is None else checkpoint_of(spark, str(event.id))
-            if found is not None:
-                self._checkpoints[str(event.id)] = found
+            checkpoint = None if spark is None else checkpoint_of(spark, str(event.id))
         except Exception:  # whatever Spark raises: an audit can be told the folder
             log.debug("no checkpoint of query %s", event.id, exc_info=True)
         for _, loop in _loops():
-            loop.on_start(str(event.id))
+            loop.on_start(str(event.id), checkpoint)
 
     @override
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -106,8 +103,6 @@ class ShedListener(StreamingQueryListener):
                 loop.on_foreign(str(progress.id))
                 continue
             try:
-                if checkpoint := self._checkpoints.get(str(progress.id)):
-                    note_checkpoint(loop.files, str(progress.id), checkpoint)
                 loop.on_batch(report(progress, key))
             except Exception:
                 log.exception("floodway shed %s could not take in batch %s", key, progress.batchId)
@@ -115,11 +110,10 @@ class ShedListener(StreamingQueryListener):
     @override
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         for _, loop in _loops():
-            loop.on_idle(str(event.id))
+            loop.on_idle(str(event.id), _micros(event.timestamp))
 
     @override
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._checkpoints.pop(str(event.id), None)
         for _, loop in _loops():
             loop.on_end(str(event.id))
 
@@ -127,12 +121,11 @@ class ShedListener(StreamingQueryListener):
 def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
     """The report of one shed from a progress event."""
     seen = progress.observedMetrics[metric_name(key)].asDict()
-    started = datetime.fromisoformat(progress.timestamp)
     return BatchReport(
         query=str(progress.id),
         run=str(progress.runId),
         batch=progress.batchId,
-        started_us=round(started.timestamp() * 1e6),
+        started_us=_micros(progress.timestamp),
         seconds=progress.batchDuration / 1e3,
         offered=seen["offered"],
         kept=seen["kept"],
@@ -146,3 +139,8 @@ def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
         utilities=seen.get("utilities"),
         dropped_tuples=seen.get("dropped_tuples") or (),
     )
+
+
+def _micros(timestamp: str) -> int:
+    """Microseconds of the epoch from Spark's `2026-01-01T00:00:00.000Z`."""
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1e6)

@@ -26,10 +26,11 @@ from floodway.job.locks import hold
 from floodway.job.reasons import NO_MEASUREMENT, keep_reason
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status import ShedPart, Status, at_inputs
-from floodway.job.store import LocalStore
 from floodway.job.tail import read_figures
 from floodway.planning.window_drop import WindowShape
-from floodway.spark.shed.control_table import PPM, ControlTable, Entry
+from floodway.spark.shed.checkpoints import note_checkpoint, noted_checkpoints
+from floodway.spark.shed.control_file import ControlTable
+from floodway.spark.shed.control_table import PPM, Entry
 from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
@@ -99,7 +100,6 @@ class _Query:
     run: str
     loop: KeepLoop
     last_batch: int | None
-    committed_us: int = 0
     decided: KeepDecision | None = None
     latency_seconds: float | None = None
     """Of the last batch; None where it cannot be told."""
@@ -128,21 +128,17 @@ class ShedLoop:
 
     def __post_init__(self) -> None:
         hold(self.files.folder)
-        self.control = ControlTable(self.files.control, self.clock_us)
-        self.ledger = Ledger(self.files.ledger)
-        self.figures, last = read_figures(self.files.folder)
-        self.batches = BatchLog(LocalStore(self.files.folder), last)
+        self.ledger = Ledger(self.files.store)
+        self.figures, last = read_figures(self.files.store)
+        self.batches = BatchLog(self.files.store, last)
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
-        resumed = self.control.open(first)
-        if resumed:
-            self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
+        self.control = ControlTable(self.files.store, self.clock_us, first, noted_checkpoints(self.files))
+        self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
-            self.windows = WindowSteering(
-                self.settings.window, self.control, seen_us, unsure_until_us=self._unsure(resumed)
-            )
+            self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=self._unsure())
 
     @property
     def finished(self) -> bool:
@@ -150,20 +146,27 @@ class ShedLoop:
         with self._lock:
             return self._ended and not self._running
 
-    def on_start(self, query: str) -> None:
+    def on_start(self, query: str, checkpoint: str | None) -> None:
         """A query has started; whether the shed is in it shows in its first progress."""
         with self._lock:
             self._running.add(query)
+            self.control.open_batches.started(query, checkpoint, self.clock_us())
+            if checkpoint is not None:
+                self._guarded("noting a checkpoint", lambda: note_checkpoint(self.files, query, checkpoint))
 
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it."""
         with self._lock:
-            self._running.discard(query)
+            if query in self._running:
+                self._running.discard(query)
+                self.control.open_batches.forget(query)
+                self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
 
     def on_batch(self, report: BatchReport) -> None:
         """Take in one micro-batch."""
         with self._lock:
             self._running.add(report.query)
+            self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             missed = self._missed(query, report)
             self._guarded("deciding", lambda: self._decide(query, report))
@@ -171,7 +174,7 @@ class ShedLoop:
                 windows = self.windows
                 if missed:
                     windows.lost_sight(self.clock_us())
-                windows.saw(report.query, report.batch_time_us or report.started_us, report.event_us)
+                windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
             lines = [*missed, self._line(report)]
             batch = self._batch(query, report)
@@ -183,9 +186,10 @@ class ShedLoop:
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 
-    def on_idle(self, query: str) -> None:
+    def on_idle(self, query: str, time_us: int) -> None:
         """Follow the operator's mode also while nothing arrives; a pause is not a long batch."""
         with self._lock:
+            self.control.open_batches.idle(query, time_us)
             known = self._queries.get(query)
             if known is not None:
                 known.follow = None
@@ -197,8 +201,7 @@ class ShedLoop:
             self._ended |= query in self._running
             self._running.discard(query)
             self._queries.pop(query, None)
-            if self.windows is not None:
-                self.windows.forget(query)
+            self.control.open_batches.ended(query, self.clock_us())
 
     def _query(self, report: BatchReport) -> _Query:
         known = self._queries.get(report.query)
@@ -218,8 +221,8 @@ class ShedLoop:
     def _mode(self) -> Mode:
         return self.files.read_mode() or self.settings.mode
 
-    def _unsure(self, resumed: bool) -> int | None:
-        return self.clock_us() if resumed and self._status is None else None
+    def _unsure(self) -> int | None:
+        return self.clock_us() if self.control.resumed and self._status is None else None
 
     def _missed(self, query: _Query, report: BatchReport) -> list[LedgerLine]:
         if query.last_batch is None or report.batch <= query.last_batch + 1:
@@ -233,7 +236,6 @@ class ShedLoop:
 
     def _decide(self, query: _Query, report: BatchReport) -> None:
         self._utilities.add(report.utilities, report.offered)
-        query.committed_us = report.batch_time_us or report.started_us
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
@@ -286,8 +288,7 @@ class ShedLoop:
             threshold = self._utilities.threshold(keep_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
-        committed = min((query.committed_us for query in self._queries.values()), default=0)
-        self.control.put(entry, replays_from_us=committed)
+        self.control.put(entry)
 
     def _line(self, report: BatchReport) -> LedgerLine:
         return LedgerLine(

@@ -24,7 +24,6 @@ from pyspark.sql import functions as fn
 from floodway.control.base import Controller
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
-from floodway.job.durations import duration_us
 from floodway.job.shed_state import ShedFiles, checked_mode, shed_files
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.shed.control_columns import (
@@ -46,6 +45,7 @@ from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
+from floodway.units import duration_us
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"

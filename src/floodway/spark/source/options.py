@@ -17,8 +17,6 @@ ADDED = (ID, ARRIVAL, WEIGHT)
 ValueFormat = Literal["json", "raw", "arrow"]
 KAFKA = "kafka."
 SERVERS = "kafka.bootstrap.servers"
-OnLoss = Literal["fail", "skip"]
-"""What to do about tuples that were deleted before a batch took them: stop with an error, or count them and go on."""
 _KNOWN = {
     "path": "directory of an embedded log",
     "topic": "Kafka topic, with kafka.bootstrap.servers",

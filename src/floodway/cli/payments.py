@@ -1,4 +1,4 @@
-"""`floodway ledger`: who ran what for whom at which price, from a participant's journal."""
+"""`floodway payments`: who ran what for whom at which price, from a participant's journal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import typer
 from floodway.cli.output import print_json
 
 
-def ledger(
+def payments(
     state: Annotated[Path, typer.Argument(help="The --state folder of a participant.", metavar="STATE")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a participant's moves, payments and penalties: who ran what for whom at which price.
 
-    Example: floodway ledger state/A
+    Example: floodway payments state/A
     """
     from floodway.agent.federation.journal import read_journal
 

@@ -1,0 +1,180 @@
+"""Accepting connections: as many as `admission.py` lets in, each with a time limit for what it owes.
+
+A connection owes a TLS handshake and the head of a request within `HEAD_SECONDS`, and the head of the next one as soon
+after an answer. Who owes longer is closed, and so is who must make room. Bodies have a limit of their own (`guard.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from floodway.agent.wire.admission import Admission
+from floodway.agent.wire.certified import CERTIFICATE, common_name
+from floodway.agent.wire.guard import PROVEN
+
+HEAD_SECONDS = 5.0
+_NO_FILES_SECONDS = 0.05
+_BACKLOG = 128
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, with a limit for every head; requests carry the name in the certificate."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        head_seconds: float,
+        *,
+        on_proven: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        super().__init__(config, server_state, {PROVEN: on_proven})
+        self._head_seconds = head_seconds
+        self._on_lost = on_lost
+        self._limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the name in the certificate, and begin to wait for a head."""
+        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
+        if self.scheme == "https":
+            self.app_state = {**self.app_state, CERTIFICATE: common_name(transport.get_extra_info("peercert"))}
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the wait, and say so."""
+        self._got_head()
+        super().connection_lost(exc)
+        self._on_lost()
+
+    def handle_events(self) -> None:
+        """A head that is whole has a cycle that is under way."""
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._got_head()
+
+    def on_response_complete(self) -> None:
+        """What is left of the request, and the head of the next one, must not take long either."""
+        self._await_head()
+        super().on_response_complete()
+
+    def _await_head(self) -> None:
+        self._got_head()
+        self._limit = self.loop.call_later(self._head_seconds, self.transport.abort)
+
+    def _got_head(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+
+class Connections:
+    """Accepts on a listening socket until it is cancelled."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        context: ssl.SSLContext | None,
+        *,
+        admission: Admission | None = None,
+        head_seconds: float = HEAD_SECONDS,
+    ) -> None:
+        self._config = config
+        self._context = context
+        self._admission = admission or Admission()
+        self._head_seconds = head_seconds
+        self._state = ServerState()
+        self._sockets: dict[int, socket.socket] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = count()
+
+    async def serve(self, listener: socket.socket, ready: Callable[[], None]) -> None:
+        """Accept for ever; `ready` is called when the first can come."""
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        listener.listen(_BACKLOG)
+        # Not `sock_accept`: cancelled at the wrong moment it loses the connection that it has just accepted.
+        loop.add_reader(listener, self._accept, listener)
+        ready()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            loop.remove_reader(listener)
+            await self._end()
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Take a connection, and close those that must make room for it."""
+        loop = asyncio.get_running_loop()
+        try:
+            accepted, address = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # it was gone before it was taken
+        except OSError:  # out of file descriptors: without a pause the listener would be ready again at once
+            loop.remove_reader(listener)
+            loop.call_later(_NO_FILES_SECONDS, loop.add_reader, listener, self._accept, listener)
+            return
+        number = next(self._numbers)
+        closing = self._admission.opened(number, str(address[0]))
+        for one in closing:
+            self._shut(one)
+        if number in closing:
+            accepted.close()
+            return
+        self._sockets[number] = accepted
+        task = loop.create_task(self._serve_one(number, accepted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_one(self, number: int, accepted: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def protocol() -> TimedProtocol:
+            proven = partial(self._admission.proven, number)
+            return TimedProtocol(self._config, self._state, self._head_seconds, on_proven=proven, on_lost=gone.set)
+
+        try:
+            limit = self._head_seconds if self._context is not None else None
+            await loop.connect_accepted_socket(
+                protocol, accepted, ssl=self._context, ssl_handshake_timeout=limit, ssl_shutdown_timeout=limit
+            )
+            await gone.wait()
+        except (OSError, ssl.SSLError):  # a handshake that failed or took too long
+            pass
+        finally:
+            self._admission.closed(number)
+            self._sockets.pop(number, None)
+            accepted.close()
+
+    def _shut(self, number: int) -> None:
+        """End a connection, whatever it is doing; its transport sees the end and cleans up."""
+        found = self._sockets.get(number)
+        if found is not None:
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+
+    async def _end(self) -> None:
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2.0)
+        for number in list(self._sockets):
+            self._shut(number)
+        for task in [*self._tasks, *self._state.tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._state.tasks, return_exceptions=True)
+        for accepted in self._sockets.values():  # of tasks that were cancelled before they began
+            accepted.close()

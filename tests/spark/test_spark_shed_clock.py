@@ -1,0 +1,346 @@
+"""Which decision a batch finds while clocks step, queries restart and drivers die: no Spark, no waiting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodway.spark.shed.control_file import ControlTable, ControlTableError
+from floodway.spark.shed.control_table import MOST_OTHERS, Entry, Table
+from floodway.spark.shed.open_batches import JOURNALING_US, TICK_US
+
+SECOND = 1_000_000
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+START = 1_700_000_000 * SECOND
+STEPS = (SECOND, MINUTE, HOUR, DAY)
+
+
+class MemoryStore:
+    """A store in memory; `meanwhile` is done while a write is under way, before it can be seen."""
+
+    uri = "memory:"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.meanwhile: list[Callable[[], None]] = []
+
+    def read(self, name: str) -> bytes | None:
+        return self.objects.get(name)
+
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        while self.meanwhile:
+            self.meanwhile.pop(0)()
+        self.objects[name] = data
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self.objects.setdefault(name, data) is data
+
+    def names(self, under: str = "") -> list[str]:
+        return sorted(name for name in self.objects if name.startswith(under))
+
+    def remove(self, name: str) -> None:
+        self.objects.pop(name, None)
+
+    def modified(self, name: str) -> float | None:
+        return None
+
+
+@dataclass
+class Query:
+    """A query as Spark runs it: one batch at a time, journaled with its timestamp before it runs."""
+
+    checkpoint: MemoryStore = field(default_factory=MemoryStore)
+    batch: int = 0
+    time_us: int | None = None
+    """Of the batch that has begun and is not committed."""
+    journaled: bool = False
+    found: int | None = None
+    """The entry that this batch found when it first read the table."""
+    committed_us: int | None = None
+    unreported: list[tuple[int, int]] = field(default_factory=list)
+    running: bool = False
+
+
+@dataclass
+class World:
+    """A driver with a shed in some queries, whose checkpoints it can read or not."""
+
+    queries: dict[str, Query]
+    journals: bool = True
+    now_us: int = START
+    store: MemoryStore = field(default_factory=MemoryStore)
+    written_us: int = 0
+
+    def __post_init__(self) -> None:
+        self.boot()
+        for name in self.queries:
+            self.start(name)
+
+    def clock(self) -> int:
+        self.now_us += 2_000  # reading a clock, or a file, takes time
+        return self.now_us
+
+    def boot(self) -> None:
+        """The driver starts; what it knew and was not in a file is gone."""
+        for query in self.queries.values():
+            if not query.journaled:
+                query.time_us = None  # never happened
+            query.running = False
+            query.unreported.clear()
+        places = {name: name for name in self.queries} if self.journals else {}
+        self.control = ControlTable(
+            self.store, self.clock, Entry(0, 0), places, lambda name: self.queries[name].checkpoint
+        )
+
+    def start(self, name: str) -> None:
+        query = self.queries[name]
+        if not query.running:
+            query.running = True
+            self.control.open_batches.started(name, name if self.journals else None, self.clock())
+            self.read(name)
+
+    def stop(self, name: str) -> None:
+        if self.queries[name].running:
+            self.report(name)
+            self.journal(name)
+            self.queries[name].running = False
+            self.control.open_batches.ended(name, self.clock())
+
+    def begin(self, name: str) -> None:
+        """A batch takes its timestamp; it is journaled a moment later, when it does anything else."""
+        query = self.queries[name]
+        if query.running and query.time_us is None:
+            query.time_us, query.found, query.journaled = self.now_us // TICK_US * TICK_US, None, False
+            self.check_obeyed(query.time_us, name)
+
+    def journal(self, name: str) -> None:
+        query = self.queries[name]
+        if query.time_us is not None and not query.journaled:
+            metadata = json.dumps({"batchTimestampMs": query.time_us // TICK_US})
+            query.checkpoint.write(f"offsets/{query.batch}", f"v1\n{metadata}\n{{}}".encode())
+            query.journaled = True
+
+    def begin_meanwhile(self, name: str) -> None:
+        """A batch begins, or has begun and is not journaled yet; it reads while the next decision is being written."""
+        self.store.meanwhile += [lambda: self.begin(name), lambda: self.read(name)]
+        self.put()
+
+    def check_obeyed(self, time_us: int, name: str) -> None:
+        """A batch that begins now has the latest decision, unless it may have begun before that was in place."""
+        latest = self.file().latest
+        others = [other.time_us for at, other in self.queries.items() if at != name]
+        others += [other.committed_us for other in self.queries.values()]
+        if time_us not in others and not self.written_us - JOURNALING_US - TICK_US <= time_us < latest.valid_from_us:
+            assert self.file().at(time_us) == latest
+
+    def read(self, name: str) -> None:
+        """The batch that runs looks up its decision, for the first time or again."""
+        query = self.queries[name]
+        if query.running and query.time_us is not None:
+            self.journal(name)
+            found = self.file().at(query.time_us).seq
+            assert query.found in (None, found), f"{name}, batch {query.batch}: {query.found}, then {found}"
+            query.found = found
+
+    def commit(self, name: str) -> None:
+        query = self.queries[name]
+        if query.running and query.time_us is not None:
+            self.read(name)
+            query.checkpoint.write(f"commits/{query.batch}", b"v1\n{}")
+            query.unreported.append((query.batch, query.time_us))
+            query.batch, query.time_us, query.committed_us = query.batch + 1, None, query.time_us
+
+    def report(self, name: str) -> None:
+        query = self.queries[name]
+        for batch, time_us in query.unreported:
+            self.control.open_batches.reported(name, batch, time_us)
+            self.put()
+        query.unreported.clear()
+
+    def idle(self, name: str) -> None:
+        query = self.queries[name]
+        if query.running and query.time_us is None and not query.unreported:
+            self.control.open_batches.idle(name, self.now_us)
+
+    def put(self) -> None:
+        self.written_us = self.now_us
+        self.control.put(replace(self.control.latest, keep_ppm=self.control.latest.keep_ppm % 999_999 + 1))
+        assert len(self.control.table.others) <= MOST_OTHERS
+
+    def file(self) -> Table:
+        found = Table.decode(self.store.objects["control.json"])
+        assert found is not None
+        return found
+
+
+QUERY_ACTIONS: tuple[Callable[[World, str], None], ...] = (
+    World.begin, World.begin, World.begin_meanwhile, World.journal, World.read, World.commit, World.commit,
+    World.report, World.idle, World.stop, World.start,
+)  # fmt: skip
+per_query = st.tuples(st.sampled_from(QUERY_ACTIONS), st.sampled_from(["a", "b"]))
+passing = st.integers(0, 3 * SECOND)
+stepping = st.sampled_from([sign * step for step in STEPS for sign in (-1, 1)])
+writing = st.just("put")
+dying = st.just("boot")
+
+
+def play(world: World, actions: list[object]) -> None:
+    for action in actions:
+        if isinstance(action, tuple):
+            action[0](world, action[1])
+        elif isinstance(action, int):
+            for name in world.queries:
+                world.journal(name)
+            world.now_us += action
+        elif action == "put":
+            world.put()
+        else:
+            world.boot()
+    for name in world.queries:  # every batch that is still open is repeated once more
+        world.start(name)
+        world.read(name)
+
+
+@given(
+    st.lists(st.one_of(per_query, per_query, per_query, passing, stepping, writing, dying), min_size=10, max_size=100)
+)
+@settings(max_examples=400)
+def test_a_batch_finds_one_entry_and_the_next_one_the_latest(actions: list[object]) -> None:
+    world = World({"a": Query(), "b": Query()})
+    play(world, actions)
+
+
+@given(st.lists(st.one_of(per_query, per_query, per_query, passing, writing, dying), min_size=10, max_size=100))
+@settings(max_examples=200)
+def test_without_journals_replays_agree_while_the_clock_goes_on(actions: list[object]) -> None:
+    play(World({"a": Query(), "b": Query()}, journals=False), actions)
+
+
+@pytest.mark.parametrize(
+    # Without a journal a step shorter than the batches cannot be told from none.
+    ("step", "journals"),
+    [(-SECOND, True), *((step, journals) for step in (-MINUTE, -HOUR, -DAY) for journals in (True, False))],
+)
+def test_a_clock_set_back_is_obeyed_by_the_next_batch_and_not_by_the_one_before(step: int, journals: bool) -> None:
+    world = World({"a": Query()}, journals=journals)
+    for _ in range(3):
+        world.begin("a")
+        world.now_us += 300_000
+        world.commit("a")
+        world.report("a")
+    world.begin("a")
+    world.read("a")
+    world.now_us += step
+    world.put()
+    world.read("a")
+    world.commit("a")
+    world.report("a")
+    world.now_us += 3 * SECOND
+    world.begin("a")
+    found = world.file().at(world.queries["a"].time_us or 0)
+    assert found == world.control.latest
+    # A replay by the next process finds what the first run found.
+    world.read("a")
+    world.boot()
+    world.put()
+    world.start("a")
+
+
+def test_a_batch_that_begins_after_unreported_ones_is_found_in_the_journal() -> None:
+    world = World({"a": Query()})
+    for number in range(4):
+        world.begin("a")
+        world.commit("a")
+        world.now_us += SECOND
+        if number == 0:
+            world.report("a")  # and of none after that: the listener lags
+    world.begin("a")
+    world.read("a")
+    world.now_us += MINUTE
+    world.put()
+    world.read("a")
+
+
+def test_a_batch_is_journaled_late_and_after_the_clock_was_set_back() -> None:
+    world = World({"a": Query()})
+    world.begin("a")
+    world.commit("a")
+    world.report("a")
+    world.now_us -= HOUR
+    world.begin("a")
+    world.now_us += SECOND
+    world.begin_meanwhile("a")
+    world.read("a")
+
+
+def test_one_quiet_query_of_two_leaves_the_file_small_and_finds_its_entry() -> None:
+    world = World({"a": Query(), "b": Query()})
+    world.begin("b")
+    world.read("b")  # and stays in this batch
+    for number in range(3000):
+        world.begin("a")
+        world.now_us += SECOND
+        world.commit("a")
+        world.report("a")
+        if number == 2000:
+            world.stop("b")
+    assert len(world.store.objects["control.json"]) < 2000
+    world.start("b")  # which reads again, and must find what it found
+    world.commit("b")
+    world.report("b")
+    assert world.control.all_know(world.control.latest.seq - 5)
+
+
+def test_without_a_journal_the_oldest_entries_go_first_and_decisions_are_still_written() -> None:
+    world = World({"a": Query(), "b": Query()}, journals=False)
+    world.begin("b")
+    for _ in range(300):
+        world.begin("a")
+        world.now_us += SECOND
+        world.commit("a")
+        world.report("a")
+    assert len(world.file().others) == MOST_OTHERS
+    world.idle("b")
+    world.control.put(replace(world.control.latest, mode="off"))
+    world.now_us += SECOND
+    assert world.file().at(world.now_us).mode == "off"
+
+
+spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
+
+
+@given(st.lists(spans, max_size=6))
+def test_a_change_leaves_begun_timestamps_as_they_were(changes: list[list[tuple[int, int]]]) -> None:
+    table = Table(Entry(0, 0))
+    expected = dict.fromkeys(range(41), 0)
+    for seq, begun in enumerate(changes, 1):
+        table = table.changed(Entry(seq, 0), begun)
+        kept = {time for begin, end in begun for time in range(begin, end)}
+        expected = {time: old if time in kept else seq for time, old in expected.items()}
+        assert {time: table.at(time).seq for time in expected} == expected
+        assert table.oldest_seq <= min(expected.values())
+        assert all(a.end_us <= b.begin_us for a, b in zip(table.others, table.others[1:], strict=False))
+    assert Table.decode(table.encode()) == table
+
+
+def test_a_write_that_takes_long_is_counted_and_makes_the_guard_longer() -> None:
+    world = World({"a": Query()})
+    world.store.meanwhile.append(lambda: setattr(world, "now_us", world.now_us + 300_000))
+    world.put()
+    assert world.control.late_writes == 1
+    world.store.meanwhile.append(lambda: setattr(world, "now_us", world.now_us + 300_000))
+    world.put()
+    assert world.control.late_writes == 1
+    assert world.control.latest.valid_from_us > world.now_us + 200_000
+
+
+def test_a_foreign_control_table_is_refused() -> None:
+    world = World({"a": Query()})
+    world.store.objects["control.json"] = b'{"version": 1, "history": []}'
+    with pytest.raises(ControlTableError, match="not a control table of version 2"):
+        world.boot()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from floodway.job.status import read_status
+from floodway.job.store import LocalStore
 from scripts.fetch_browser import fetch_browser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,7 +95,7 @@ def await_good_picture(state: Path) -> None:
     """Wait until latency is at its target on a machine that has time for the run, or give up."""
     deadline = time.monotonic() + START_SECONDS / 2
     while True:
-        told = read_status(state)
+        told = read_status(LocalStore(state))
         late = scale = 0.0
         if told is not None and told.plan is not None and told.latency.target:
             late, scale = (told.latency.mean or 0.0) / told.latency.target, told.plan.scale

@@ -130,7 +130,7 @@ def test_set_looks_at_the_mode_before_the_job(tmp_path: Path) -> None:
     assert "mode 'on' is not known" in str(wrong.exception)
 
 
-def test_a_participant_is_shown_and_has_no_mode_to_set(tmp_path: Path) -> None:
+def test_a_participant_is_shown_and_switched(tmp_path: Path) -> None:
     """With the status that a real one tells: it has a journal, a load and contracts, and sheds one of two fragments."""
     a, b = free_ports(2)
     member = agent(parse_federation(FILE.format(a=a, b=b)), "A", tmp_path, lambda step: None)
@@ -145,9 +145,8 @@ def test_a_participant_is_shown_and_has_no_mode_to_set(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.exception
     for part in ("A  ·  participant", "of 1 CPU", "keep 40.0%", "0 done, 0 failed, 0 under way"):
         assert part in shown.output
-    refused = invoke(set_, str(tmp_path / "A"), "--mode", "off")
-    assert "is a participant of a federation and has no mode" in str(refused.exception)
-    assert ShedFiles(tmp_path / "A").read_mode() is None
+    assert invoke(set_, str(tmp_path / "A"), "--mode", "off").exit_code == 0
+    assert ShedFiles(tmp_path / "A").read_mode() == "off"
 
 
 def test_top_tells_in_observe_what_enforcing_would_drop(job: Path) -> None:

@@ -182,16 +182,15 @@ def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
     assert shown["ledger"]["differences"] == ["lines of the ledger that cannot be read: 1"]
 
 
-def test_a_participant_has_no_mode_to_switch(tmp_path: Path) -> None:
+def test_a_participant_is_shown_and_switched(tmp_path: Path) -> None:
     part = ParticipantPart(cpu=2.0, load=1.2, fragments={"utah": FragmentPart("A", cpu=1.2, rate=10.0, keep=0.4)})
     write_status(LocalStore(tmp_path), participant_status(part, name="A", now=time.time(), process=ProcessPart(1)))
     board = Board(StateSource([tmp_path]))
     (job,) = board.snapshot()["jobs"]
-    assert (job["switchable"], job["stale"], job["places"]["utah"]["keep"]) == (False, False, 0.4)
+    assert (job["stale"], job["places"]["utah"]["keep"]) == (False, 0.4)
     assert job["load"] == {"A": 0.6}
-    with pytest.raises(InputError, match="has no mode"):
-        board.set_mode("A", "off")
-    assert not (tmp_path / "mode.json").exists()
+    board.set_mode("A", "off")
+    assert ShedFiles(tmp_path).read_mode() == "off"
 
 
 def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:

@@ -77,7 +77,6 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
     with page_server([tmp_path / "A"]) as server:
         page.goto(server.url)
         expect(page.locator("#sentence")).to_have_text("Overloaded: it keeps 40.0% of f0.")
-        expect(page.locator("#mode-section")).to_be_hidden()
         expect(page.locator("#contracts tbody tr")).to_have_count(len(part.contracts))
         expect(page.locator("#moves")).to_contain_text("the partner did not answer")
         expect(page.locator("#connection")).to_have_text("live")

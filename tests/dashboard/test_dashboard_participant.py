@@ -13,7 +13,7 @@ from floodway.job.participant_status import ENDED
 from tests.agent.federation_world import World
 
 HIDDEN = ("#tile-score", "#tile-ledger", "#tuples-section", "#score-section")
-ALSO_HIDDEN = ("#mode-section", "#network-section", "#nodes-section", "#places-section", "#range-section")
+ALSO_HIDDEN = ("#network-section", "#nodes-section", "#places-section", "#range-section")
 
 
 def jobs(url: str) -> dict[str, dict[str, Any]]:

@@ -105,10 +105,3 @@ def test_rates_are_right_also_where_batches_are_long() -> None:
     for now in (106, 107, 108):
         counts, seconds = fold.timeline.window(now, 10)
         assert counts.offered["s"] / seconds == pytest.approx(10 / 3)
-
-
-def test_a_batch_that_is_repeated_counts_once() -> None:
-    lines = [line(0), line(0, reason="cleaner", kept=1, dropped=3), line(1)]
-    fold = Fold(lines)
-    fold.add(lines)
-    assert (fold.lines, fold.total.offered["s"], fold.total.kept["s"]) == (3, 20, 5)

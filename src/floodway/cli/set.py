@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from floodway.cli.jobs import Job, State
-from floodway.errors import InputError
 
 
 def set(
@@ -26,12 +25,6 @@ def set(
 
     checked_mode(mode)
     found = find_job(job, state)
-    status = found.status()
-    if status is not None and not status.switchable:
-        raise InputError(
-            f"{found.name} is a participant of a federation and has no mode",
-            hint="It sheds what no partner takes; stop it to stop that",
-        )
     found.switch(mode)
     for name in found.nodes or [found.name]:
         typer.echo(f"{name}: {mode} from the next micro-batch on")

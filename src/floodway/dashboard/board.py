@@ -109,11 +109,6 @@ class Board:
             raise InputError(
                 f"no job is called {name!r}", hint=f"Known: {', '.join(one.name for one in known) or 'none yet'}"
             )
-        if reading.status is not None and not reading.status.switchable:
-            raise InputError(
-                f"{name} is a participant of a federation and has no mode",
-                hint="It sheds what no partner takes; stop it to stop that",
-            )
         self._source.switch(reading, mode)
 
     def _poll(self) -> float:
@@ -160,7 +155,6 @@ class Board:
             "began": past.began,
             "problem": reading.problem,
             "notes": list(reading.notes),
-            "switchable": status.switchable,
             "age_seconds": now - status.time if heard else None,
             "stale": stale,
             "silent": {name: age for name, age in silent.items() if age > STALE_SECONDS},

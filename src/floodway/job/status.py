@@ -177,11 +177,6 @@ class Status:
         """The share of what arrives that the decision in force drops, once it is enforced."""
         return 1.0 - self.keep
 
-    @property
-    def switchable(self) -> bool:
-        """Whether the mode can be set: a participant sheds what no partner takes, and nothing else."""
-        return self.kind != "participant"
-
     def counts(self) -> Counts:
         """The counts of all places, as the ledger's fold has them."""
         found = Counts()

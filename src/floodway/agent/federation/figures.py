@@ -13,6 +13,7 @@ from floodway.contracts.cost import unit_cost
 from floodway.contracts.ledger import Reason
 from floodway.contracts.messages import Offer
 from floodway.contracts.participant import Holding, Participant
+from floodway.job.decision import Mode
 from floodway.job.latencies import Latency
 from floodway.job.participant_status import (
     ContractPart,
@@ -116,7 +117,15 @@ class Figures:
         )
 
 
-def participant_status(part: ParticipantPart, *, name: str, now: float, process: ProcessPart) -> Status:
+def participant_status(
+    part: ParticipantPart,
+    *,
+    name: str,
+    now: float,
+    process: ProcessPart,
+    mode: Mode = "enforce",
+    target_seconds: float | None = None,
+) -> Status:
     """The status of a participant: each fragment is a place, with the share that is kept of it."""
     places = {
         at: Place(one.keep, arriving=one.rate, rates=Rates(one.rate, one.rate * one.keep))
@@ -128,9 +137,11 @@ def participant_status(part: ParticipantPart, *, name: str, now: float, process:
     return Status(
         name=name,
         kind="participant",
-        mode="enforce",
+        mode=mode,
         time=now,
-        latency=Latency(mean=sum(rate * delay for rate, delay in timed) / weight if weight > 0 else None),
+        latency=Latency(
+            mean=sum(rate * delay for rate, delay in timed) / weight if weight > 0 else None, target=target_seconds
+        ),
         rates=rates,
         keep=keep,
         totals=totals,

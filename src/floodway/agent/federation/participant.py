@@ -311,7 +311,14 @@ class ParticipantAgent:
         process = ProcessPart(
             os.getpid(), "running" if self.ready else "starting", self.server.url, refused=dict(self.server.refused)
         )
-        return participant_status(part, name=self.name, now=self._clock(), process=process)
+        return participant_status(
+            part,
+            name=self.name,
+            now=self._clock(),
+            process=process,
+            mode=self.mode,
+            target_seconds=self._steering.target_seconds,
+        )
 
     def _measure(self, now: float) -> None:
         if now - self._measured_at < self.pace.measure:

@@ -161,10 +161,9 @@ def _state(jobs: Known) -> Iterator[Metric]:
             _set(backlog, [job.job, at], place.waiting)
         for name, share in job.node_loads().items():
             load.add_metric([job.job, name], share)
-        if status.switchable:
-            modes = {one.mode for one in status.nodes.values()} if status.mode == "mixed" else {status.mode}
-            for name in MODES:
-                mode.add_metric([job.job, name], float(name in modes))
+        modes = {one.mode for one in status.nodes.values()} if status.mode == "mixed" else {status.mode}
+        for name in MODES:
+            mode.add_metric([job.job, name], float(name in modes))
         differences.add_metric([job.job], len(status.ledger.differences) if status.ledger else 0)
         _set(seen, [job.job], None if status.decision_seen is None else float(status.decision_seen))
         errors.add_metric([job.job], status.errors)

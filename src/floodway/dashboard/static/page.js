@@ -129,7 +129,7 @@ function choices() {
 const rate = (value) => `${number(value)}/s`;
 
 function modes(job) {
-  $("mode-section").hidden = !job.switchable;
+  $("mode-section").hidden = false;
   const current = inForce(job);
   for (const button of document.querySelectorAll("[data-mode]")) {
     const is = current.includes(button.dataset.mode);

@@ -157,12 +157,13 @@ def test_a_member_reads_its_own_keys_and_no_others(tmp_path: Path) -> None:
     federation = parse_federation(FILE.format(scheme="http", a=1, b=2, c=3))
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "bc").write_bytes(BC + b"\n")
+    (tmp_path / "keys" / "bc").chmod(0o600)
     environ = {"KEY_AB": AB.decode()}
     assert load_pairs(federation, "B", tmp_path, environ) == {"A": AB, "C": BC}
     assert load_pairs(federation, "A", tmp_path / "nowhere", environ) == {"B": AB}
     with pytest.raises(InputError, match="KEY_AB, the key of B and A, is not set"):
         load_pairs(federation, "B", tmp_path, {})
-    with pytest.raises(InputError, match=r"key file .* of C and B cannot be read"):
+    with pytest.raises(InputError, match=r"key of C and B: key file .* cannot be read"):
         load_pairs(federation, "C", tmp_path / "nowhere", environ)
     assert AB.decode() not in repr(Credentials("B", pairs={"A": AB})) + repr(Security(senders={"A": AB}))
 

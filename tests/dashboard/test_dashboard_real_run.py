@@ -17,6 +17,7 @@ from floodway.job.fold import Counts
 from floodway.job.latencies import Sketch
 from floodway.job.ledger import Ledger
 from floodway.job.store import LocalStore
+from floodway.job.targets import Target
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log
 
@@ -48,7 +49,7 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
     seen: list[dict[str, Any]] = []
     with page_server([root]) as server:
         # A generous target: the run then drains for as long as a first batch takes on a busy machine.
-        options = RunOptions(seconds=3.0, root=root, target_seconds=40.0, settle_seconds=0.0)
+        options = RunOptions(seconds=3.0, root=root, target=Target(40.0), settle_seconds=0.0)
         result = run_network(network, options, spark)
         snapshot = httpx.get(f"{server.url}/v1/page/snapshot", trust_env=False).json()
         metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text

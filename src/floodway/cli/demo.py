@@ -97,12 +97,13 @@ def _run(
 ) -> RunReport:
     from floodway.agent.loop.feeding import Feed
     from floodway.agent.loop.runner import RunOptions, run_network
+    from floodway.job.targets import Target
 
     options = RunOptions(
         seconds=seconds,
         root=root,
         mode=mode,
-        target_seconds=target,
+        target=Target(target),
         feeds={name: Feed(rate=share * (s.max_rate or 0.0)) for name, s in network.streams.items()},
         settle_seconds=seconds / 3,
         progress=_progress(title, seconds),

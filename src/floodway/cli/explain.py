@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.output import parse_pairs, print_json
+from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def explain(
     network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
-    rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")] = "",
+    rates: Annotated[str, typer.Option(help="Rate of every stream, such as s1=100,s2=5k/s.")] = "",
     keep: Annotated[str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")] = "",
     plan_json: Annotated[
         str, typer.Option(help="Take the keeps from what `floodway plan --json` printed (- for stdin).")
@@ -38,6 +38,7 @@ def explain(
 
     Example: floodway explain examples/networks/figure1.yaml --rates s1=1,s2=1 --picture figure1.svg
     """
+    from floodway.job import values
     from floodway.network.checks import check_keeps, check_rates, require_costs
     from floodway.network.dump import network_to_dict
     from floodway.network.fair import fair
@@ -53,12 +54,12 @@ def explain(
     # A node plans for links too, which are no streams of the whole network.
     chosen = {at: share for at, share in used["keeps"].items() if at in loaded.drop_locations} if used else {}
     planned = _keeps_of_plan(plan_json) if plan_json else chosen
-    keeps = {**planned, **parse_pairs(keep, option="--keep")}
+    keeps = {**planned, **values.shares("--keep")(keep)}
     check_keeps(loaded, keeps)
     given: dict[str, float] | None = None
     result: FairResult | None = None
     if rates or (used and set(used["rates"]) == set(loaded.streams)):
-        given = parse_pairs(rates, option="--rates") if rates or not used else dict(used["rates"])
+        given = values.rates("--rates")(rates) if rates or not used else dict(used["rates"])
         check_rates(loaded, given)
         require_costs(loaded)
         result = fair(loaded, given, keeps)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from floodway.errors import InputError
-
 if TYPE_CHECKING:
     from floodway.job.latencies import Latency
     from floodway.job.status import Status
@@ -60,30 +58,3 @@ def _clean(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def parse_pairs(text: str, *, option: str) -> dict[str, float]:
-    """Read `s1=1,s2=0.5` into numbers.
-
-    >>> parse_pairs("s1=1,s2=0.5", option="--rates")
-    {'s1': 1.0, 's2': 0.5}
-    """
-    pairs: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        name, equals, number = part.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not equals or not name or not math.isfinite(value) or value < 0 or " " in name:
-            spaced = len(part.split()) > 1 and all("=" in word for word in part.split())
-            raise InputError(
-                f"{option}: {part!r} is not name=number with a finite number of at least 0",
-                hint=f"Put commas between them: {option} {','.join(part.split())}"
-                if spaced
-                else f"Write {option} s1=1,s2=0.5",
-            )
-        if name in pairs:
-            raise InputError(f"{option}: {name!r} is given twice", hint="Give each name once")
-        pairs[name] = value
-    return pairs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.output import parse_pairs, print_json
+from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LOOKUPS = 200
 
 def plan(
     network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
-    rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")],
+    rates: Annotated[str, typer.Option(help="Rate of every stream, such as s1=100,s2=5k/s.")],
     planner: Annotated[str, typer.Option(help="exact, solver, solver-w, fit or dfit.")] = "exact",
     epsilon: Annotated[
         float, typer.Option(help="Relative error allowed against the optimum (all planners but exact).")
@@ -39,6 +39,7 @@ def plan(
 
     Example: floodway plan examples/networks/figure1.yaml --rates s1=1,s2=1 --planner solver --epsilon 0.05
     """
+    from floodway.job import values
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
     from floodway.planning import store
@@ -48,7 +49,7 @@ def plan(
     goal = parse_objective(objective)
     check_choice(planner, goal)
     network_read = load_network(network)
-    given = parse_pairs(rates, option="--rates")
+    given = values.rates("--rates")(rates)
     check_rates(network_read, given)
     planner_class(planner)  # imports it: loading code is no part of building plans
     started = time.perf_counter()

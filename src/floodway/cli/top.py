@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from floodway.job.places import JobPlace
     from floodway.job.status import Status
+    from floodway.job.tail import JobTail
 
 STALE_SECONDS = 30.0
 
@@ -37,30 +38,32 @@ def top(
     from rich.live import Live
 
     from floodway.job.places import find_job
+    from floodway.job.tail import JobTail
 
-    found = find_job(job, state)
+    found, tail = find_job(job, state), JobTail()
     if as_json:
-        status = found.status()
+        status = found.status(tail)
         if status is None:
             raise _nothing(found)
         print_json(status.to_dict())
         return
     if once:
-        Console().print(_tables(found))
+        Console().print(_tables(found, tail))
         return
-    with Live(_tables(found), refresh_per_second=4) as live:
+    with Live(_tables(found, tail), refresh_per_second=4) as live:
         while True:
             time.sleep(0.25)
-            live.update(_tables(found))
+            live.update(_tables(found, tail))
 
 
-def _tables(job: JobPlace) -> Group:
+def _tables(job: JobPlace, tail: JobTail) -> Group:
     from rich.console import Group
 
-    statuses = job.statuses()
-    if not statuses:
+    whole = job.status(tail)
+    if whole is None:
         raise _nothing(job)
-    return Group(*(table_of(status, time.time()) for status in statuses.values()))
+    shown = job.statuses().values() if job.nodes else [whole]
+    return Group(*(table_of(status, time.time()) for status in shown))
 
 
 def _nothing(job: JobPlace) -> InputError:

@@ -93,6 +93,7 @@ class KeepLoop:
                 time_seconds=batch.started_seconds + batch.seconds,
                 waiting=waiting,
                 latency_seconds=latency,
+                latency_width_seconds=gap,
                 kept=float(batch.kept),
                 batch_seconds=batch.seconds,
                 offered=float(batch.offered),

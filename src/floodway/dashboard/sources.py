@@ -91,15 +91,15 @@ class StateSource:
         job = JobPlace.of(folder)
         network, note = self._network(folder)
         tail = self._tails.setdefault(folder, JobTail())
-        tail.advance(job.stores)
         try:
-            status, problem = job.status(), None
-        except InputError as error:
+            status, problem = job.status(tail), None
+        except FloodwayError as error:
             status, problem = None, error.message
         figures = tail.figures if tail.has_ledger else None
         own = status.name if status is not None else network.name if network is not None else folder.name
-        reading = Reading(
+        return Reading(
             name=own,
+            status=status,
             network=network,
             figures=figures,
             timeline=figures.fold.timeline if figures else None,
@@ -108,10 +108,6 @@ class StateSource:
             names=(own, *(f"{own}, {shown}" for shown in (folder.name, "/".join(folder.parts[-2:]), folder))),
             notes=(note,) if note else (),
         )
-        if status is not None and figures is not None:
-            counted = (*figures.fold.total.offered, *status.places)
-            status = figures.refreshed(status, [at for at in dict.fromkeys(counted) if reading.is_input(at)])
-        return replace(reading, status=status)
 
     def _network(self, folder: Path) -> tuple[Network | None, str]:
         path = folder / NETWORK

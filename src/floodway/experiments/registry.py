@@ -10,6 +10,7 @@ from floodway.errors import InputError
 from floodway.experiments.result import Experiment, Result
 
 EXPERIMENTS: dict[str, str] = {
+    "buffer-section3": "floodway.experiments.buffer.section3",
     "buffer-fig3": "floodway.experiments.buffer.fig3",
     "buffer-fig4": "floodway.experiments.buffer.fig4",
     "buffer-fig5": "floodway.experiments.buffer.fig5",
@@ -63,7 +64,7 @@ def not_run(identifier: str, error: Exception) -> Result:
         title=module.TITLE,
         paper=module.CLAIM,
         measured={},
-        holds=False,
+        criteria=(),
         where="nowhere",
         headline=f"could not run: {reason}",
         failed=reason,

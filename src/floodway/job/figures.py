@@ -7,7 +7,7 @@ blocks, so a shorter window would show the rhythm of the batches and not of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from floodway.job.batches import Batch
@@ -104,7 +104,7 @@ class Figures:
         """Whether the ledger adds up."""
         return LedgerPart(self.fold.lines, tuple(self.fold.differences()))
 
-    def refreshed(self, status: Status, inputs: Collection[str] | None = None) -> Status:
+    def refreshed(self, status: Status) -> Status:
         """A status with the figures that are on record, which may be newer than those that the job has told."""
         places = self.places(
             {at: place.keep for at, place in status.places.items()},
@@ -112,14 +112,14 @@ class Figures:
             arriving={at: place.arriving for at, place in status.places.items() if place.arriving is not None},
             waiting={at: place.waiting for at, place in status.places.items() if place.waiting is not None},
         )
-        rates, _, totals = at_inputs(places, inputs if inputs is not None else places)
+        status = replace(status, places=places)
+        rates, _, totals = at_inputs(places, status.inputs)
         return replace(
             status,
             latency=self.latency(status.latency.target) if self.latencies.count else status.latency,
             rates=rates,
-            totals=replace(totals, recovered=status.totals.recovered),
+            totals=replace(totals, recovered=self.fold.total.recovered.total()),
             batch_count=self.batch_count or status.batch_count,
-            places=places,
             delivered=dict(self.fold.total.delivered),
             ledger=self.ledger(),
         )

@@ -3,10 +3,10 @@
 It is data, so that a command line can be made of it, and the same flags written again for a process that is started.
 Nothing here knows which library reads the command line.
 
->>> parsed("run", {"target_seconds": "2s", "queue_limit": "500"})
-{'target_seconds': 2.0, 'queue_limit': 500}
->>> arguments(JobOptions(target_seconds=2.0, cleaner=False), panels=PANELS)
-['--target=2.0', '--no-cleaner']
+>>> parsed("run", {"target": "2s", "queue_limit": "500"})
+{'target': Target(seconds=2.0, quantile=None), 'queue_limit': 500}
+>>> arguments(JobOptions(target=Target(3.0, 0.95), cleaner=False), panels=PANELS)
+['--target=p95 < 3s', '--no-cleaner']
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from floodway.errors import InputError
 from floodway.job import values
 from floodway.job.decision import Drop, Mode
 from floodway.job.options import JobOptions, OnLoss
+from floodway.job.targets import Target
 from floodway.planning.factory import PLANNERS
 from floodway.planning.plan import Objective
 
@@ -69,17 +70,17 @@ FLAGS: Mapping[str, Flag] = {
         "enforce (default), observe (decide, drop nothing) or off.",
         values.choice("--mode", get_args(Mode)),
     ),
-    "target_seconds": Flag(
+    "target": Flag(
         "--target",
         CONTROL,
-        "Latency target, end to end, such as 2s; default that of the file, else 2s (participant: 10s).",
-        values.duration("--target"),
-        metavar="DURATION",
+        "Latency target, end to end: 2s (the mean) or 'p95 < 3s'; default the file's, else 2s (participant: 10s).",
+        lambda text: Target.of("--target", text),
+        metavar="TARGET",
     ),
     "controller": Flag(
         "--controller",
         CONTROL,
-        "Control law: batch (default), latency, pid, red, aurora or tu.",
+        "Control law: batch (default), latency, pid, red, aurora, tu, gradient or vegas.",
         values.choice("--controller", controllers()),
     ),
     "planner": Flag(

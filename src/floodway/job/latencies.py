@@ -84,6 +84,15 @@ class Sketch:
         """None before the first."""
         return self.total_seconds / self.count if self.count else None
 
+    @property
+    def width(self) -> float | None:
+        """Over how many seconds the latencies are spread: if evenly over W, they deviate by W / √12 from their mean."""
+        mean, count = self.mean, self.count
+        if mean is None:
+            return None
+        squares = sum(tuples * (_seconds(bucket) - mean) ** 2 for bucket, tuples in self.counts.items())
+        return math.sqrt(12.0 * squares / count)
+
     def quantile(self, share: float) -> float | None:
         """The latency in seconds that this share of the tuples does not exceed."""
         most, running = share * self.count, 0

@@ -14,7 +14,8 @@ VERSION = 2
 
 
 class Reason(StrEnum):
-    """Why tuples left the stream, or why a line is there at all (`delivered` to a sink, `gap`, `conflict`)."""
+    """Why tuples left the stream, or why a line is there at all (`delivered` to a sink, `recovered` later,
+    `gap`, `conflict`)."""
 
     SHEDDER = "shedder"
     ADAPTOR = "adaptor"
@@ -22,6 +23,7 @@ class Reason(StrEnum):
     DEAD_LETTER = "dead-letter"
     RETENTION = "retention"
     DELIVERED = "delivered"
+    RECOVERED = "recovered"
     GAP = "gap"
     CONFLICT = "conflict"
 

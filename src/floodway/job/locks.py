@@ -15,6 +15,7 @@ from threading import Lock
 from typing import IO
 
 from floodway.errors import InputError
+from floodway.job.store import make_folder
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _lock = Lock()
 
 def take(path: Path, hint: str) -> IO[str]:
     """Lock this file until it is closed; InputError that names the process which has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     file = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,7 @@ from floodway.buffering.options import BufferOptions, Manager
 from floodway.control.registry import controllers
 from floodway.errors import InputError
 from floodway.job.decision import Drop, Mode
+from floodway.job.targets import Target
 from floodway.job.values import suggestion
 from floodway.network.model import Network
 from floodway.planning.factory import check_choice
@@ -35,7 +36,7 @@ class JobOptions:
     """
 
     mode: Mode = "enforce"
-    target_seconds: float | None = None
+    target: Target | None = None
     controller: str = "batch"
     planner: str | None = None
     epsilon: float = 0.05
@@ -92,9 +93,9 @@ class JobOptions:
         found = self.buffering
         return network if found is None else found.checked(network)
 
-    def target(self, network: Network) -> float:
-        """The latency target in seconds: the option, else the strictest of the outputs, else two seconds."""
-        if self.target_seconds is not None:
-            return self.target_seconds
+    def target_for(self, network: Network) -> Target:
+        """The latency target: the option, else the strictest of the outputs, else a mean of two seconds."""
+        if self.target is not None:
+            return self.target
         targets = [out.latency for out in network.outputs.values() if out.latency is not None]
-        return min(targets, default=DEFAULT_TARGET_SECONDS)
+        return Target(min(targets, default=DEFAULT_TARGET_SECONDS))

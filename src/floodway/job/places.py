@@ -16,6 +16,7 @@ from floodway.job.shed_state import state_root
 from floodway.job.state_files import write_mode
 from floodway.job.status import STATUS, Status, merge_nodes, read_status
 from floodway.job.store import LocalStore, scheme_of
+from floodway.job.tail import JobTail
 
 NODES = "nodes"
 NOTES = ".places"
@@ -52,10 +53,12 @@ class JobPlace:
         found = {name: read_status(LocalStore(path)) for name, path in places.items()}
         return {name: status for name, status in found.items() if status is not None}
 
-    def status(self) -> Status | None:
-        """The latest status of the whole; None before the first."""
+    def status(self, tail: JobTail) -> Status | None:
+        """The latest status of the whole, with the figures on record; None before the first. `tail` is this job's."""
         found = self.statuses()
-        return merge_nodes(found) if self.nodes else next(iter(found.values()), None)
+        status = merge_nodes(found) if self.nodes else next(iter(found.values()), None)
+        tail.advance(self.stores)
+        return status if status is None or not tail.has_ledger else tail.figures.refreshed(status)
 
     def switch(self, mode: str) -> None:
         """Leave the operator's wish where the job looks for it: in its folder, or in every node's."""

@@ -177,6 +177,12 @@ class Status:
         """The share of what arrives that the decision in force drops, once it is enforced."""
         return 1.0 - self.keep
 
+    @property
+    def inputs(self) -> list[str]:
+        """The places at which tuples come into the job: streams, and for one node also the links that it reads."""
+        among = self.kind == "node"
+        return [at for at, one in self.places.items() if "->" not in at or (among and one.arriving is not None)]
+
     def counts(self) -> Counts:
         """The counts of all places, as the ledger's fold has them."""
         found = Counts()
@@ -256,7 +262,7 @@ def merge_nodes(statuses: Mapping[str, Status]) -> Status | None:
     for status in every:
         for at, place in status.places.items():
             places[at] = _join(places[at], place) if at in places else place
-    rates, keep, totals = at_inputs(places, [at for at in places if "->" not in at])
+    rates, keep, totals = at_inputs(places, replace(slowest, kind="run", places=places).inputs)
     modes = {one.mode for one in every if one.places} or {slowest.mode}
     seen = [one.decision_seen for one in every if one.decision_seen is not None]
     ledgers = [one.ledger for one in every if one.ledger is not None]
@@ -271,7 +277,7 @@ def merge_nodes(statuses: Mapping[str, Status]) -> Status | None:
         time=min(one.time for one in every),
         rates=rates,
         keep=keep,
-        totals=totals,
+        totals=replace(totals, recovered=sum(one.totals.recovered for one in every)),
         decision_seen=all(seen) if seen else None,
         errors=sum(one.errors for one in every),
         unreachable=any(one.unreachable for one in every),

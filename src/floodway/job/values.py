@@ -55,6 +55,18 @@ def duration(flag: str, *, zero: bool = False) -> Parse:
     return parse
 
 
+def rate(flag: str, *, zero: bool = False) -> Parse:
+    """Tuples per second above 0, or from 0 on."""
+
+    def parse(text: str) -> float:
+        found = units.rate(text)
+        if found is None or found < 0 or (found == 0 and not zero):
+            raise InputError(f"{flag} {text} is not a rate above 0", hint=units.RATE_HINT)
+        return found
+
+    return parse
+
+
 def size(flag: str) -> Parse:
     """A size in bytes above 0."""
 
@@ -105,7 +117,7 @@ def rates(flag: str) -> Parse:
 
 def shares(flag: str) -> Parse:
     """`s1=0.5,a1->b1=0.2`."""
-    return named(flag, units.rate, "number", "0.5")
+    return named(flag, _number, "number", "0.5")
 
 
 def named(flag: str, read: Callable[[str], float | None], what: str, example: str) -> Parse:
@@ -145,6 +157,14 @@ def settings(flag: str) -> Parse:
         return found
 
     return parse
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def pairs(values: Mapping[str, object], *, between: str) -> str:

@@ -89,6 +89,7 @@ def test_a_token_is_sent_only_where_it_opens_something() -> None:
 def test_tokens_come_from_files_or_the_environment_and_are_no_keys(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_bytes(TOKEN + b"\n")
+    file.chmod(0o600)
     assert load_security(None, None, None, None, {}, file).token == TOKEN
     assert load_security(None, None, None, None, {"FLOODWAY_READ_TOKEN_FILE": str(file)}).token == TOKEN
     assert load_security(None, None, None, None, {"FLOODWAY_READ_TOKEN": TOKEN.decode()}).token == TOKEN

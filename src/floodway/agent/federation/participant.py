@@ -141,7 +141,7 @@ class ParticipantAgent:
         self._steering = MemberSteering(
             Node(name, member.cpu),
             self.options,
-            target_seconds=target_of(machine, self.options.target_seconds),
+            target_seconds=target_of(machine, self.options.target.seconds if self.options.target else None),
             patience_seconds=self.pace.patience,
         )
         self._measured_at = self._billed_at = self._retry_at = -float("inf")

@@ -135,6 +135,7 @@ class MemberSteering:
             planner,
             {spec.name: moving_fragment(spec, self._node.name) for spec in specs},
             target_seconds=self.target_seconds,
+            quantile=options.target.quantile if options.target else None,
             controller=options.controller,
             drop=options.drop,
             most_scale=1.0,

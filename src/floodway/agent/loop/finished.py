@@ -38,11 +38,12 @@ def finished_batch(
 ) -> Batch:
     """The figures of a batch; latencies count at the outputs of the whole network."""
     offered, kept = (sum(part[at] for at in inputs) for part in (counts.offered, counts.kept))
+    cut_seconds = report.journal.timestamp_ms / 1e3  # the wall clock's, as in the ledger; the length is steady
     return Batch(
         query=report.query,
         batch=report.journal.batch,
-        cut_seconds=report.cut_seconds,
-        ended_seconds=report.ended_seconds,
+        cut_seconds=cut_seconds,
+        ended_seconds=cut_seconds + report.seconds,
         offered=offered,
         kept=kept,
         keep=_journaled_keep(report, counts, inputs),

@@ -216,8 +216,8 @@ class SteeringLoop:
             arc_keeps = _arc_keeps(self.network, report)
             figures = self._finished(report, counts, arc_keeps)
             # A fragment without outputs of its own answers for what it delivers to the next one.
-            latency = figures.latencies.mean or result_latencies(report, report.delivered).mean
-            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
+            late = figures.latencies if figures.latencies.count else result_latencies(report, report.delivered)
+            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, late.mean, arc_keeps, late.width)
             # The first batch that holds anything starts workers and compiles plans: it tells nothing of those to come.
             missed = self.deadlines.observe(report)
             if report.fragment in self._warm:

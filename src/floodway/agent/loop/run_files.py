@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.errors import FloodwayError
-from floodway.job.shed_state import write_atomically
+from floodway.job.state_files import write_atomically
 from floodway.network.dump import network_to_json
 from floodway.network.file import load_network
 from floodway.network.model import Network

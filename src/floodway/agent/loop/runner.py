@@ -72,7 +72,7 @@ class _Run:
         self.network = network
         self.options = options
         self.layout = Layout(options.root)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
         kept = retention_of(options)
@@ -169,10 +169,12 @@ def _planner(network: Network, options: RunOptions) -> Planner:
 
 
 def _steering(network: Network, options: RunOptions) -> Steering:
+    target = options.target_for(network)
     return Steering(
         _planner(network, options),
         fragments_of(network, options.nodes),
-        target_seconds=options.target(network),
+        target_seconds=target.seconds,
+        quantile=target.quantile,
         controller=options.controller,
         drop=options.drop,
     )

@@ -52,7 +52,7 @@ class NodeAgent:
             self.files.choose_links(options.links, network)
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         self.plane: ControlPlane = make_control_plane(
             options.control,
             network,
@@ -70,6 +70,7 @@ class NodeAgent:
             self.part,
             self.plane.planner,
             target_seconds=self.target,
+            quantile=options.target_for(network).quantile,
             controller=options.controller,
             drop=options.drop,
             share_factor=self.plane.share_factor,

@@ -78,7 +78,7 @@ class _Up:
         if options.links is not None:
             self.files.choose_links(options.links, network)  # the nodes find it in the folder
         save_network(options.root, network)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         fragments_of(network)  # refuses what no node could run before any process starts
         used = {operator.node for operator in network.operators.values()}
         self.nodes = [node for node in network.nodes if node in used]

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from floodway.errors import InputError
+from floodway.job.store import LocalStore
 from floodway.network.model import Arc, Network
 from floodway.network.part import incoming, node_part, outgoing
 from floodway.spark.log.kafka_links import SCHEME, link_topic
-from floodway.spark.log.meta import write_once
 from floodway.spark.query.layout import Layout
 
 _MOST_PREFIX = 100
@@ -105,9 +105,8 @@ class NodeLayout:
             raise InputError(
                 f"the nodes of {self.root} have run with links through logs", hint="Use a new state folder for --links"
             )
-        self.root.mkdir(parents=True, exist_ok=True)
         body = {"servers": wanted.servers, "prefix": wanted.prefix}
-        write_once(self.root / "links.json", json.dumps(body) + "\n")
+        LocalStore(self.root).create("links.json", f"{json.dumps(body)}\n".encode())
         found = self.links()
         made_up = not text.removeprefix(SCHEME).partition("/")[2]
         if found is None or found.servers != wanted.servers or (found.prefix != wanted.prefix and not made_up):

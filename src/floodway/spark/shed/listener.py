@@ -28,6 +28,7 @@ from typing_extensions import override
 from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.loop import BatchReport, ShedLoop
+from floodway.spark.shed.positions import positions
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class ShedListener(StreamingQueryListener):
 def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
     """The report of one shed from a progress event."""
     seen = progress.observedMetrics[metric_name(key)].asDict()
+    ranges, why = positions(progress.sources)
     return BatchReport(
         query=str(progress.id),
         run=str(progress.runId),
@@ -138,6 +140,8 @@ def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),
         dropped_tuples=seen.get("dropped_tuples") or (),
+        ranges=ranges,
+        no_ranges=why,
     )
 
 

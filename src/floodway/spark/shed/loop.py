@@ -20,6 +20,7 @@ from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
+from floodway.job.facts import BatchFacts, FactsLog, Range
 from floodway.job.latencies import Sketch
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
@@ -67,6 +68,9 @@ class BatchReport:
     event_us: int | None = None
     utilities: Sequence[float] | None = None
     dropped_tuples: Sequence[str] = ()
+    ranges: tuple[Range, ...] = ()
+    no_ranges: str = ""
+    """Why there are no ranges."""
 
     @property
     def ended_us(self) -> int:
@@ -131,6 +135,7 @@ class ShedLoop:
         self.ledger = Ledger(self.files.store)
         self.figures, last = read_figures(self.files.store)
         self.batches = BatchLog(self.files.store, last)
+        self.facts = FactsLog(self.files.store)
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         self.control = ControlTable(self.files.store, self.clock_us, first, noted_checkpoints(self.files))
@@ -169,6 +174,8 @@ class ShedLoop:
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             missed = self._missed(query, report)
+            # Before a new decision: the table has the batch's own until then.
+            facts = self._facts_of(report)
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
                 windows = self.windows
@@ -183,6 +190,7 @@ class ShedLoop:
             self._guarded("writing the status", lambda: self._report(query, report, batch))
             self._guarded("writing the ledger", lambda: self.ledger.append(lines))
             self._guarded("writing the batch", lambda: self.batches.append(batch))
+            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 
@@ -303,6 +311,31 @@ class ShedLoop:
             mode=report.mode or self.control.latest.mode,
             keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
             time_us=self.clock_us(),
+        )
+
+    def _facts_of(self, report: BatchReport) -> BatchFacts:
+        """What made tuples of this batch go, for whoever wants them back."""
+        entry = self.control.table.at(report.batch_time_us or report.started_us)
+        ranges, why = report.ranges, report.no_ranges
+        if report.seq is not None and entry.seq != report.seq:
+            ranges, why = (), "the decision that the batch found is no longer on record"
+        known = [epoch for epoch in self.control.table.epochs if epoch.seq <= entry.seq]
+        return BatchFacts(
+            query=report.query,
+            batch=report.batch,
+            time_us=self.clock_us(),
+            mode=entry.mode,
+            offered=report.offered,
+            kept=report.kept,
+            keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
+            salt=entry.salt,
+            threshold=entry.threshold,
+            tie_ppm=entry.tie_ppm,
+            epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known)
+            if self.windows is not None
+            else (),
+            ranges=ranges,
+            why=why,
         )
 
     def _save_dropped(self, report: BatchReport) -> None:

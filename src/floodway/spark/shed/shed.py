@@ -22,9 +22,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.control.base import Controller
+from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles, checked_mode, shed_files
+from floodway.job.targets import Target
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.shed.control_columns import (
     CONTROL,
@@ -41,11 +43,11 @@ from floodway.spark.shed.control_columns import (
     with_control,
 )
 from floodway.spark.shed.control_table import PPM
+from floodway.spark.shed.fate import Rule, write_rule
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
-from floodway.units import duration_us
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
@@ -106,11 +108,23 @@ class Shedder:
                 hint="Rename them; the names are Floodway's.",
             )
         self._loops.append(attach(df.sparkSession, self.metric_key, self._options, self._new_loop))
+        write_rule(self.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
         return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+
+    def _rule(self, df: DataFrame) -> Rule:
+        """What decides beside the decision, for reading dropped tuples again."""
+        return Rule(
+            hashed=() if self.window is not None else self._hashed(df),
+            by_utility=self.utility is not None,
+            utility=self.utility if isinstance(self.utility, str) else None,
+            window=self.settings.window,
+            time_column=None if self.window is None else self.window.time_column,
+            salt=self.settings.salt,
+        )
 
     def kept_windows(self, window_column: str = "window") -> _KeptWindows:
         """For after the aggregate, with `window=`: lets only whole windows out."""
@@ -229,6 +243,8 @@ def shed(
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
 
+    `target_latency` may be a percentile's instead: "p95 < 3s".
+
     - `name`: what `floodway set` and `floodway top` know it by; one a stream.
     - `mode`: `observe` (decide and report, drop nothing), `enforce` or `off`. Installing drops nothing: an
       operator turns it on by `floodway set NAME --mode enforce`, which wins, also after a restart.
@@ -258,11 +274,11 @@ def shed(
             f"shed {name!r}: side_output={side_output} is not in [0, 10000]",
             hint="It is tuples a micro-batch; they travel to the driver.",
         )
-    target_us = duration_us("target_latency", target_latency)
+    target = Target.of("target_latency", target_latency)
     settings = ShedSettings(
         name=name,
-        target_seconds=target_us / 1e6,
-        controller=_controller(controller, target_us / 1e6 * headroom, options or {}),
+        target_seconds=target.seconds,
+        controller=_law(controller, target, headroom, options or {}),
         mode=checked_mode(mode),
         salt=crc32(name.encode()) if seed is None else seed,
         headroom=headroom,
@@ -279,6 +295,14 @@ def shed(
         window=window,
         side_output=side_output,
     )
+
+
+def _law(
+    controller: str | Controller[Any], target: Target, headroom: float, options: Mapping[str, object]
+) -> Controller[Any]:
+    """The law for the target: for that of a percentile, a law for the mean that is told which mean to hold."""
+    law = _controller(controller, target.seconds * headroom, options)
+    return law if target.quantile is None else Percentile(law, target.quantile, target.seconds * headroom)
 
 
 def _controller(

@@ -21,17 +21,16 @@ from floodway.errors import FloodwayError
 from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
 from floodway.job.facts import BatchFacts, FactsLog, Range
-from floodway.job.latencies import Sketch
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
-from floodway.job.reasons import NO_MEASUREMENT, keep_reason
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import ShedPart, Status, at_inputs
+from floodway.job.status import ShedPart
 from floodway.job.tail import read_figures
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.checkpoints import note_checkpoint, noted_checkpoints
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
@@ -105,8 +104,10 @@ class _Query:
     loop: KeepLoop
     last_batch: int | None
     decided: KeepDecision | None = None
+    started_us: int | None = None
+    """When the last batch began; None before the first."""
     latency_seconds: float | None = None
-    """Of the last batch; None where it cannot be told."""
+    """Of the last batch; None where it is not known."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 
@@ -347,67 +348,35 @@ class ShedLoop:
                 file.write(json.dumps({"query": report.query, "batch": report.batch, "tuple": text}) + "\n")
 
     def _batch(self, query: _Query, report: BatchReport) -> Batch:
-        """The figures of a batch. All its results are as old as their mean: Spark counts no more of them."""
-        late = query.latency_seconds
-        return Batch(
-            query=report.query,
-            batch=report.batch,
-            cut_seconds=report.started_us / 1e6,
-            ended_seconds=report.ended_us / 1e6,
-            offered=report.offered,
-            kept=report.kept,
-            keep=1.0 if report.keep_ppm is None else report.keep_ppm / PPM,
-            mode=report.mode or self.control.latest.mode,
-            reason=self._reason(query),
-            latencies=Sketch() if late is None else Sketch.of([(late, report.kept)]),
-            busy_seconds=report.seconds,
-        )
-
-    def _reason(self, query: _Query) -> str:
-        """Why the batches to come keep what they keep."""
-        decided = query.decided
-        if decided is None:
-            return NO_MEASUREMENT
-        control = decided.control
-        return keep_reason(
-            control.admit,
-            control.admit / max(decided.keep, 1.0 / PPM),
-            mode=self.control.latest.mode,
-            target_seconds=self.settings.target_seconds,
-            floor_seconds=control.floor_seconds if control.unreachable else None,
-        )
+        gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
+        query.started_us = report.started_us
+        mode = self.control.latest.mode
+        reason = reason_of(query.decided, mode, self.settings.target_seconds)
+        return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
-        latest, control = self.control.latest, query.decided.control if query.decided else None
-        keep = latest.keep_ppm / PPM
-        places = self.figures.places({self.settings.name: keep}, self.clock_us() / 1e6)
-        rates, _, totals = at_inputs(places, places)
-        self._status = Status(
-            name=self.settings.name,
-            kind="shed",
+        latest = self.control.latest
+        part = ShedPart(
+            query=report.query,
+            batch=report.batch,
+            batch_seconds=report.seconds,
+            controller=dict(query.loop.snapshot()),
+            seen_us=self.windows.seen_us if self.windows is not None else None,
+            late_writes=self.control.late_writes,
+        )
+        self._status = shed_status(
+            self.settings.name,
+            self.figures,
+            part,
+            batch,
             mode=latest.mode,
-            time=self.clock_us() / 1e6,
-            latency=self.figures.latency(self.settings.target_seconds),
-            rates=rates,
-            keep=keep,
-            totals=totals,
+            keep=latest.keep_ppm / PPM,
+            now_seconds=self.clock_us() / 1e6,
+            target_seconds=self.settings.target_seconds,
+            decided=query.decided,
             # Without the entry a batch keeps everything, whatever was decided: executors did not see the table.
             decision_seen=report.seq is not None if report.offered else None,
-            reason=batch.reason,
             errors=self.errors,
-            unreachable=control.unreachable if control else False,
-            floor_seconds=control.floor_seconds if control else None,
-            batch_count=self.figures.batch_count,
-            places=places,
-            ledger=self.figures.ledger(),
-            shed=ShedPart(
-                query=report.query,
-                batch=report.batch,
-                batch_seconds=report.seconds,
-                controller=dict(query.loop.snapshot()),
-                seen_us=self.windows.seen_us if self.windows is not None else None,
-                late_writes=self.control.late_writes,
-            ),
         )
         self.files.write_status(self._status)
 

@@ -107,6 +107,8 @@ def table_of(status: Status, now: float) -> Table:
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:
         table.add_row("decision", "[red]the last batch did not see it: everything was kept[/red]")
+    for text in status.warnings:
+        table.add_row("warning", f"[red]{text}[/red]")
     if status.reason:
         table.add_row("why", status.reason)
     _participant_rows(table, status)

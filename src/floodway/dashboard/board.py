@@ -154,7 +154,7 @@ class Board:
             "name": reading.name,
             "began": past.began,
             "problem": reading.problem,
-            "notes": list(reading.notes),
+            "notes": [*reading.notes, *status.warnings],
             "age_seconds": now - status.time if heard else None,
             "stale": stale,
             "silent": {name: age for name, age in silent.items() if age > STALE_SECONDS},

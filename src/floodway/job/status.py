@@ -134,6 +134,7 @@ class Status:
     """A job at one moment. `mode` is `mixed` where the nodes of a network differ.
 
     `decision_seen` says whether the last batch was cut by a decision of this job; None before the first batch.
+    `warnings` are sentences on what the job cannot account for or carry out.
     `delivered` has tuples by sink. `reason` is a sentence; `reasons` has one for each node of a network.
     """
 
@@ -148,6 +149,7 @@ class Status:
     decision_seen: bool | None = None
     reason: str = ""
     errors: int = 0
+    warnings: tuple[str, ...] = ()
     unreachable: bool = False
     floor_seconds: float | None = None
     batch_count: int = 0
@@ -280,6 +282,7 @@ def merge_nodes(statuses: Mapping[str, Status]) -> Status | None:
         totals=replace(totals, recovered=sum(one.totals.recovered for one in every)),
         decision_seen=all(seen) if seen else None,
         errors=sum(one.errors for one in every),
+        warnings=tuple(f"{name}: {text}" for name, one in statuses.items() for text in one.warnings),
         unreachable=any(one.unreachable for one in every),
         floor_seconds=max((one.floor_seconds for one in every if one.floor_seconds is not None), default=None),
         batch_count=sum(one.batch_count for one in every),

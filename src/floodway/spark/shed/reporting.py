@@ -13,7 +13,7 @@ from floodway.job.reasons import NO_MEASUREMENT, keep_reason
 from floodway.job.status import ShedPart, Status, at_inputs
 
 if TYPE_CHECKING:
-    from floodway.spark.shed.loop import BatchReport
+    from floodway.spark.shed.report import BatchReport
 
 STEPS = 20
 """Into how many latencies a batch's are divided."""
@@ -81,6 +81,7 @@ def shed_status(
     target_seconds: float,
     decided: KeepDecision | None,
     decision_seen: bool | None,
+    warnings: tuple[str, ...],
     errors: int,
 ) -> Status:
     """The status after a batch; `keep` is that of the decision in force."""
@@ -97,6 +98,7 @@ def shed_status(
         keep=keep,
         totals=totals,
         decision_seen=decision_seen,
+        warnings=warnings,
         reason=batch.reason,
         errors=errors,
         unreachable=control is not None and control.unreachable,

@@ -272,7 +272,7 @@ class ShedLoop:
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
-            keep_in_force=latest.keep_ppm / PPM if latest.mode == "enforce" else 1.0,
+            keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
         query.latency_seconds = None if decided is None else decided.latency_seconds

@@ -1,6 +1,6 @@
 # Needs git, make and Python >= 3.11; everything else is put into .venv by `make setup`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix lint bench reproduce docs lock clean
+.PHONY: help setup demo test lint bench reproduce docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,14 +18,11 @@ setup: ## Make .venv with the locked versions, and find or obtain Java >= 17
 	@test -n "$(PYTHON)" || { echo "Floodway needs Python >= 3.11 and found none on the PATH: install python3.11 or newer, or run 'make PYTHON=/path/to/python setup'." >&2; exit 1; }
 	@$(PYTHON) scripts/setup.py
 
-demo: setup ## A job at twice this machine's capacity, without and with Floodway: a table and a picture
+demo: setup ## Two minutes of overload, without and with Floodway, side by side
 	$(BIN)/floodway demo
 
 test: setup ## All checks: lint, types, import direction, tests (ARGS="-k plan" runs these tests alone)
 	$(BIN)/python scripts/run_tests.py $(ARGS)
-
-matrix: setup ## The one line's tests on Spark 3.5 to 4.3, Classic and Connect (ARGS="3.5 --classic" for a part)
-	$(BIN)/python -m scripts.matrix $(ARGS)
 
 lint: setup ## Formatting, style, strict types and import direction
 	$(BIN)/ruff check $(SOURCES)

@@ -19,10 +19,6 @@ settings.register_profile("explore", derandomize=False, deadline=None, print_blo
 settings.load_profile("fixed")
 
 
-collect_ignore = ["matrix"]
-"""Runs in environments of its own, on other versions of Spark: `make matrix`."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
 

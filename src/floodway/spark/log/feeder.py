@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from floodway.spark.log.tuples import TupleMaker
 from floodway.spark.log.writer import LogWriter, now_micros
 
 TICK = 0.05
@@ -20,13 +21,6 @@ class Target(Protocol):
 
     def send(self, batch: pa.RecordBatch, partition: int) -> None:
         """Take a batch for one partition; visible to readers soon after."""
-
-
-class Maker(Protocol):
-    """Who makes tuples."""
-
-    def make(self, count: int, *, start_us: int, end_us: int) -> pa.RecordBatch:
-        """`count` tuples of the time from start to end, microseconds UTC."""
 
 
 class LogTarget:
@@ -57,7 +51,7 @@ class Fed:
 
 def feed(
     target: Target,
-    maker: Maker,
+    maker: TupleMaker,
     per_tick: Iterable[int],
     *,
     partitions: int,

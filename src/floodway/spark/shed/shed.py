@@ -31,13 +31,12 @@ from floodway.job.shed_state import ShedFiles, checked_mode, shed_files
 from floodway.job.targets import Target
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.shed.control_columns import (
-    CONTROL,
     ENFORCED,
-    EPOCHS,
     KEEP,
     MODE,
     SALT,
     SEQ,
+    TABLE,
     THRESHOLD,
     TIE,
     TIME,
@@ -173,7 +172,7 @@ class Shedder:
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
-            whole = fn.col(EPOCHS).isNull()
+            whole = fn.col(TABLE).isNull() | fn.col(TABLE)["epochs"].isNull()
             by_window = passes(
                 self.window.shape,
                 time_us(self.window.time_column),
@@ -254,7 +253,8 @@ class _KeptWindows:
             lambda start: epoch_keep("emit_ppm", start),
             fn.lit(shedder.settings.salt),
         )
-        return with_control(df, shedder.files.control).filter(whole).drop(*CONTROL)
+        kept = with_control(df, shedder.files.control).filter(whole)
+        return kept.select(*[column(name) for name in df.columns])
 
 
 def shed(

@@ -68,7 +68,7 @@ def test_a_move_that_cannot_be_settled_is_settled_later(
     if taken:  # the fault comes when B has decided the move and follows it
         b.engine.on_start = lambda fragment: follow.fail(1)
     else:
-        monkeypatch.setattr(b.engine, "check", Faulty(b.engine.check))
+        monkeypatch.setattr(b.engine, "check", Faulty(b.engine.check, 2))
         monkeypatch.setattr(sides.store, "decide", Faulty(sides.store.decide))
     with pytest.raises(OSError, match="No space"):
         sides.give("A/0", "B", "f0")

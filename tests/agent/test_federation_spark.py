@@ -23,9 +23,9 @@ from floodway.job.ledger import Ledger
 from floodway.job.state_files import write_mode
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.catalogue import load_catalogue
-from floodway.spark.query.fragment_query import BatchError
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.moving_fragment import MovingLayout, moving_query
+from floodway.spark.query.stream_run import BatchError
 from floodway.spark.source import register
 from tests.agent.federation_on_spark import PACE, Running, participant_on, wait
 from tests.oracles import intrusion
@@ -163,7 +163,7 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     wait("a payment", lambda: any(one.agreed for one in agents["A"].journal.entries()), told)
     (move,) = agents["A"].journal.moves()
     assert move.state == "done" and agents["A"].machine.holdings == {}
-    assert set(move.seconds) == {"stop", "hand_over", "start"} and min(move.seconds.values()) >= 0
+    assert set(move.seconds) == {"prepare", "stop", "hand_over", "start"} and min(move.seconds.values()) >= 0
     print("move took", {phase: round(taken, 3) for phase, taken in move.seconds.items()})
 
 

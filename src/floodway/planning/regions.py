@@ -76,11 +76,6 @@ class RegionMap:
         start, flows, end = self._place[index]
         return Region(self._rows[start:end], flows - start, self._bounds[index])
 
-    @property
-    def hits(self) -> int:
-        """Look-ups that a region now in the map answered."""
-        return sum(self._hits)
-
     def find(self, rates: Vector, as_keeps: bool = False) -> Vector | None:
         """Flows (or flows over rates) of the region that holds these rates; None if it is not in the map.
 

@@ -13,7 +13,7 @@ SOURCE = ROOT / "src"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.(?:py|md|yaml|yml|toml))?)`")
 NAMED_MODULE = re.compile(r"`(floodway(?:\.\w+)+)")
-PRODUCED = ("build/", "dead-letters/", "demo-out/", "dropped/", "lost/", "runs/")
+PRODUCED = ("batches/", "build/", "dead-letters/", "demo-out/", "dropped/", "ledger/", "lost/", "plans/", "runs/")
 """Folders that a run makes: named in the docs, not in the repository."""
 
 

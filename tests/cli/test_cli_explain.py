@@ -9,8 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from floodway.agent.loop.plans import PLANS
 from floodway.cli.explain import explain
 from floodway.errors import InputError, NetworkError
+from floodway.job.kept_lines import KeptLines
+from floodway.job.store import LocalStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
 FIGURE1 = str(EXAMPLES / "figure1.yaml")
@@ -88,7 +91,7 @@ def test_refusals(tmp_path: Path) -> None:
 def test_a_plan_of_a_run_by_the_name_that_its_ledger_has(tmp_path: Path) -> None:
     plan = {"id": "8f3a01bc", "time_us": 1_735_689_600_000_000, "mode": "enforce", "keeps": {"s1": 0.2, "s2": 0.4}}
     plan |= {"rates": {"s1": 1.0, "s2": 1.0}, "why": {"A.main": "batches of 2.1 s"}}
-    (tmp_path / "plans.jsonl").write_text(json.dumps(plan) + "\n")
+    KeptLines(LocalStore(tmp_path), PLANS).append([plan])
     text = run(FIGURE1, "--plan", "8f3a01bc", "--state", str(tmp_path))
     assert text.startswith("plan 8f3a01bc, issued 2025-01-01 00:00:00 UTC, mode enforce\n  A.main: batches of 2.1 s\n")
     assert "score 0.6 under the fair scheduler" in text

@@ -27,6 +27,7 @@ PAPERS = "Papers and figures"
 COMMANDS: Mapping[str, str] = {
     "demo": PROTECT,
     "set": PROTECT,
+    "backfill": PROTECT,
     "validate": NETWORKS,
     "explain": NETWORKS,
     "plan": NETWORKS,

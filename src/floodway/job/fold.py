@@ -3,8 +3,8 @@
     offered = what the first reason was offered        kept = offered − all that was dropped, by whatever reason
 
 At one place a tuple meets the reasons in the order of `ORDER`: the shedder is offered all, and what one reason keeps
-the next is offered. So a place's counts are the shedder's, less what the others dropped. A `gap` and a `conflict` are
-evidence of something wrong and count no tuples.
+the next is offered. So a place's counts are the shedder's, less what the others dropped. A `gap`, a `conflict`
+and an `uncertain` line are evidence of something wrong and count no tuples.
 
 Lines are taken in once and forgotten: memory does not grow with the age of the job.
 """
@@ -31,6 +31,8 @@ VERSION = 1
 class Counts:
     """Tuples by place: offered and kept at drop locations, dropped by (place, reason), delivered to sinks.
 
+    `recovered` are tuples that were dropped and processed later.
+
     >>> counts = Counts.of([LedgerLine("q", 7, "s", "shedder", 10, 8, 2), LedgerLine("q", 7, "s", "cleaner", 8, 5, 3)])
     >>> counts.offered["s"], counts.kept["s"], counts.by_place()
     (10, 5, {'s': {'shedder': 2, 'cleaner': 3}})
@@ -40,6 +42,7 @@ class Counts:
     kept: Counter[str] = field(default_factory=Counter)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     delivered: Counter[str] = field(default_factory=Counter)
+    recovered: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, lines: Iterable[LedgerLine]) -> Counts:
@@ -53,6 +56,8 @@ class Counts:
         """Count one line."""
         if line.reason == Reason.DELIVERED:
             self.delivered[line.at] += line.kept
+        elif line.reason == Reason.RECOVERED:
+            self.recovered[line.at] += line.kept
         elif line.reason in ORDER:
             if line.reason == ORDER[0]:
                 self.offered[line.at] += line.offered
@@ -68,15 +73,18 @@ class Counts:
         self.kept.update(other.kept)
         self.dropped.update(other.dropped)
         self.delivered.update(other.delivered)
+        self.recovered.update(other.recovered)
 
     def copy(self) -> Counts:
         """As they are now, for a reader that does not hold back who goes on counting."""
-        return Counts(self.offered.copy(), self.kept.copy(), self.dropped.copy(), self.delivered.copy())
+        return Counts(
+            self.offered.copy(), self.kept.copy(), self.dropped.copy(), self.delivered.copy(), self.recovered.copy()
+        )
 
     def since(self, before: Counts) -> Counts | None:
         """What came after `before` was counted; None if these are counts of something else, or started over."""
         found = Counts()
-        for part in ("offered", "kept", "dropped", "delivered"):
+        for part in ("offered", "kept", "dropped", "delivered", "recovered"):
             now, then, more = getattr(self, part), getattr(before, part), getattr(found, part)
             more.update({key: count - then[key] for key, count in now.items() if count != then[key]})
             if part != "kept" and (then.keys() - now.keys() or any(count < 0 for count in more.values())):
@@ -93,14 +101,14 @@ class Counts:
     def snapshot(self) -> list[Any]:
         """As JSON, for `restored`."""
         dropped = [[at, reason, count] for (at, reason), count in self.dropped.items()]
-        return [dict(self.offered), dict(self.kept), dropped, dict(self.delivered)]
+        return [dict(self.offered), dict(self.kept), dropped, dict(self.delivered), dict(self.recovered)]
 
     @classmethod
     def restored(cls, body: Any) -> Counts:
         """From a snapshot; what is no snapshot raises a KeyError, TypeError or ValueError."""
-        offered, kept, dropped, delivered = body
+        offered, kept, dropped, delivered, recovered = body
         by_reason = Counter({(str(at), str(reason)): int(count) for at, reason, count in dropped})
-        return cls(_counter(offered), _counter(kept), by_reason, _counter(delivered))
+        return cls(_counter(offered), _counter(kept), by_reason, _counter(delivered), _counter(recovered))
 
     def to_dict(self) -> dict[str, dict[str, int] | dict[str, dict[str, int]]]:
         """As in the `--json` output of a run: offered and kept by place, dropped by place and reason."""
@@ -217,6 +225,9 @@ class Fold:
                 f"{place}, batch {line.batch}: a replay counted otherwise "
                 f"(offered {line.offered}, kept {line.kept}, dropped {line.dropped})"
             )
+
+        if line.reason == Reason.UNCERTAIN:
+            self.differ(f"{place}, batch {line.batch}: Spark read {line.offered} tuples, and fewer were counted")
 
     def differ(self, text: str) -> None:
         """Note what does not add up."""

@@ -45,6 +45,9 @@ class Objects:
         self.asked.append(f"names {under}")
         return self._store.names(under)
 
+    def folders(self, under: str = "") -> list[str]:
+        return self._store.folders(under)
+
     def remove(self, name: str) -> None:
         self.asked.append(f"remove {name}")
         self._store.remove(name)

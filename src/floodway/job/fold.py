@@ -3,8 +3,8 @@
     offered = what the first reason was offered        kept = offered − all that was dropped, by whatever reason
 
 At one place a tuple meets the reasons in the order of `ORDER`: the shedder is offered all, and what one reason keeps
-the next is offered. So a place's counts are the shedder's, less what the others dropped. A `gap` and a `conflict` are
-evidence of something wrong and count no tuples.
+the next is offered. So a place's counts are the shedder's, less what the others dropped. A `gap`, a `conflict`
+and an `uncertain` line are evidence of something wrong and count no tuples.
 
 Lines are taken in once and forgotten: memory does not grow with the age of the job.
 """
@@ -225,6 +225,9 @@ class Fold:
                 f"{place}, batch {line.batch}: a replay counted otherwise "
                 f"(offered {line.offered}, kept {line.kept}, dropped {line.dropped})"
             )
+
+        if line.reason == Reason.UNCERTAIN:
+            self.differ(f"{place}, batch {line.batch}: Spark read {line.offered} tuples, and fewer were counted")
 
     def differ(self, text: str) -> None:
         """Note what does not add up."""

@@ -14,8 +14,8 @@ VERSION = 2
 
 
 class Reason(StrEnum):
-    """Why tuples left the stream, or why a line is there at all (`delivered` to a sink, `recovered` later,
-    `gap`, `conflict`)."""
+    """Why tuples left the stream, or why a line is there at all: `delivered` to a sink, `recovered` later, or what is
+    wrong with counts."""
 
     SHEDDER = "shedder"
     ADAPTOR = "adaptor"
@@ -26,6 +26,7 @@ class Reason(StrEnum):
     RECOVERED = "recovered"
     GAP = "gap"
     CONFLICT = "conflict"
+    UNCERTAIN = "uncertain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class LedgerLine:
 
     Counts in tuples, time in microseconds of the epoch, `offered = kept + dropped`. `plan` names the decision in
     force, `keep_ppm` its keep in parts per million. A `gap` line stands for the batches `batch` to `until` of which
-    no count was ever heard; its own counts are 0.
+    no count was ever heard; its own counts are 0. `offered` of an `uncertain` line is what Spark read for the batch,
+    where what was counted cannot be all of it.
 
     >>> LedgerLine("q", 7, "clicks", "shedder", 10, 4, 6).balanced
     True

@@ -172,5 +172,7 @@ class FileLog:
     @staticmethod
     def _worded(path: Path, done: str, error: OSError) -> StoreError:
         return StoreError(
-            f"{path} cannot be {done}: {error.strerror or error}", hint="Is the disk full, or the folder read-only?"
+            f"{path} cannot be {done}",
+            why=error.strerror or str(error),
+            hint="Is the disk full, or the folder read-only?",
         )

@@ -1,4 +1,4 @@
-"""One process a folder, by a lock of the operating system (`flock`): it goes with the process, however that ends.
+"""One process per state: by a lock of the operating system (`flock`), which goes with the process, or by a lease.
 
 Two drivers with sheds of one name would write over each other's decisions, and a replayed batch would find others than
 it ran with; two runs on one state folder would write the same checkpoints.
@@ -10,18 +10,20 @@ import atexit
 import fcntl
 import logging
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import IO
 
 from floodway.errors import InputError
-from floodway.job.store import make_folder
+from floodway.job.lease import Lease, LeasedStore
+from floodway.job.store import LocalStore, Store, make_folder
 
 log = logging.getLogger(__name__)
 
 _WRITER = "writer.lock"
-_held: dict[Path, IO[str]] = {}
-_lock = Lock()
+_held: dict[str, Store] = {}
+_lock = threading.Lock()
 
 
 def take(path: Path, hint: str) -> IO[str]:
@@ -44,10 +46,28 @@ def take(path: Path, hint: str) -> IO[str]:
     return file
 
 
-def hold(folder: Path) -> None:
-    """Hold the folder of a shed for the rest of this process; twice is once."""
-    path = folder.resolve() / _WRITER
+def hold(store: Store) -> Store:
+    """Hold the state of a job for the rest of this process, and return the store to write it through; twice is once."""
     with _lock:
-        if path not in _held:
-            file = _held[path] = take(path, "Stop that job first, or give this one another name or state folder")
-            atexit.register(file.close)
+        if store.uri not in _held:
+            _held[store.uri] = _hold_folder(store) if isinstance(store, LocalStore) else _hold_lease(store)
+        return _held[store.uri]
+
+
+def _hold_folder(store: LocalStore) -> Store:
+    hint = "Stop that job first, or give this one another name or place for its state"
+    atexit.register(take(store.folder.resolve() / _WRITER, hint).close)
+    return store
+
+
+def _hold_lease(store: Store) -> Store:
+    lease = Lease(store)
+    threading.Thread(target=lease.renew_until_released, name="floodway-lease", daemon=True).start()
+    atexit.register(_release, lease)
+    return LeasedStore(store, lease)
+
+
+def _release(lease: Lease) -> None:
+    # The store may be gone with the JVM by now; the next process then waits until the lease expires.
+    with suppress(Exception):
+        lease.release()

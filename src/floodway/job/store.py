@@ -26,16 +26,17 @@ from urllib.parse import unquote, urlsplit
 
 from floodway.errors import FloodwayError, InputError
 
-SCHEMES = ("file", "hdfs", "viewfs", "s3a", "s3", "abfss", "abfs", "gs")
-"""The schemes of places that a state may lie at."""
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 class StoreError(FloodwayError):
-    """A place for state that cannot be reached, read or written."""
+    """A place for state that cannot be reached, read or written; `why` is what its file system says."""
 
     exit_code = 3
+
+    def __init__(self, message: str, *, hint: str, why: str = "") -> None:
+        super().__init__(f"{message}: {why}" if why else message, hint=hint)
+        self.why = why
 
 
 class Store(Protocol):
@@ -55,7 +56,10 @@ class Store(Protocol):
         """Make the object; False, with nothing changed, if it is there."""
 
     def names(self, under: str = "") -> list[str]:
-        """The names of all objects in a folder and below, sorted; none where there is no such folder."""
+        """The names of the objects in a folder, sorted; none where there is no such folder."""
+
+    def folders(self, under: str = "") -> list[str]:
+        """The names of the folders in a folder, sorted; a folder is there as long as objects are in it."""
 
     def remove(self, name: str) -> None:
         """Remove the object; nothing happens if it is not there."""
@@ -75,14 +79,13 @@ def scheme_of(place: str) -> str:
 
 
 def checked_place(place: str) -> str:
-    """A place without its last slash; InputError for a scheme that nobody can open, or a path without its store."""
+    """A place without its last slash; InputError for an address that leaves out what object stores need.
+
+    >>> checked_place("s3a://bucket/state/")
+    's3a://bucket/state'
+    """
     scheme = scheme_of(place)
-    if scheme not in SCHEMES:
-        raise InputError(
-            f"state location {place!r} has the scheme {scheme!r}, which is not known",
-            hint=f"Use a folder, or one of {', '.join(f'{known}:' for known in SCHEMES)}",
-        )
-    if scheme not in ("file", "hdfs", "viewfs") and not urlsplit(place).netloc:
+    if scheme in ("s3", "s3a", "gs", "abfs", "abfss") and not urlsplit(place).netloc:
         raise InputError(f"state location {place!r} names no bucket or container", hint=f"Write {scheme}://NAME/path")
     return place.rstrip("/") or "/"
 
@@ -98,11 +101,21 @@ def join(place: str, *names: str) -> str:
     return "/".join((place.rstrip("/"), *names))
 
 
+def prefixed(under: str, name: str) -> str:
+    """The name of what is called so in a folder of a store."""
+    return f"{under}/{name}" if under else name
+
+
 def probe(store: Store) -> None:
     """Refuse a place that cannot be written: at the start, not in the middle of a run. StoreError says why."""
     name = f"probe-{token_hex(8)}"
-    store.create(name, b"")
-    store.remove(name)
+    try:
+        store.write(name, b"")
+        store.remove(name)
+    except StoreError as error:
+        raise StoreError(
+            f"the state location {store.uri} cannot be written", why=error.why, hint=error.hint or ""
+        ) from error
 
 
 class LocalStore:
@@ -110,7 +123,7 @@ class LocalStore:
 
     >>> import tempfile
     >>> store = LocalStore(tempfile.mkdtemp())
-    >>> store.create("ledger/0", b"a"), store.create("ledger/0", b"b"), store.read("ledger/0"), store.names()
+    >>> store.create("ledger/0", b"a"), store.create("ledger/0", b"b"), store.read("ledger/0"), store.names("ledger")
     (True, False, b'a', ['ledger/0'])
     """
 
@@ -160,10 +173,12 @@ class LocalStore:
     def names(self, under: str = "") -> list[str]:
         """See `Store`."""
         with self._worded(under or ".", "listed"):
-            found = []
-            for folder, _, files in os.walk(self.folder / under, onerror=_unless_missing):
-                found += [(Path(folder) / name).relative_to(self.folder).as_posix() for name in files if name[0] != "."]
-            return sorted(found)
+            return [prefixed(under, one.name) for one in self._listed(under) if one.is_file()]
+
+    def folders(self, under: str = "") -> list[str]:
+        """See `Store`."""
+        with self._worded(under or ".", "listed"):
+            return [prefixed(under, one.name) for one in self._listed(under) if one.is_dir()]
 
     def remove(self, name: str) -> None:
         """See `Store`."""
@@ -178,13 +193,21 @@ class LocalStore:
             except FileNotFoundError:
                 return None
 
+    def _listed(self, under: str) -> list[Path]:
+        try:
+            found = list((self.folder / under).iterdir())
+        except FileNotFoundError:
+            return []
+        return sorted(path for path in found if not path.name.startswith("."))
+
     @contextmanager
     def _worded(self, name: str, done: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise StoreError(
-                f"{self.folder / name} cannot be {done}: {error.strerror or error}",
+                f"{self.folder / name} cannot be {done}",
+                why=error.strerror or str(error),
                 hint="Check that the folder is there, writable and not full, or give another place for the state",
             ) from error
 
@@ -213,11 +236,6 @@ def sync_folder(folder: Path) -> None:
 def file_mode(folder: Path) -> int:
     """Who may read a file: whoever may enter its folder, nobody else."""
     return 0o600 | (folder.stat().st_mode & 0o044)
-
-
-def _unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 @contextmanager

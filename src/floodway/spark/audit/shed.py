@@ -3,7 +3,8 @@
 A shed counts in Spark's own plan and hears of a batch after its commit (`listener.py`), so unlike a run of `floodway
 run` it cannot write its lines inside the batch. Checked are the ledger's own rules, and for every query:
 
-- from its first line on, every batch that Spark has committed has a line, or a gap that says that its counts are lost;
+- from the batch on that the shed has left on record in the checkpoint (without a record: from the first line on), every
+  batch that Spark has committed has a line, or a gap that says that its counts are lost;
 - no line is of a batch that Spark has not committed.
 
 What a batch was offered cannot be derived: a shed stands behind whatever the job does before it. Spark keeps the last
@@ -22,8 +23,9 @@ from floodway.job.findings import Findings
 from floodway.job.fold import Fold
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store import LocalStore
 from floodway.spark.query.journal import committed_batches
-from floodway.spark.shed.checkpoints import noted_checkpoints
+from floodway.spark.shed.checkpoints import noted_checkpoints, read_record
 
 REPORT_SECONDS = 10.0
 """How long after its commit a batch may be without a line."""
@@ -49,15 +51,15 @@ def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Seq
     ledger = Ledger(files.store)
     if not ledger.exists():
         raise InputError(f"no ledger at {files.store.uri}", hint="Has the shed processed a batch? Check its name")
-    lines = ledger.read()
-    found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
+    lines, fold = ledger.read(), ledger.fold()
+    found = Findings(fold.differences())
     noted = {query: Path(path) for query, path in noted_checkpoints(files).items()}
     known = {**noted, **{query_of(path): path for path in checkpoints}}
     by_query: dict[str, list[LedgerLine]] = {}
     for line in lines:
         by_query.setdefault(line.query, []).append(line)
     for query, mine in by_query.items():
-        _check(query, mine, known.get(query), now_seconds, found)
+        _check(name, query, mine, known.get(query), now_seconds, fold, found)
     if lines:
         found.unchecked.append(f"{name}: what batches were offered was not derived: a shed may stand anywhere in a job")
     counted = [line for line in lines if line.reason == Reason.SHEDDER]
@@ -74,7 +76,13 @@ def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Seq
 
 
 def _check(
-    query: str, lines: Sequence[LedgerLine], checkpoint: Path | None, now_seconds: float, found: Findings
+    name: str,
+    query: str,
+    lines: Sequence[LedgerLine],
+    checkpoint: Path | None,
+    now_seconds: float,
+    fold: Fold,
+    found: Findings,
 ) -> None:
     if checkpoint is None:
         found.unchecked.append(f"query {query}: its checkpoint is not on record; name it with --checkpoint")
@@ -83,12 +91,14 @@ def _check(
     if not committed:
         found.unchecked.append(f"query {query}: no commits in {checkpoint}")
         return
-    first = min(line.batch for line in lines)
-    covered = {batch for line in lines for batch in _batches(line)}
+    record = read_record(LocalStore(checkpoint), name)
+    first = min([line.batch for line in lines] + ([] if record is None else [record.since]))
     found.differ(
         f"query {query}, batch {batch}: committed by Spark, not in the ledger"
         for batch in committed
-        if batch >= first and batch not in covered and _age(checkpoint, batch, now_seconds) > REPORT_SECONDS
+        if batch >= first
+        and not fold.holds(query, name, batch)
+        and _age(checkpoint, batch, now_seconds) > REPORT_SECONDS
     )
     found.differ(
         f"query {query}, batch {line.batch}: in the ledger, not committed by Spark in {checkpoint}"

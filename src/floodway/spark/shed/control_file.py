@@ -80,6 +80,15 @@ class ControlTable:
         """Replace the epochs by `epochs(seq)`, which adds one that entries from `seq` on know."""
         self._write(self.latest, epochs(self.latest.seq + 1))
 
+    @property
+    def uri(self) -> str:
+        """The address of the file."""
+        return f"{self._store.uri}/{FILE}"
+
+    def write_again(self) -> None:
+        """Put the table back where somebody has removed or broken the file."""
+        self._store.write(FILE, self.table.encode())
+
     def all_know(self, seq: int) -> bool:
         """Whether no batch that runs, nor any to come, finds an entry before this one."""
         if self.table.oldest_seq < seq:

@@ -102,6 +102,11 @@ class OpenBatches:
         """The shed is not in this query."""
         self._queries.pop(query, None)
 
+    def journal(self, query: str) -> Store | None:
+        """The checkpoint of a query; None where it cannot be read from here."""
+        known = self._queries.get(query)
+        return None if known is None else known.journal
+
     def begun(self, now_us: int, until_us: int) -> Begun:
         """What batches have, or may have, that begin before `until_us`: until then the file may be the one before."""
         running: list[Span] = []

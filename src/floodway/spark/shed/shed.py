@@ -18,8 +18,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from zlib import crc32
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.types import NumericType
 
 from floodway.control.base import Controller
 from floodway.control.percentile import Percentile
@@ -46,6 +48,7 @@ from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.fate import Rule, write_rule
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
 
@@ -107,13 +110,43 @@ class Shedder:
                 f"the stream already has columns {', '.join(taken)}",
                 hint="Rename them; the names are Floodway's.",
             )
-        self._loops.append(attach(df.sparkSession, self.metric_key, self._options, self._new_loop))
+        self._check_columns(df)
+        spark = df.sparkSession
+        loop = attach(spark, self.metric_key, self._options, self._new_loop, on_source=stands_on_source(df))
+        self._loops.append(loop)
         write_rule(self.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
         return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+
+    def _check_columns(self, df: DataFrame) -> None:
+        """Refuse options that name no column of the stream, before anything is written."""
+        options = {"arrival": self.arrival, "window": None if self.window is None else self.window.time_column}
+        for option, name in options.items():
+            if name is not None and name not in df.columns:
+                raise InputError(
+                    f"shed {self.settings.name!r}: {option}= names {name!r}, which is no column of the stream",
+                    hint=f"Choose from {', '.join(df.columns)}.",
+                )
+        if self.window is None:
+            self._hashed(df)
+        given = {"utility=": self.utility, f"column {WEIGHT}": f"`{WEIGHT}`" if WEIGHT in df.columns else None}
+        for what, value in given.items():
+            number = fn.expr(value) if isinstance(value, str) else value
+            try:
+                kind = None if number is None else df.select(number).schema[0].dataType
+            except AnalysisException as error:
+                raise InputError(
+                    f"shed {self.settings.name!r}: {what} is no column or expression of the stream: {value}",
+                    hint=f"Choose from {', '.join(df.columns)}.",
+                ) from error
+            if kind is not None and not isinstance(kind, NumericType):
+                raise InputError(
+                    f"shed {self.settings.name!r}: {what} is of type {kind.simpleString()}, not a number",
+                    hint="Cast it, or rename the column.",
+                )
 
     def _rule(self, df: DataFrame) -> Rule:
         """What decides beside the decision, for reading dropped tuples again."""
@@ -250,6 +283,7 @@ def shed(
       operator turns it on by `floodway set NAME --mode enforce`, which wins, also after a restart.
     - `controller`, `options`: a law of `floodway.control` by name with its options, or an instance, which is told
       the target with every batch; `headroom` scales the target that it is given.
+    - A column `_weight` that the stream has is multiplied by 1/keep, and has to be a number.
     - `utility`: a column or expression; the most valuable tuples are kept, ties broken by hash.
     - `key`: columns whose values are kept or dropped whole.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.

@@ -28,7 +28,7 @@ class Trial:
     seed: int
     folder: Path
     progress: Progress = lambda share, text: None
-    kafka: str | None = None
+    kafka_libs: Path | None = None
 
     def rng(self, name: str) -> random.Random:
         """Randomness of its own for each part of a campaign."""

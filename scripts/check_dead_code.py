@@ -1,6 +1,6 @@
 """Find code that no command and no front of the package reaches: modules that nothing imports, names that nothing uses.
 
-Run `python scripts/check_dead_code.py`; it is part of `make lint`. Tests do not count as users.
+Run `python scripts/check_dead_code.py`. Tests do not count as users.
 
 A *module* is alive if imports lead to it from `floodway` or from a command. An import inside a function counts, and so
 does a string with a module's name (experiments and commands are loaded by name). A *definition* is alive if its name is

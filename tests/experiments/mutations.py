@@ -184,19 +184,16 @@ MUTATIONS = (
         "D-FIT's tables",
         (("floodway.planning.fit.dfit.DFitPlanner.lookup", nothing_kept),),
         {"staying-fit-dfit": "D-FIT's plans"},
-        quick=True,
     ),
     Mutation(
         "incremental upkeep",
         (("floodway.planning.fit.dfit._changed", lambda old, new, cluster: True),),
         {"staying-fit-dfit": "with 31 nodes fewer than half"},
-        quick=True,
     ),
     Mutation(
         "spread by ε",
         (("floodway.experiments.staying_fit.fig15.steps", lambda spread, top: np.linspace(0.0, top, 9)),),
         {"staying-fit-fig15": "rows fall with ε"},
-        quick=True,
     ),
     Mutation(
         "sample points of a FIT",
@@ -242,7 +239,6 @@ MUTATIONS = (
             "buffer-fig4": "cleaner also at dispatch: RED' misses fewer",
             "buffer-fig5": "under RED' the queue is emptier",
         },
-        quick=True,
     ),
     Mutation(
         "cleaner",
@@ -256,13 +252,11 @@ MUTATIONS = (
         "cost estimate",
         (("floodway.buffering.cleaner.CostEstimate.observe", lambda self, seen: self),),
         {"buffer-fig6": "a first estimate wrong by ten"},
-        quick=True,
     ),
     Mutation(
         "PI controller",
         (("floodway.control.pi.PiController.update", admit_all),),
         {"buffer-section3": "in front of a processor with a queue"},
-        quick=True,
     ),
     Mutation(
         "COB that lets nothing in",
@@ -287,13 +281,11 @@ MUTATIONS = (
             "dissp-fig7": "the mean is within",
             "dissp-laws": "the latency law returns",
         },
-        quick=True,
     ),
     Mutation(
         "the engine's limit",
         (("floodway.experiments.dissp.common.SUSTAINED_QUERIES", 1000),),
         {"dissp-fig5": "above 100 queries"},
-        quick=True,
     ),
     Mutation(
         "acceptance at the price",
@@ -318,7 +310,6 @@ MUTATIONS = (
         "notifications",
         (never_asleep(),),
         {"contracts-lemmas": "Lemma 4: notifications take fewer"},
-        quick=True,
     ),
     Mutation(
         "random contracts",

@@ -28,7 +28,7 @@ def audit(
     ] = None,
     shed: Annotated[str | None, typer.Option(help="Instead of a run, the shed of this name.", metavar="NAME")] = None,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option(help="With --shed: a checkpoint of its job that it has not noted itself.")
+        list[str] | None, typer.Option(help="With --shed: a checkpoint of its job that it has not noted itself.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -73,7 +73,7 @@ def audit(
     _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 
 
-def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, as_json: bool) -> None:
+def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[str], *, as_json: bool) -> None:
     from floodway.cli.jobs import find_jobs
     from floodway.errors import InputError
     from floodway.spark.audit.shed import audit_shed

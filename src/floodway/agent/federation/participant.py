@@ -59,6 +59,7 @@ from floodway.errors import InputError
 from floodway.job.decision import Decision, Mode, named, write_decision
 from floodway.job.options import JobOptions
 from floodway.job.state_files import read_mode, write_atomically
+from floodway.job.store import LocalStore
 from floodway.network.model import Node
 
 DECISION = "decision.json"
@@ -156,7 +157,7 @@ class ParticipantAgent:
     @property
     def mode(self) -> Mode:
         """What the operator asked for last, else what it was started with."""
-        return read_mode(self.folder) or self.options.mode
+        return read_mode(LocalStore(self.folder)) or self.options.mode
 
     @property
     def ready(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +14,7 @@ from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
+from floodway.job.status import Status
 from floodway.job.targets import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -154,8 +155,8 @@ def test_overload_is_shed_and_every_tuple_accounted_for(spark: Session, tmp_path
 
 
 def test_the_mode_is_switched_while_running(spark: Session, tmp_path: Path) -> None:
-    def switch(status: Mapping[str, Any]) -> None:
-        if status["batches"] >= 2:
+    def switch(status: Status) -> None:
+        if status.batch_count >= 2:
             ShedFiles(tmp_path).write_mode("off")
 
     options = RunOptions(

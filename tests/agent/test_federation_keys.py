@@ -26,7 +26,7 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Cancel, Move, Offer
 from floodway.errors import InputError
 from tests.agent.federation_engine import LogEngine
-from tests.agent.federation_world import FAST, SETTINGS
+from tests.agent.federation_world import FAST, SETTINGS, refused_by
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.agent.wire.meeting import signed_for
 
@@ -116,7 +116,7 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
         connection.close()
     assert answers == [200, 409] and [one.giver for one in b.machine.inbox] == ["A"]
     c.post_json("/v1/message", api.envelope(Offer("C/1", "C", "B", 4.0, (replace(TASK, name="g"),))))
-    counted = b.status()["refused"]
+    counted = refused_by(b)
     assert counted == {"forged": 5, "bad-signature": 3, "unsigned": 1, "contract": 1, "replayed": 1}
 
 
@@ -133,7 +133,7 @@ def test_certificates_are_bound_to_names(tmp_path: Path, opened: ExitStack) -> N
     # And who asks sees that it is B who answers.
     wrong = Client(url, Security(tls=files["A"]), peer="C")
     assert refused(lambda: wrong.post_json("/v1/message", api.envelope(OFFER))) == "forged"
-    assert b.status()["refused"] == {"forged": 1}
+    assert refused_by(b) == {"forged": 1}
     # The authority also signs certificates of hosts: who has one of those is nobody, not anybody.
     for subject in ("/O=some host", "/CN=A/CN=B"):
         host = Client(url, Security(tls=make_files(tmp_path, "host", authority, subject=subject)), peer="B")

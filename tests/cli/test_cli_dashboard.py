@@ -43,7 +43,7 @@ def test_without_anything_to_show_it_says_what_to_give(monkeypatch: pytest.Monke
     monkeypatch.setenv("FLOODWAY_STATE", str(tmp_path / "nowhere"))
     result = runner.invoke(app, [])
     assert isinstance(result.exception, InputError)
-    assert "floodway dashboard runs/shop" in str(result.exception)
+    assert "floodway dashboard clicks" in str(result.exception)
 
 
 def test_all_sheds_of_the_user_are_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -132,8 +132,8 @@ def test_modes_switch_while_running(stream: Stream) -> None:
         stream.feed(rows(batch * 1000, 1000))
     status = stream.shed.files.read_status()
     assert status is not None
-    assert (status.mode, status.dropped_total) == ("observe", 0)
-    assert 0.6 < status.would_drop / 1000 < 0.8
+    assert (status.mode, status.totals.dropped) == ("observe", {})
+    assert 0.6 < status.would_drop < 0.8
     stream.shed.files.write_mode("enforce")
     stream.feed(rows(3000, 1000))
     stream.feed(rows(4000, 1000))
@@ -277,7 +277,7 @@ def test_a_sink_with_several_actions_is_counted_right_or_known_as_uncertain(stre
     assert len(differences) == 1 and "fewer were counted" in differences[0]
     status = stream.shed.files.read_status()
     assert status is not None and "batch.persist()" in status.warnings[0]
-    assert status.offered_rate is not None and status.offered_rate > 0
+    assert status.rates.offered is not None and status.rates.offered > 0
 
 
 def test_what_stands_between_a_source_and_a_shed(spark: SparkSession) -> None:

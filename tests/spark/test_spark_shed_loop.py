@@ -80,13 +80,13 @@ def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -
     assert sum(settled) / len(settled) == pytest.approx(2.0, rel=0.1)
     status = job.loop.files.read_status()
     assert status is not None
-    assert status.latency_seconds == pytest.approx(2.0, rel=0.15)
+    assert status.latency.mean == pytest.approx(2.0, rel=0.15)
     assert status.keep < 0.25
-    assert status.offered_total == status.kept_total + status.dropped_total
+    assert status.totals.offered == status.totals.kept + status.totals.dropped["shedder"]
     ledger = Ledger(job.loop.files.store)
     assert len(ledger.read()) == 60
     assert ledger.fold().differences() == []
-    assert ledger.fold().total.dropped.total() == status.dropped_total
+    assert ledger.fold().total.dropped.total() == status.totals.dropped["shedder"]
 
 
 def test_a_law_that_was_made_for_another_target_is_told_this_one(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path) -> None:
     learned = job.loop.control.latest
     job.loop = job.start()
     assert job.loop.control.latest == learned
-    assert job.loop.totals.offered.total() == Ledger(job.loop.files.store).fold().total.offered.total()
+    assert job.loop.figures.fold.total.offered.total() == Ledger(job.loop.files.store).fold().total.offered.total()
     job.latencies.clear()
     for report in job.reports(10, run="r2"):
         job.loop.on_batch(report)

@@ -90,10 +90,10 @@ def _live(files: ShedFiles) -> Live:
     from floodway.job.backfill import Live
 
     status = files.read_status()
-    if status is None or time.time() - status.time_us / 1e6 > SILENT_SECONDS:
+    if status is None or time.time() - status.time > SILENT_SECONDS:
         return Live(False)
     keep = status.keep if status.mode == "enforce" else 1.0
-    return Live(True, status.latency_seconds, status.target_seconds, keep)
+    return Live(True, status.latency.mean, status.latency.target, keep)
 
 
 def _show(work: Backfill, *, quiet: bool) -> None:

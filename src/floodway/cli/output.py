@@ -10,17 +10,30 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from floodway.agent.loop.report import Latency
+    from floodway.job.latencies import Latency
+    from floodway.job.status import Status
 
 
 def latency_line(latency: Latency) -> str:
     """Mean and quantiles beside the target, for people."""
+    target = "" if latency.target is None else f"; target {latency.target:g} s"
     if latency.mean is None:
-        return f"latency: nothing was delivered; target {latency.target:g} s"
-    return (
-        f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
-        f"p99 {latency.p99:.2f}; target {latency.target:g} s"
-    )
+        return f"latency: nothing was delivered{target}"
+    quantiles = {"p50": latency.p50, "p95": latency.p95, "p99": latency.p99}
+    shown = "".join(f", {name} {value:.2f}" for name, value in quantiles.items() if value is not None)
+    return f"latency: mean {latency.mean:.2f} s{shown}{target}"
+
+
+def status_line(status: Status) -> str:
+    """A job in one line: where it stands, or how late it is and what it drops."""
+    process = status.process
+    if process is not None and process.phase != "running":
+        waits = ", ".join(process.waiting_for)
+        return f"{process.phase}{f' for {waits}' if waits else ''}"
+    latency = "–" if status.latency.mean is None else f"{status.latency.mean:.2f} s"
+    target = "" if status.latency.target is None else f" (target {status.latency.target:g} s)"
+    capacity = "" if status.plan is None else f", capacity {status.plan.scale:.2f}"
+    return f"latency {latency}{target}, dropped {status.loss or 0.0:.0%}{capacity}, batches {status.batch_count}"
 
 
 def deadline_lines(deadlines: Mapping[str, Any]) -> list[str]:

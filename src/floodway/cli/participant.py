@@ -118,10 +118,10 @@ def participant(
         finally:
             spark.stop()
     if as_json:
-        print_json(last)
-    else:
-        running = ", ".join(last["fragments"]) or "none"
-        typer.echo(f"{name} ran {running}; moves: {last['moves_in_all']}; journal in {state}")
+        print_json(last.to_dict())
+    elif last.participant is not None:
+        running = ", ".join(last.participant.fragments) or "none"
+        typer.echo(f"{name} ran {running}; moves: {sum(last.participant.moves_total.values())}; journal in {state}")
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -199,7 +199,7 @@ class Fold:
             raise ValueError(f"sums of version {body['version']!r}")
         found = cls()
         found.lines, found.unreadable, found._more = int(body["lines"]), int(body["unreadable"]), int(body["more"])
-        found.lost_batches = int(body["lost_batches"])
+        found.lost_batches = int(body.get("lost_batches", 0))
         found.modes = _counter(body["modes"])
         found.total = Counts.restored(body["total"])
         found.timeline = Timeline.restored(Counts, body["timeline"], Counts.restored)

@@ -5,10 +5,10 @@ How the root is found in a session: `spark/shed/place.py`. Without one: `FLOODWA
 `$XDG_STATE_HOME/floodway`, else `~/.local/state/floodway`.
 
 - `control.json`   the control table (`control_table.py`); written by the running job only
-- `mode.json`      {"mode": "observe" | "enforce" | "off"}: the operator's wish, written by `floodway set`,
-  read
+- `mode.json`      {"mode": "observe" | "enforce" | "off"}: the operator's wish, written by `floodway set`, read
                    by the job after every micro-batch; outlives restarts and wins over `mode=` in the code
-- `status.json`    {"version": 1, ...}: the fields of `Status`, replaced after every micro-batch
+- `status.json`    the fields of `Status` (`status.py`), replaced after every micro-batch
+- `batches/`       latencies, rates, keep and reason of every micro-batch (`batches.py`)
 - `ledger/`        one line a micro-batch (`ledger.py`)
 - `checkpoints.json`  where its queries have their checkpoints, for `floodway audit --shed` (`shed_checkpoints.py`)
 - `dropped/`       with `side_output=`: a sample of dropped tuples, {"query", "batch", "tuple"} a line, the newest kept
@@ -16,65 +16,18 @@ How the root is found in a session: `spark/shed/place.py`. Without one: `FLOODWA
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
 from floodway.job.state_files import checked_mode as checked_mode
 from floodway.job.state_files import read_mode, write_mode
-from floodway.job.state_files import write_atomically as write_atomically
+from floodway.job.status import Status, read_status, write_status
 from floodway.job.store import LocalStore, Store
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """A running shed at a glance. Rates in tuples/s, times in seconds; `keep` is the keep asked for.
-
-    `latency_seconds` is None before the first measurement. `loss` is the share dropped in the last batch,
-    `would_drop` what enforcing would have dropped of it. `time_us` is when this was written, `seen_us` the latest
-    event time seen (Window Drop only), `controller` what a restart resumes from. `warnings` are sentences on what this
-    job cannot account for or carry out; `decision_seen` says whether the last batch found the decision written for it.
-    """
-
-    name: str
-    time_us: int
-    query: str
-    batch: int
-    mode: Mode
-    keep: float
-    offered_rate: float | None
-    kept_rate: float | None
-    latency_seconds: float | None
-    target_seconds: float
-    batch_seconds: float
-    loss: float
-    would_drop: int
-    offered_total: int
-    kept_total: int
-    dropped_total: int
-    reason: str
-    unreachable: bool = False
-    floor_seconds: float | None = None
-    late_writes: int = 0
-    errors: int = 0
-    controller: dict[str, Any] = field(default_factory=dict)
-    seen_us: int | None = None
-    warnings: tuple[str, ...] = ()
-    decision_seen: bool | None = None
-    process: int = field(default_factory=os.getpid)
-    version: Literal[1] = 1
-
-
-_STATUS = TypeAdapter(Status)
 
 
 class ShedFiles:
@@ -106,13 +59,13 @@ class ShedFiles:
     def read_status(self) -> Status | None:
         """The last status; None if there is none, or one of another version."""
         try:
-            return _STATUS.validate_json(self.store.read("status.json") or b"null")
-        except ValidationError:
+            return read_status(self.store)
+        except InputError:
             return None
 
     def write_status(self, status: Status) -> None:
         """Replace the status."""
-        self.store.write("status.json", json.dumps(asdict(status)).encode())
+        write_status(self.store, status)
 
 
 def checked_name(name: str) -> str:

@@ -59,7 +59,8 @@ class Spans:
 
     def covers(self, one: int) -> bool:
         """Whether this one is among them."""
-        return any(first <= one <= last for first, last in self.spans)
+        index = bisect_left(self.spans, one, key=lambda span: span[1])
+        return index < len(self.spans) and self.spans[index][0] <= one
 
 
 class Running(Spans):

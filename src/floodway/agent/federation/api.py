@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 from pydantic import BaseModel, Field, ValidationError, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.journal import BookedEntry
-from floodway.agent.watch.metrics import metrics_route, of_status
+from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
+from floodway.job.status import Status
 from floodway.spark.query.catalogue import CatalogueError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Member(Protocol):
         """Book a partner's entries: the ids of those `booked` now, and by id why others are `refused`."""
         ...
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """A picture of this participant for people and tests."""
         ...
 
@@ -169,15 +170,16 @@ def routes(member: Member) -> list[BaseRoute]:
         _check_sender(request, form.sender)
         return JSONResponse({"ok": True, **await _called(lambda: member.billed(form.sender, form.entries))})
 
-    async def status(request: Request) -> JSONResponse:
-        return JSONResponse(await _called(member.status))
+    async def status(request: Request) -> Response:
+        told = await _called(member.status)
+        return Response(told.encode(), media_type="application/json")
 
     return [
         Route("/v1/message", message, methods=["POST"]),
         Route("/v1/move", move, methods=["POST"]),
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
-        metrics_route(lambda: [of_status(member.status())]),
+        metrics_route(lambda: [Watched((told := member.status()).name, told)]),
     ]
 
 

@@ -37,6 +37,8 @@ class PlanBook:
         self._issued: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._written: OrderedDict[str, None] = OrderedDict()
         self._lock = Lock()
+        self.seen: bool | None = None
+        """Whether the last batch was cut under plans of this job; None before the first batch."""
         for line in self._lines.latest():
             self._mark(str(line.get("id")))
 
@@ -53,6 +55,8 @@ class PlanBook:
         """A batch was journaled: its plans are on record before anything is dropped under them."""
         with self._lock:
             used = dict.fromkeys(offset.plan for offset in journal.offsets.values())
+            if used:
+                self.seen = all(plan in self._issued or plan in self._written for plan in used)
             fresh = [plan for plan in used if plan in self._issued and plan not in self._written]
             if fresh:
                 self._lines.append([self._issued[plan] for plan in fresh])

@@ -40,6 +40,12 @@ JOURNAL = "control.json"
 JOURNAL_SECONDS = 1.0
 
 
+def silent_peers(status: Mapping[str, object]) -> tuple[str, ...]:
+    """The peers that a control plane's status calls silent."""
+    found = status.get("cut_off")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
 class ControlPlane(Protocol):
     """Plans for one node. `mode` is what a peer asked for last, None if nobody did."""
 

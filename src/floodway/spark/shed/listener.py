@@ -28,7 +28,7 @@ from typing_extensions import override
 from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.positions import positions
+from floodway.spark.shed.positions import backlog, positions
 from floodway.spark.shed.report import BatchReport
 
 log = logging.getLogger(__name__)
@@ -152,6 +152,7 @@ def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> Ba
         utilities=seen.get("utilities"),
         dropped_tuples=seen.get("dropped_tuples") or (),
         read=sources[0].numInputRows if len(sources) == 1 else None,
+        backlog=backlog(sources),
         ranges=ranges,
         no_ranges=why,
     )

@@ -18,18 +18,22 @@ from typing import Any
 from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
+from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
 from floodway.job.facts import BatchFacts, FactsLog
 from floodway.job.kept_lines import KeptLines
 from floodway.job.ledger import Ledger, LedgerLine, Reason
 from floodway.job.locks import hold
-from floodway.job.shed_state import ShedFiles, Status
+from floodway.job.shed_state import ShedFiles
+from floodway.job.status import ShedPart
+from floodway.job.tail import read_figures
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
@@ -65,6 +69,10 @@ class _Query:
     loop: KeepLoop
     last_batch: int | None
     decided: KeepDecision | None = None
+    started_us: int | None = None
+    """When the last batch began; None before the first."""
+    latency_seconds: float | None = None
+    """Of the last batch; None where it is not known."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 
@@ -98,9 +106,10 @@ class ShedLoop:
         self._unseen = 0
         self._opened_us = self.clock_us()
         self.ledger = Ledger(self.files.store)
+        self.figures, last = read_figures(self.files.store)
+        self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
-        self.totals = self.ledger.fold().total
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         self.control = ControlTable(
@@ -109,7 +118,7 @@ class ShedLoop:
         self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
         if self.settings.window is not None:
-            seen_us = self._status.seen_us if self._status else None
+            seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
             self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=self._unsure())
 
     @property
@@ -151,12 +160,13 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
-            line = self._line(report)
-            lines = [*missed, line, *self._uncertain(report)]
-            self.totals.add(line)
+            lines = [*missed, self._line(report), *self._uncertain(report)]
+            batch = self._batch(query, report)
+            self.figures.add(lines, batch)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
-            self._guarded("writing the status", lambda: self._report(query, report, line))
+            self._guarded("writing the status", lambda: self._report(query, report, batch))
             self._guarded("writing the ledger", lambda: self.ledger.append(lines))
+            self._guarded("writing the batch", lambda: self.batches.append(batch))
             self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
@@ -226,7 +236,7 @@ class ShedLoop:
 
     def _restored(self) -> KeepLoop:
         """The controller as the last run left it, so that a restart does not learn from the start."""
-        snapshot = self._status.controller if self._status else None
+        snapshot = self._status.shed.controller if self._status and self._status.shed else None
         try:
             return KeepLoop(self.settings.controller, snapshot or None)
         except FloodwayError:
@@ -264,9 +274,12 @@ class ShedLoop:
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
-            keep_in_force=latest.keep_ppm / PPM if latest.mode == "enforce" else 1.0,
+            keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
+        query.latency_seconds = None if decided is None else decided.latency_seconds
+        if decided is None and report.arrival_us is not None:
+            query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
             query.decided = decided
             query.follow = None
@@ -358,35 +371,36 @@ class ShedLoop:
                 {"query": report.query, "batch": report.batch, "tuple": text} for text in report.dropped_tuples
             )
 
-    def _report(self, query: _Query, report: BatchReport, line: LedgerLine) -> None:
-        decided = query.decided
-        decision, rate = (decided.control, decided.offered_rate) if decided else (None, None)
-        self._status = Status(
-            name=self.settings.name,
-            time_us=self.clock_us(),
+    def _batch(self, query: _Query, report: BatchReport) -> Batch:
+        gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
+        query.started_us = report.started_us
+        mode = self.control.latest.mode
+        reason = reason_of(query.decided, mode, self.settings.target_seconds)
+        return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
+
+    def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
+        latest = self.control.latest
+        part = ShedPart(
             query=report.query,
             batch=report.batch,
-            mode=self.control.latest.mode,
-            keep=self.control.latest.keep_ppm / PPM,
-            offered_rate=rate,
-            kept_rate=rate * line.kept / line.offered if rate is not None and line.offered else rate,
-            latency_seconds=decided.latency_seconds if decided else None,
-            target_seconds=self.settings.target_seconds,
             batch_seconds=report.seconds,
-            loss=line.dropped / line.offered if line.offered else 0.0,
-            would_drop=report.offered - report.would_keep,
-            offered_total=self.totals.offered.total(),
-            kept_total=self.totals.kept.total(),
-            dropped_total=self.totals.dropped.total(),
-            reason=decision.reason if decision else "no measurement yet",
-            unreachable=decision.unreachable if decision else False,
-            floor_seconds=decision.floor_seconds if decision else None,
-            late_writes=self.control.late_writes,
-            errors=self.errors,
             controller=dict(query.loop.snapshot()),
             seen_us=self.windows.seen_us if self.windows is not None else None,
-            warnings=tuple(self.warnings),
+            late_writes=self.control.late_writes,
+        )
+        self._status = shed_status(
+            self.settings.name,
+            self.figures,
+            part,
+            batch,
+            mode=latest.mode,
+            keep=latest.keep_ppm / PPM,
+            now_seconds=self.clock_us() / 1e6,
+            target_seconds=self.settings.target_seconds,
+            decided=query.decided,
             decision_seen=self.decision_seen,
+            warnings=tuple(self.warnings),
+            errors=self.errors,
         )
         self.files.write_status(self._status)
 

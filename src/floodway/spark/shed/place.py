@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles, checked_name, state_root
-from floodway.job.store import join, probe, scheme_of
+from floodway.job.store import join, scheme_of
 from floodway.spark.session.stores import is_connect, open_store
 
 if TYPE_CHECKING:
@@ -30,12 +30,8 @@ BESIDE = "_floodway"
 
 
 def place_files(spark: SparkSession | None, name: str, state_dir: str | None) -> ShedFiles:
-    """The state of the shed of this name; InputError or StoreError for a place that will not do."""
-    checked_name(name)
-    files = ShedFiles(open_store(join(state_place(spark, state_dir), name), spark))
-    if spark is not None:
-        probe(files.store)
-    return files
+    """The state of the shed of this name; InputError or StoreError for a place that will not do. Nothing is written."""
+    return ShedFiles(open_store(join(state_place(spark, state_dir), checked_name(name)), spark))
 
 
 def state_place(spark: SparkSession | None, state_dir: str | None) -> str:

@@ -31,6 +31,24 @@ def positions(sources: Sequence[Any]) -> tuple[tuple[Range, ...], str]:
     return tuple(ranges), ""
 
 
+def backlog(sources: Sequence[Any]) -> int | None:
+    """Tuples that were there when a batch was cut and that it left in the source: latest minus end offset.
+
+    0 for a source that hands over all it has. None where the source does not tell, and for several sources, of which
+    nothing says which one the tuples wait in.
+    """
+    if len(sources) != 1:
+        return None
+    latest, ends = _offsets(getattr(sources[0], "latestOffset", None)), _offsets(sources[0].endOffset)
+    if not latest or ends is None:
+        return None
+    return sum(
+        max(0, int(last) - int(ends.get(topic, {}).get(partition, last)))
+        for topic, partitions in latest.items()
+        for partition, last in partitions.items()
+    )
+
+
 def _offsets(text: object) -> dict[str, dict[str, int]] | None:
     try:
         found = json.loads(text) if isinstance(text, str) else text

@@ -38,6 +38,8 @@ class BatchReport:
     dropped_tuples: Sequence[str] = ()
     read: int | None = None
     """Tuples that Spark read for the batch, where those are what the shed is offered: by all actions on the batch."""
+    backlog: int | None = None
+    """Tuples that the batch left in the source, where the source tells."""
     ranges: tuple[Range, ...] = ()
     no_ranges: str = ""
     """Why there are no ranges."""
@@ -66,4 +68,4 @@ class BatchReport:
         if self.uncertain and self.read is not None and offered:
             # The actions before the last one read the rest: all of the batch, if it was one action.
             offered, kept = self.read - offered, kept * (self.read - offered) // offered
-        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival)
+        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, self.backlog)

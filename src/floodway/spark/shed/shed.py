@@ -26,6 +26,7 @@ from pyspark.sql.types import NumericType
 from floodway.control.base import Controller
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles, checked_name
+from floodway.job.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.control_columns import (
@@ -110,6 +111,7 @@ class BoundShed:
                 hint="Rename them; the names are Floodway's.",
             )
         self._check_columns(df)
+        probe(self.files.store)
         spark = df.sparkSession
         loop = attach(spark, self.metric_key, self._compared, self._new_loop, on_source=stands_on_source(df))
         self.loops.append(loop)

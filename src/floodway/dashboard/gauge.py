@@ -21,7 +21,7 @@ from floodway.planning.program import Program
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Flow:
     """Tuples/s on streams, arcs and outputs; keeps in [0, 1]; load as a share of each node's CPU."""
 
     rates: Mapping[str, float]
@@ -34,7 +34,7 @@ class Figures:
 
 
 class Gauge:
-    """Figures of one network; its planner remembers the regions it has met, so that a look costs microseconds."""
+    """Flows of one network; its planner remembers the regions it has met, so that a look costs microseconds."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -43,40 +43,40 @@ class Gauge:
         except FloodwayError:  # costs that are still to be measured: flows can be shown, an optimum cannot
             self._planner = None
 
-    def measured(self, counts: Counts, seconds: float) -> Figures:
-        """The figures of a window of `seconds` seconds."""
+    def measured(self, counts: Counts, seconds: float) -> Flow:
+        """The flow of a window of `seconds` seconds."""
         network = self.network
         rates = {name: counts.offered[name] / seconds for name in network.streams}
         keeps = {at: max(0, counts.kept[at]) / offered for at, offered in counts.offered.items() if offered}
         throughput = {name: counts.delivered[name] / seconds for name in network.outputs}
         score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
-        return self._figures(rates, keeps, throughput, score)
+        return self._flow(rates, keeps, throughput, score)
 
-    def planned(self, rates: Mapping[str, float], keeps: Mapping[str, float]) -> Figures:
-        """The figures that rates and keeps would give, where nothing has been measured yet; without score."""
+    def planned(self, rates: Mapping[str, float], keeps: Mapping[str, float]) -> Flow:
+        """The flow that rates and keeps would give, where nothing has been measured yet; without score."""
         known = {name: float(rates.get(name, 0.0)) for name in self.network.streams}
-        return self._figures(known, dict(keeps), {}, None)
+        return self._flow(known, dict(keeps), {}, None)
 
-    def _figures(
+    def _flow(
         self,
         rates: Mapping[str, float],
         keeps: Mapping[str, float],
         throughput: Mapping[str, float],
         score: float | None,
-    ) -> Figures:
+    ) -> Flow:
         network = self.network
-        flow = flows(network, rates, keeps)
-        load = {name: flow.load[name] / node.cpu for name, node in network.nodes.items()}
+        now = flows(network, rates, keeps)
+        load = {name: now.load[name] / node.cpu for name, node in network.nodes.items()}
         scale = max(load.values(), default=0.0)
         optimum = None
         if self._planner is not None and score is not None and scale > 0:
             optimum = self._planner.plan(rates, scale).score
-        return Figures(
+        return Flow(
             rates=rates,
             keeps=keeps,
-            arcs={str(arc): rate for arc, rate in flow.arc.items()},
+            arcs={str(arc): rate for arc, rate in now.arc.items()},
             load=load,
-            throughput=throughput or flow.throughput,
+            throughput=throughput or now.throughput,
             score=score,
             optimum=optimum,
         )

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodway.errors import InputError
-from floodway.job.findings import Findings
-from floodway.job.fold import Fold
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.shed_state import ShedFiles
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.shed.checkpoints import noted_checkpoints, read_record
 

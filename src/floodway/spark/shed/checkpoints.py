@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from floodway.job.shed_state import ShedFiles
-from floodway.job.state_files import write_atomically
-from floodway.job.store import Store
+from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import Store
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from floodway.job.store import LocalStore, Store, StoreError, local_folder, scheme_of
+from floodway.job.store.store import LocalStore, Store, StoreError, local_folder, scheme_of
 from floodway.spark.shed.control_table import Span
 
 JOURNALING_US = 2_000_000

@@ -27,8 +27,8 @@ from floodway.control.base import Controller
 from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
+from floodway.job.options.targets import Target
 from floodway.job.shed_state import ShedFiles, checked_mode, shed_files
-from floodway.job.targets import Target
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.shed.control_columns import (
     CONTROL,

@@ -1,4 +1,4 @@
-"""Processing dropped tuples in quiet times: the shell of `job/ledger/backfill.py`, which reads the clock and runs Spark.
+"""Processing dropped tuples in quiet times: the shell of `job/ledger/backfill.py`, which reads clocks and runs Spark.
 
 A step goes like this: its batches are noted (`backfill.json`), their dropped tuples are read again and given to the
 user's function, the counts go to the ledger, and the note is removed. Killed anywhere, the next start finds the note

@@ -1,7 +1,7 @@
 """The tuples that a shed has dropped, read again: `floodway.dropped("clicks", since="2 hours ago", kafka=options)`.
 
 Whether a tuple was dropped is a pure function of what the batch journaled (`job/ledger/facts.py`), so the dropped ones
-are found by reading the batch's positions again and taking those that its decision did not keep. No copy was made of any.
+are found by reading the batch's positions again and taking those that its decision did not keep. None was copied.
 
 Spark reads from Kafka what is still there. What retention has taken meanwhile is missing from the result; how many that
 are is the batch's number of dropped tuples less those that came back.

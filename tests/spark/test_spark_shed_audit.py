@@ -91,9 +91,9 @@ def test_a_query_without_a_known_checkpoint_is_told_and_may_be_named(tmp_path: P
     files = job(tmp_path, range(4), [line(0)])
     (files.folder / "checkpoints.json").unlink()
     assert any("name it with --checkpoint" in text for text in audit_shed("clicks", files, NOW).unchecked)
-    assert len(audit_shed("clicks", files, NOW, [tmp_path / "checkpoint"]).differences) == 3
+    assert len(audit_shed("clicks", files, NOW, [str(tmp_path / "checkpoint")]).differences) == 3
     with pytest.raises(InputError, match="not a checkpoint"):
-        audit_shed("clicks", files, NOW, [tmp_path])
+        audit_shed("clicks", files, NOW, [str(tmp_path)])
 
 
 def test_only_the_latest_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ class JobPlace:
 
     def switch(self, mode: str) -> None:
         """Leave the operator's wish where the job looks for it: in its folder, or in every node's."""
-        for folder in self.folders:
-            write_mode(folder, mode)
+        for store in self.stores:
+            write_mode(store, mode)
 
 
 def is_job(folder: Path) -> bool:

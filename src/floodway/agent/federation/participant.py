@@ -158,7 +158,7 @@ class ParticipantAgent:
     @property
     def mode(self) -> Mode:
         """What the operator asked for last, else what it was started with."""
-        return read_mode(self.folder) or self.options.mode
+        return read_mode(LocalStore(self.folder)) or self.options.mode
 
     @property
     def ready(self) -> bool:

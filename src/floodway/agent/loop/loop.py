@@ -150,7 +150,7 @@ class SteeringLoop:
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = read_mode(self.layout.root) or self._options.job.mode
+        self.mode = read_mode(self.layout.store) or self._options.job.mode
         self.collect(now)
         return self.steer(now)
 

@@ -199,7 +199,7 @@ class NodeAgent:
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
         if self.plane.mode is not None:
-            write_mode(self.layout.root, self.plane.mode)
+            write_mode(self.layout.store, self.plane.mode)
             self.plane.mode = None
 
     def _tell_latency(self, batch: FragmentBatch, report: BatchReport) -> None:

@@ -103,6 +103,11 @@ class Ledger:
         """As `read`, one by one: memory does not grow with the log."""
         return self._tail.lines(0, Fold()) if self.exists() else iter(())
 
+    def latest(self) -> list[LedgerLine]:
+        """The newest lines, those of the last two segments: some ten thousand batches."""
+        segments = self._tail.log.segments()[-2:] if self.exists() else []
+        return list(self._tail.lines(segments[0], Fold())) if segments else []
+
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
         with self._lock:

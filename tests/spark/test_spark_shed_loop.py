@@ -15,7 +15,7 @@ from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles, shed_files
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.loop import ShedLoop, ShedSettings

@@ -92,7 +92,7 @@ def explain(
 
 
 def _made_plan(network: Network, planner: str, rates: str) -> Plan:
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.checks import check_rates
     from floodway.planning.factory import PLANNERS, make_planner
 

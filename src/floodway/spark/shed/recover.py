@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.job.facts import BatchFacts, FactsLog, between
-from floodway.job.moments import moment_us
+from floodway.job.ledger.facts import BatchFacts, FactsLog, between
+from floodway.job.options.moments import moment_us
 from floodway.job.shed_state import ShedFiles
 from floodway.spark.shed.fate import Rule, fate, read_rule
 from floodway.spark.shed.place import place_files

@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from floodway.cli.output import parse_pairs
+from floodway.job.options import values
 from floodway.network.fair import fair
 from floodway.network.file import load_network
 from floodway.network.picture import save_picture
@@ -68,7 +68,7 @@ def make(folder: Path) -> None:
 def draw_network(picture: NetworkPicture, path: Path) -> None:
     """What `floodway explain --rates … [--plan-json …] --picture PATH` does, without a process for each picture."""
     network = load_network(ROOT / picture.network)
-    rates = parse_pairs(picture.rates, option="rates")
+    rates = values.rates("rates")(picture.rates)
     keeps = dict(make_planner(network).plan(rates).drops) if picture.planned else {}
     save_picture(network, path, rates=rates, keeps=keeps, result=fair(network, rates, keeps))
 

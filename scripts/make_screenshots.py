@@ -8,7 +8,6 @@ README says of it: a machine that is busy with something else gives a picture of
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
@@ -21,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from floodway.job.status.status import read_status
+from floodway.job.store.store import LocalStore
 from scripts.fetch_browser import fetch_browser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ def shoot(url: str, folder: Path, ready: Callable[[], None] = lambda: None) -> N
 
 @contextmanager
 def running_demo() -> Iterator[tuple[str, Path]]:
-    """The demo network on real Spark: the address of its page, and its status, when there is something to show."""
+    """The demo network on real Spark: the address of its page, and its folder, when there is something to show."""
     with tempfile.TemporaryDirectory(prefix="floodway-shot-", ignore_cleanup_errors=True) as state:
         command = [str(Path(sys.executable).parent / "floodway"), "run", "src/floodway/cli/demo.yaml"]
         command += ["--seconds", str(RUN_SECONDS), "--target", "4", "--state", state, "--page", "127.0.0.1:0", "--json"]
@@ -83,24 +84,26 @@ def running_demo() -> Iterator[tuple[str, Path]]:
             while not ledger.exists() and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.5)
             time.sleep(WAIT_SECONDS)
-            yield line.removeprefix("page: ").strip(), Path(state) / "status.json"
+            yield line.removeprefix("page: ").strip(), Path(state)
         finally:
             # The whole group: feeders are processes of their own, and the folder can go only when they are gone.
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(timeout=60)
 
 
-def await_good_picture(status: Path) -> None:
+def await_good_picture(state: Path) -> None:
     """Wait until latency is at its target on a machine that has time for the run, or give up."""
     deadline = time.monotonic() + START_SECONDS / 2
     while True:
-        told = json.loads(status.read_text(encoding="utf-8"))
-        late = (told["latency_seconds"] or 0.0) / told["target_seconds"]
-        if late <= LATE and told["scale"] >= LEAST_SCALE:
-            return
+        told = read_status(LocalStore(state))
+        late = scale = 0.0
+        if told is not None and told.plan is not None and told.latency.target:
+            late, scale = (told.latency.mean or 0.0) / told.latency.target, told.plan.scale
+            if late <= LATE and scale >= LEAST_SCALE:
+                return
         if time.monotonic() > deadline:
             raise SystemExit(
-                f"no picture: latency {late:.2f} of its target, the node worth {told['scale']:.2f} of its file. "
+                f"no picture: latency {late:.2f} of its target, the node worth {scale:.2f} of its file. "
                 "Is something else running on this machine?"
             )
         time.sleep(0.5)
@@ -115,8 +118,8 @@ def main() -> None:
     if given.url:
         shoot(given.url, given.out)
         return
-    with running_demo() as (url, status):
-        shoot(url, given.out, partial(await_good_picture, status))
+    with running_demo() as (url, state):
+        shoot(url, given.out, partial(await_good_picture, state))
 
 
 if __name__ == "__main__":

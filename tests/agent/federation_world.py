@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -22,6 +20,9 @@ from floodway.agent.federation.participant import Pace, ParticipantAgent
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.contracts.participant import Settings
+from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.status import Status, read_status
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from tests.agent.federation_engine import LogEngine
 
@@ -174,12 +175,17 @@ class World:
         leases = {name: self.store.current(name) for name in self.federation.fragments}
         return {name: lease.owner for name, lease in leases.items() if lease is not None}
 
-    def statuses(self) -> dict[str, Any]:
-        paths = {name: self.root / name / "status.json" for name in self.federation.members}
-        return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    def statuses(self) -> dict[str, Status]:
+        found = {name: read_status(LocalStore(self.root / name)) for name in self.federation.members}
+        return {name: status for name, status in found.items() if status is not None}
+
+    def part(self, name: str) -> ParticipantPart:
+        found = self.statuses()[name].participant
+        assert found is not None
+        return found
 
     def running(self) -> dict[str, list[str]]:
-        return {name: sorted(status["fragments"]) for name, status in self.statuses().items()}
+        return {name: sorted(self.part(name).fragments) for name in self.statuses()}
 
     def written(self, fragment: str) -> list[dict[str, int]]:
         path = self.root / "shared" / "outputs" / fragment
@@ -263,3 +269,17 @@ class World:
             process.join()
             process.close()
         self.processes.clear()
+
+
+def part_of(agent: ParticipantAgent) -> ParticipantPart:
+    """What only a participant has in its status."""
+    found = agent.status().participant
+    assert found is not None
+    return found
+
+
+def refused_by(agent: ParticipantAgent) -> Mapping[str, int]:
+    """What its API has refused, by reason."""
+    found = agent.status().process
+    assert found is not None
+    return found.refused

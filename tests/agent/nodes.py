@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.status.status import ControlPart, ProcessPart, Status, read_status
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
@@ -107,12 +108,20 @@ class Up:
                 start_new_session=True,
             )
 
-    def status(self, node: str) -> dict[str, Any]:
-        try:
-            body: dict[str, Any] = json.loads(self.layout.own(node).status.read_text())
-        except (OSError, ValueError):
-            return {}
-        return body
+    def status(self, node: str) -> Status:
+        """What the node has written last; blank before that."""
+        blank = Status(node, "node", "off", 0.0, process=ProcessPart(0, "starting"), control=ControlPart())
+        return read_status(self.layout.own(node).store) or blank
+
+    def warm(self, node: str) -> bool:
+        """Whether the node has processed a first batch."""
+        process = self.status(node).process
+        return process is not None and process.warm
+
+    def control(self, node: str) -> Mapping[str, Any]:
+        """What its control plane says of itself."""
+        control = self.status(node).control
+        return {} if control is None else control.details
 
     def pid(self, node: str) -> int:
         return int(json.loads(self.layout.agent(node).read_text())["pid"])

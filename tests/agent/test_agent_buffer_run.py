@@ -27,9 +27,10 @@ from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
 from floodway.buffering.options import Manager
 from floodway.job.decision import Mode
-from floodway.job.fold import Counts
-from floodway.job.ledger import Ledger, Reason
-from floodway.job.options import JobOptions
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger, Reason
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
@@ -274,7 +275,7 @@ def test_with_busy_operators_one_after_the_other(spark: Session, tmp_path: Path)
         root = tmp_path / manager
         net = network(root, f"busy-{manager}", BUSY)
         with fed(net, root, 5.0):
-            options = RunOptions(seconds=60, root=root / "state", buffer=manager, target_seconds=1.0)
+            options = RunOptions(seconds=60, root=root / "state", buffer=manager, target=Target(1.0))
             report = run_network(net, options, spark)
         reconciled(net, root / "state")
         seen = report.to_dict()["deadlines"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from floodway.agent.wire.messages import COORDINATOR, PlanUpload
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
+from floodway.job.status.status import Status, read_status
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.test_agent_coordinator import RATES, Office1
 from tests.oracles.plan_checks import example
@@ -145,22 +145,19 @@ class Process:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Mapping[str, Any]:
         """What the running process says of itself; nothing of one before it."""
-        found: dict[str, Any] = self._told().get("control", {})
-        return found
+        told = self._told()
+        return {} if told is None or told.control is None else told.control.details
 
-    def refused(self) -> dict[str, int]:
-        found: dict[str, int] = self._told().get("refused", {})
-        return found
+    def refused(self) -> Mapping[str, int]:
+        told = self._told()
+        return {} if told is None or told.process is None else told.process.refused
 
-    def _told(self) -> dict[str, Any]:
-        try:
-            body: dict[str, Any] = json.loads(self.layout.own(COORDINATOR).status.read_text())
-        except (OSError, ValueError):
-            return {}
+    def _told(self) -> Status | None:
+        status = read_status(self.layout.own(COORDINATOR).store)
         assert self._process is not None
-        return body if body["pid"] == self._process.pid else {}
+        return status if status and status.process and status.process.pid == self._process.pid else None
 
     def until(self, holds: Callable[[], bool], rates: dict[str, float]) -> None:
         deadline = time.monotonic() + 60.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -14,49 +12,43 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.node.metrics import FolderMetrics, node_metrics_routes
-from floodway.agent.watch.metrics import Watched, metrics_text, of_status
-from floodway.agent.wire.server import HttpServer
+from floodway.agent.federation.figures import participant_status
+from floodway.agent.watch.metrics import Watched, metrics_text
 from floodway.dashboard.serve import page_server
-from floodway.job.fold import Counts
-from floodway.job.latencies import Latencies
-from tests.dashboard.made_state import CLICKS, MadeJob
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.status import LedgerPart, NodePart, Place, PlanPart, ProcessPart, Rates, Status, at_inputs
+from tests.dashboard.made_state import MadeJob
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def watched() -> Watched:
     """A job with something of everything."""
-    counts = Counts(
-        offered=Counter({"s": 10}),
-        kept=Counter({"s": 4}),
-        dropped=Counter({("s", "shedder"): 6}),
-        delivered=Counter(q=4),
-    )
-    latencies = Latencies()
-    latencies.add(1.0, [(400, 3), (70_000, 1)])
-    status = {
-        "name": "net",
-        "mode": "observe",
-        "time_us": 2_000_000,
-        "latency_seconds": 1.5,
-        "target_seconds": 2.0,
-        "loss": 0.6,
-        "scale": 0.9,
-        "keeps": {"s": 0.4},
-        "rates": {"s": 10.0},
+    places = {
+        "s": Place(0.4, 10.0, 7, Rates(10.0, 4.0), offered=10, kept=4, dropped={"shedder": 6}),
     }
-    return Watched(
-        "job",
-        status,
-        counts,
-        differences=1,
-        latencies=latencies,
-        load={"A": 0.5},
-        waiting={"s": 7},
-        score=1.0,
-        optimum=2.0,
+    rates, keep, totals = at_inputs(places, places)
+    status = Status(
+        name="net",
+        kind="run",
+        mode="observe",
+        time=2.0,
+        latency=Latency(mean=1.5, target=2.0),
+        rates=rates,
+        keep=keep,
+        totals=totals,
+        decision_seen=True,
+        errors=3,
+        places=places,
+        delivered={"q": 4},
+        nodes={"A": NodePart(0.5, 1.0, "observe", 1.0)},
+        plan=PlanPart("8f3a01bc", "exact", "throughput", overloaded=True, scale=0.9),
+        ledger=LedgerPart(1, ("a batch is missing",)),
+        network="net",
     )
+    latencies = Sketch.of([(0.4, 3), (70.0, 1)])
+    return Watched("job", status, latencies, load={"A": 0.5}, score=1.0, optimum=2.0)
 
 
 def values(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -85,6 +77,9 @@ def test_values_are_those_of_the_job() -> None:
     assert value("floodway_would_drop_ratio") == pytest.approx(0.6)
     assert value("floodway_backlog_tuples", place="s") == 7
     assert value("floodway_status_timestamp_seconds") == 2.0
+    assert value("floodway_ledger_differences") == 1
+    assert value("floodway_errors_total") == 3
+    assert value("floodway_decision_seen") == 1
 
 
 def test_names_follow_the_conventions() -> None:
@@ -99,9 +94,8 @@ def test_names_follow_the_conventions() -> None:
 
 def exposed() -> set[str]:
     """Names of all series, without values: those of a job, and those of a participant."""
-    member = of_status({"name": "A", "time": 2.0, "load": 0.5, "fragments": {}, "moves": [], "contracts": []})
-    job = replace(watched(), heard={"A": 1.0})
-    return {name for name, _ in values(metrics_text([job, member]).decode())}
+    member = participant_status(ParticipantPart(cpu=1.0, load=0.5), name="A", now=2.0, process=ProcessPart(1))
+    return {name for name, _ in values(metrics_text([watched(), Watched("A", member)]).decode())}
 
 
 def asked(expression: str) -> set[str]:
@@ -148,20 +142,11 @@ def test_the_alerts_ask_only_for_what_is_exposed_and_say_what_to_do() -> None:
         assert rule["annotations"]["summary"] and rule["annotations"]["action"].endswith(".")
 
 
-def test_a_node_serves_its_own_metrics(tmp_path: Path) -> None:
-    job = MadeJob(tmp_path / "A", 1_000)
-    job.start()
-    job.run(2)
-    status = {"mode": "enforce", "load": {"A": 0.8}, "waiting": {"clicks": 5}}
-    metrics = FolderMetrics("A", job.root, {"A": 2.0})
-    with HttpServer(node_metrics_routes(metrics, lambda: status)) as server:
-        first = values(httpx.get(f"{server.url}/metrics", trust_env=False).text)
-        job.run(1)
-        second = values(httpx.get(f"{server.url}/metrics", trust_env=False).text)
-    offered = ("floodway_offered_tuples_total", frozenset({"job_name": "A", "place": "clicks"}.items()))
-    assert (first[offered], second[offered]) == (2 * CLICKS, 3 * CLICKS)
-    assert second["floodway_node_load_ratio", frozenset({"job_name": "A", "node": "A"}.items())] == 0.4
-    assert second["floodway_backlog_tuples", frozenset({"job_name": "A", "place": "clicks"}.items())] == 5
+def test_a_node_without_measured_loads_has_the_planned_ones() -> None:
+    status = Status("A", "node", "enforce", 2.0, nodes={"A": NodePart(0.8, 2.0), "B": NodePart(0.8)})
+    found = values(metrics_text([Watched("A", status)]).decode())
+    assert found["floodway_node_load_ratio", frozenset({"job_name": "A", "node": "A"}.items())] == 0.4
+    assert ("floodway_node_load_ratio", frozenset({"job_name": "A", "node": "B"}.items())) not in found
 
 
 def test_the_page_serves_metrics_that_equal_the_ledger(tmp_path: Path) -> None:

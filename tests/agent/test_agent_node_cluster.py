@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from floodway.job.status.status import read_status
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.query.node_layout import NodeLayout
@@ -88,11 +88,11 @@ def test_a_node_runs_on_a_standalone_cluster(tmp_path: Path) -> None:
         command = [*floodway, "node", str(file), "--node", "A", "--state", str(state), "--control", "alone"]
         node = start(tmp_path / "node.log", [*command, "--master", master, "--target", "4", *conf])
         running.append(node)
-        status = NodeLayout(state).own("A").status
 
         def batches() -> int:
             assert node.poll() is None, (tmp_path / "node.log").read_text()
-            return int(json.loads(status.read_text()).get("batches", 0)) if status.exists() else 0
+            status = read_status(NodeLayout(state).own("A").store)
+            return status.batch_count if status else 0
 
         until(lambda: batches() >= 5, "five batches on the cluster", 240)
         node.send_signal(signal.SIGTERM)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 def begin(up: Up) -> None:
-    until(lambda: up.check() and all(up.status(node).get("warm") for node in "AB"), "all nodes up", 240)
+    until(lambda: up.check() and all(up.warm(node) for node in "AB"), "all nodes up", 240)
     for node in "AB":
         up.await_more(node, f"batches of {node}")
 
@@ -35,7 +35,7 @@ def end(up: Up) -> None:
 
 def table_of_b(up: Up) -> int | None:
     """The version of B's table that A plans with; None while it plans B as the file says."""
-    version: int | None = up.status("A")["control"]["children"]["B"]["version"]
+    version: int | None = up.control("A")["children"]["B"]["version"]
     return version
 
 
@@ -66,12 +66,12 @@ def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
             begin(up)
             until(lambda: table_of_b(up) is not None, "B's table has come to A")
             relay.close()
-            until(lambda: up.status("A")["control"]["cut_off"] == ["B"], "A says that B is silent")
+            until(lambda: up.control("A")["cut_off"] == ["B"], "A says that B is silent")
             assert table_of_b(up) is not None  # planned as its last table
             up.await_more("A", "A sheds on with the last good plan")
             kill_and_resume(up, "B", "A")
             relay.open()
-            until(lambda: up.check() and up.status("A")["control"]["cut_off"] == [], "A hears B again")
+            until(lambda: up.check() and up.control("A")["cut_off"] == [], "A hears B again")
             end(up)
     finally:
         relay.close()
@@ -81,7 +81,7 @@ def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
 def test_a_coordinator_that_dies_leaves_every_node_shedding(tmp_path: Path) -> None:
     with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--control", "coordinator") as up:
         begin(up)
-        until(lambda: up.status("A")["control"].get("plan") is not None, "A has a plan of the coordinator's")
+        until(lambda: up.control("A").get("plan") is not None, "A has a plan of the coordinator's")
         kill_and_restart(up, "coordinator")
         for node in "AB":
             up.await_more(node, f"{node} sheds without the coordinator")

@@ -6,27 +6,38 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
 from floodway.agent.node.report import NodesReport, report_nodes
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.latencies import Sketch
 from floodway.network.file import parse_network
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.nodes import FIGURE1
 
 
-def figures(node: str, batch: int, ended: float, work: float, delivered: dict[str, int]) -> BatchFigures:
+def batch_of(node: str, batch: int, ended: float, work: float, delivered: dict[str, int]) -> Batch:
     """A batch of two seconds."""
-    latencies = ((5000, sum(delivered.values())),) if node == "B" else ()
-    return BatchFigures(f"{node}.main", batch, ended - 2.0, ended, work, 0.8, delivered, latencies)
+    return Batch(
+        query=f"{node}.main",
+        batch=batch,
+        cut_seconds=ended - 2.0,
+        ended_seconds=ended,
+        latencies=Sketch.of([(5.0, sum(delivered.values()))] if node == "B" else []),
+        delivered=delivered,
+        work_seconds=work,
+        busy_seconds=2.0,
+        scale=0.8,
+    )
 
 
 def report(tmp_path: Path) -> NodesReport:
     """Plan 4 at 80% of both CPUs: batches of 2 s that end at 100, 102, …; those from 104 on are measured."""
     layout = NodeLayout(tmp_path)
+    logs = {node: BatchLog(layout.own(node).store) for node in "AB"}
     for batch in range(6):
         ended = 100.0 + 2.0 * batch
-        append_figures(layout.batches("A"), figures("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
-        append_figures(layout.batches("B"), figures("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
+        logs["A"].append(batch_of("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
+        logs["B"].append(batch_of("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
     Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
     Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
     return report_nodes(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +11,8 @@ from floodway.agent.loop.plans import PLANS, PlanBook, find_plan
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
 from floodway.job.decision import Decision, QueueStep, StreamDecision, named
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
 from tests.agent.test_agent_steering import split_network, steering
@@ -49,6 +51,10 @@ def test_steps_of_a_buffer_are_named_by_their_time() -> None:
     assert named(Decision(streams=steps, issued_us=1)).plan != named(Decision(streams=steps, issued_us=2)).plan
 
 
+def book_lines(root: Path) -> list[dict[str, Any]]:
+    return list(KeptLines(LocalStore(root), PLANS).read())
+
+
 def test_the_book_has_one_line_for_every_plan_that_a_batch_was_cut_under(tmp_path: Path) -> None:
     book = PlanBook(tmp_path)
     steereds = [decided(rate, issued_us=int(rate)) for rate in (500.0, 600.0, 700.0)]
@@ -57,19 +63,19 @@ def test_the_book_has_one_line_for_every_plan_that_a_batch_was_cut_under(tmp_pat
     used = [steereds[0].decision.plan, steereds[2].decision.plan]
     for number, plan in enumerate((*used, *used, "unheard-of")):
         book.cut(cut(plan, number))
-    lines = [json.loads(text) for text in (tmp_path / PLANS).read_text().splitlines()]
+    lines = book_lines(tmp_path)
     assert [line["id"] for line in lines] == used
     assert lines[0]["keeps"] == dict(steereds[0].plan.keeps)
     assert lines[0]["time_us"] == 500
     # Another process goes on with the same book, also behind a line that a crash has torn.
-    with (tmp_path / PLANS).open("a") as file:
+    (segment,) = (tmp_path / PLANS).glob("*.jsonl")
+    with segment.open("a") as file:
         file.write('{"id": "torn')
-        file.write("\n")
     again = PlanBook(tmp_path)
     for steered in steereds:
         again.issued(steered)
         again.cut(cut(steered.decision.plan))
     assert find_plan(tmp_path, steereds[1].decision.plan)["time_us"] == 600
-    assert len((tmp_path / PLANS).read_text().splitlines()) == 4
+    assert len(book_lines(tmp_path)) == 3
     with pytest.raises(InputError, match="no plan 'nothing'"):
         find_plan(tmp_path, "nothing")

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.steering import Steering
-from floodway.job.ledger import LedgerLine
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import LedgerLine
+from floodway.job.status.batches import Batch
+from floodway.job.status.figures import Figures
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.reasons import NO_MEASUREMENT
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective
@@ -22,17 +27,31 @@ NETWORK = Network(
 )
 
 
+def batch(number: int, end: float) -> Batch:
+    """Two seconds, ten tuples of a latency of three seconds."""
+    return Batch(
+        "A.main", number, end - 2.0, end, latencies=Sketch.of([(3.0, 10)]), delivered={"q": 10}, busy_seconds=2.0
+    )
+
+
 def record(*ends: float) -> Record:
     """A run from 100.0, settled at 110.0, whose batches of ten tuples ended at these times."""
     found = Record(NETWORK)
     found.begin(100.0, {"s": 0})
     found.settle(110.0, {"s": 0})
     for number, end in enumerate(ends):
-        written = {"q": Written(np.array([(end - 3.0) * 1e3], dtype=np.int64), np.array([10]))}
-        journal = JournaledBatch(number, int((end - 2.0) * 1e3), {})
-        found.batch(BatchReport("A.main", journal, end - 2.0, end, (), written), 1.0)
+        found.batch("A.main", batch(number, end), Counts())
     found.end(130.0, {"s": 0})
     return found
+
+
+def report(lines: tuple[LedgerLine, ...] = ()) -> BatchReport:
+    """Two tuples that arrived at 1000.0 and one at 1000.5 to an output, five to a link; cut at 1001.0."""
+    delivered = {
+        "q": Written(np.array([1_000_000, 1_000_500]), np.array([2, 1])),
+        "a1->b1": Written(np.array([1_000_000]), np.array([5])),
+    }
+    return BatchReport("A.main", JournaledBatch(3, 1_001_000, {}), 1001.0, 1002.0, lines, delivered)
 
 
 def test_several_batches_are_measured_from_the_end_of_the_first() -> None:
@@ -45,8 +64,7 @@ def test_a_single_batch_is_measured_from_the_settling() -> None:
     found = record(114.0)
     assert found.measured_seconds == pytest.approx(4.0)
     assert found.throughput() == {"q": pytest.approx(2.5)}
-    seconds, tuples = found.latencies()
-    assert (seconds.tolist(), tuples.tolist()) == ([3.0], [10])
+    assert (found.latencies().mean, found.latencies().count) == (3.0, 10)
 
 
 def test_no_batch_is_no_throughput() -> None:
@@ -59,36 +77,61 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
     parts = {f"A.{one.name}": one for one in fragments(NETWORK, "A")}
     for objective in Objective:
         planner = make_planner(NETWORK, "exact", objective=objective)
-        steered = Steering(planner, parts, target_seconds=2.0).decide({"s": 9.0}, {"s": 9.0}, "enforce", 0)
-        status = record().status(130_000_000, 2.0, steered, {"s": 9})
-        assert (status["plan"], status["planner"], status["objective"]) == (steered.decision.plan, "exact", objective)
-        assert status["plan"]
+        steering = Steering(planner, parts, target_seconds=2.0)
+        steered = steering.decide({"s": 9.0}, {"s": 9.0}, "enforce", 0)
+        status = loop_status(
+            NETWORK,
+            Figures(),
+            steered,
+            kind="run",
+            now=130.0,
+            target_seconds=2.0,
+            waiting={"s": 9},
+            reason=reason_of(steered, steering.period_seconds, 2.0),
+            decision_seen=None,
+        )
+        assert status.plan is not None and status.plan.id == steered.decision.plan != ""
+        assert (status.plan.planner, status.plan.objective) == ("exact", objective)
+        assert status.keep == pytest.approx(1 / 9)
+        assert (status.places["s"].waiting, status.reason) == (9, NO_MEASUREMENT)
+
+
+def test_a_finished_batch_has_latencies_at_outputs_and_counts_at_inputs() -> None:
+    shed = LedgerLine("A.main", 3, "s", "shedder", 20, 10, 10, keep_ppm=400_000)
+    late = LedgerLine("A.main", 3, "s", "cleaner", 10, 5, 5)
+    found = finished_batch(
+        report((shed, late)),
+        Counts.of([shed, late]),
+        inputs=NETWORK.streams,
+        outputs=NETWORK.outputs,
+        work_seconds=0.7,
+        scale=0.9,
+        reason="why",
+    )
+    assert found.latencies.mean == pytest.approx((2 * 2.0 + 1.5) / 3)
+    assert (found.latencies.count, found.delivered) == (3, {"q": 3, "a1->b1": 5})
+    assert (found.offered, found.kept, found.keep, found.mode) == (20, 5, 0.4, "enforce")
+    assert (found.cut_seconds, found.busy_seconds) == (1001.0, 1.0)
+    assert result_latencies(report(), ["a1->b1"]).mean == pytest.approx(2.0)
 
 
 def test_batches_are_added_up_and_not_kept() -> None:
     found = Record(NETWORK)
     found.begin(100.0, {"s": 0})
     found.settle(100.0, {"s": 0})
-    arrivals = np.array([99_000, 99_500], dtype=np.int64)
-    line = LedgerLine("A.main", 0, "s", "shedder", 20, 5, 15)
     sizes = []
     for number in range(300):
-        end = 101.0 + number
-        written = {"q": Written(arrivals + 1000 * number, np.array([1, 3]))}
-        journal = JournaledBatch(number, int((end - 1.0) * 1e3), {})
-        found.batch(BatchReport("A.main", journal, end - 1.0, end, (replace(line, batch=number),), written), 1.0)
+        counts = Counts.of([LedgerLine("A.main", number, "s", "shedder", 20, 5, 15)])
+        found.batch("A.main", batch(number, 102.0 + number), counts)
         sizes.append(len(pickle.dumps((found._first, found._later))))
     assert sizes[-1] < sizes[2] + 100, "grows with the number of batches"
-    assert found.batches == 300
-    seconds, tuples = found.latencies()
-    assert (seconds.tolist(), tuples.tolist()) == ([1.5, 2.0], [3 * 299, 299])
+    assert (found.latencies().count, found.latencies().mean) == (10 * 299, 3.0)
     assert found.kept_shares() == {"s": 0.25}
-    assert found.throughput() == {"q": pytest.approx(4.0)}
+    assert found.throughput() == {"q": pytest.approx(10.0)}
     assert found.measured_seconds == pytest.approx(299.0)
 
 
-def test_points_are_bounded_and_batches_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("floodway.agent.loop.record.MOST_POINTS", 3)
     found = record(112.0, 114.0, 117.0, 119.0, 120.0)
     assert [point.seconds for point in found.points] == [17.0, 19.0, 20.0]
-    assert found.batches == 5

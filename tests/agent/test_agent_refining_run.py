@@ -9,6 +9,7 @@ import pytest
 
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from tests.agent.busy_operators import SECONDS_A_TUPLE
 
@@ -33,7 +34,7 @@ outputs: {q: {from: quarter}}
 def test_a_wrong_file_is_corrected_while_it_runs(spark: Session, tmp_path: Path) -> None:
     rates = "12:500,12:1600,12:700,60:1400"  # batches of different sizes tell what a batch costs anyway
     feeds = {"s": Feed(options=("--profile", "steps", "--steps", rates))}
-    options = RunOptions(seconds=50, root=tmp_path, target_seconds=2.0, feeds=feeds, settle_seconds=25, replan=True)
+    options = RunOptions(seconds=50, root=tmp_path, target=Target(2.0), feeds=feeds, settle_seconds=25, replan=True)
     report = run_network(parse_network(WRONG), options, spark)
     print(report.costs, report.selectivities)
     assert report.selectivities["quarter"] == pytest.approx(0.25, rel=0.02)

@@ -11,8 +11,8 @@ import pytest
 
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.dashboard.report import make_report
-from floodway.job.ledger import Reason
-from floodway.job.options import OnLoss
+from floodway.job.ledger.ledger import Reason
+from floodway.job.options.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
 from floodway.spark.audit.run import audit
@@ -74,7 +74,7 @@ def test_deleted_tuples_stop_a_run_or_are_counted_as_lost_to_retention(spark: Se
     assert sum(sink.end_positions().values()) == 1_300
     # What people see names the reason.
     report = make_report(layout.root)
-    assert report.counts.by_place() == {"clicks": {"retention": 700}}
+    assert report.status.counts().by_place() == {"clicks": {"retention": 700}}
     assert any("deleted before they were read" in text for text in report.advice)
 
 

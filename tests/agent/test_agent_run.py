@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.targets import Target
 from floodway.job.shed_state import ShedFiles
+from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit
@@ -68,7 +70,7 @@ def run(
         seconds=seconds,
         root=root,
         mode="enforce" if mode == "enforce" else "off" if mode == "off" else "observe",
-        target_seconds=target,
+        target=Target(target),
         feeds=feeds,
         settle_seconds=seconds / 2 if settle is None else settle,
     )
@@ -100,7 +102,7 @@ def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_p
 @pytest.mark.slow
 def test_blocks_that_are_never_read_are_accounted_for_too(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
-    options = RunOptions(seconds=20, root=tmp_path, target_seconds=2.0, feeds=feeds, settle_seconds=10, drop="range")
+    options = RunOptions(seconds=20, root=tmp_path, target=Target(2.0), feeds=feeds, settle_seconds=10, drop="range")
     report = run_network(parse_network(CHAIN), options, warm)
     assert report.differences == () and audit(parse_network(CHAIN), Layout(tmp_path)).differences == ()
     assert report.latency.mean == pytest.approx(2.0, rel=0.15)
@@ -153,12 +155,12 @@ def test_overload_is_shed_and_every_tuple_accounted_for(spark: Session, tmp_path
 
 
 def test_the_mode_is_switched_while_running(spark: Session, tmp_path: Path) -> None:
-    def switch(status: Mapping[str, Any]) -> None:
-        if status["batches"] >= 2:
+    def switch(status: Status) -> None:
+        if status.batch_count >= 2:
             ShedFiles(tmp_path).write_mode("off")
 
     options = RunOptions(
-        seconds=15, root=tmp_path, target_seconds=1.0, feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
+        seconds=15, root=tmp_path, target=Target(1.0), feeds={"s": Feed(rate=1.5 * CAPACITY)}, progress=switch
     )
     run_network(parse_network(CHAIN), options, spark)
     lines = [line for line in Ledger(Layout(tmp_path).store).lines() if line.at == "s" and line.offered]

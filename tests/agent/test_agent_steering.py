@@ -90,7 +90,22 @@ def test_late_outputs_further_down_leave_a_query_less_of_its_share() -> None:
     assert asked[-1] == (tuple(parts["A.main"].operators), 7.0)
 
 
-@pytest.mark.parametrize("controller", ["batch", "latency", "pid", "red", "aurora", "tu"])
+def test_a_percentile_as_the_target_leaves_shorter_batches_than_the_same_mean() -> None:
+    network = split_network()
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    mean = steering(network, target=3.0)
+    p95 = Steering(make_planner(network, "exact"), parts, target_seconds=3.0, quantile=0.95)
+    assert p95.period_seconds == pytest.approx(mean.period_seconds / 1.3, rel=0.01)
+    for second in range(20):
+        seconds = 1.0 + 0.5 * (second % 2)
+        batch = FragmentBatch("A.main", {"s": 500}, {"s": 150}, seconds, 1.5 * seconds, {"o->bottom": 0.0}, seconds)
+        mean.observe(float(second), batch, {"s": 500})
+        p95.observe(float(second), batch, {"s": 500})
+    assert p95.batch_seconds < 0.75 * mean.batch_seconds
+    assert "times the mean" in p95.control["A.main"].reason
+
+
+@pytest.mark.parametrize("controller", ["batch", "latency", "pid", "red", "aurora", "tu", "gradient", "vegas"])
 def test_every_controller_for_spark_can_be_chosen(controller: str) -> None:
     steer = steering(split_network(), controller=controller)
     batch = FragmentBatch("A.main", {"s": 2000}, {"s": 900}, 2.5, 4.0, {"o->bottom": 0.0})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from floodway.agent.node import supervisor
 from floodway.agent.node.supervisor import Program, Supervisor
 
 
@@ -89,3 +90,17 @@ def test_stopping_leaves_no_process(tmp_path: Path, code: str) -> None:
     assert pid is not None and not alive(pid)
     until(lambda: not words.isdigit() or not alive(int(words)))
     assert supervisor.pid("child") is None
+
+
+def test_what_a_program_prints_for_years_is_moved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "OUTPUT_BYTES", 2_000)
+    chatty = program(tmp_path, "import itertools, time\nfor n in itertools.count(): print(n, 'x' * 50, flush=True)")
+    with Supervisor([chatty]) as running:
+        running.start()
+        moved = tmp_path / "child.log.1"
+        for _ in range(20):
+            until(lambda: chatty.output.stat().st_size > 2_000)
+            assert running.poll() == []
+            assert moved.exists()
+    # What was printed while it was copied may be in neither; what is there is whole lines of the newest.
+    assert "x" * 50 in running.last_words("child") + moved.read_text()

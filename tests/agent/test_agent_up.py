@@ -9,6 +9,7 @@ import pytest
 from floodway.agent.node.options import Control
 from floodway.agent.node.report import NodesReport
 from floodway.agent.node.up import UpOptions, bring_up
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
 
@@ -30,7 +31,7 @@ def run(folder: Path, text: str, control: Control, *, seconds: float = SECONDS, 
         root=folder / "state",
         seconds=seconds,
         control=control,
-        target_seconds=target,
+        target=Target(target),
         settle_seconds=0.5 * seconds,  # until the compilers of both Java processes have come to rest
     )
     report = bring_up(parse_network(text), options)

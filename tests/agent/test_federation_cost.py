@@ -15,6 +15,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from floodway.spark.log import LogWriter, create_log
 from tests.agent.federation_on_spark import Running, participant_on, wait
+from tests.agent.federation_world import part_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,8 +73,8 @@ def test_the_cost_of_a_tuple_is_measured_for_each_fragment_alone(
 
     def costs() -> tuple[float, float]:
         """CPU-seconds a tuple, as the machine has them: of the heavy one and of the light one."""
-        fragments = [agent.status()["fragments"][name] for name in ("heavy", "light")]
-        heavy, light = (one["cpu"] / one["rate"] if one["rate"] else 0.0 for one in fragments)
+        fragments = [part_of(agent).fragments[name] for name in ("heavy", "light")]
+        heavy, light = (one.cpu / one.rate if one.rate else 0.0 for one in fragments)
         return heavy, light
 
     def apart() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from floodway.contracts.messages import Accept, Move, Offer, Reject
 from floodway.errors import FloodwayError, InputError
 from floodway.spark.log import create_log
 from tests.agent.federation_engine import LogEngine
-from tests.agent.federation_world import FAST, SETTINGS
+from tests.agent.federation_world import FAST, SETTINGS, part_of, refused_by
 
 FILE = """
 version: 1
@@ -192,7 +191,7 @@ def test_a_partner_that_has_left_the_file_is_told_of_and_nothing_more(tmp_path: 
         for _ in range(3):
             after.agent.tick()
             time.sleep(FAST.bill)
-        assert after.agent.status()["unreachable"]["B: gone"] >= 2
+        assert part_of(after.agent).silent["B: gone"] >= 2
         assert sorted(after.agent.machine.holdings) == ["fa"]
     finally:
         after.agent.close()
@@ -250,6 +249,6 @@ def test_partners_are_answered_once_it_is_known_what_is_held(tmp_path: Path) -> 
         assert told == ["busy"]
         starting.offer()
         assert list(starting.agent.machine.reserved) == ["B/0"]
-        assert json.dumps(starting.agent.status()["refused"]) == '{"busy": 1}'
+        assert refused_by(starting.agent) == {"busy": 1}
     finally:
         starting.agent.close()

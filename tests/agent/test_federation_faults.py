@@ -18,7 +18,7 @@ from floodway.agent.federation.reach import Reach
 from floodway.agent.wire.client import Client, PeerError
 from floodway.contracts.messages import Accept
 from tests.agent.federation_sides import LEASE, Sides
-from tests.agent.federation_world import World, agent
+from tests.agent.federation_world import World, agent, part_of
 
 FULL = OSError(28, "No space left on device")
 
@@ -267,7 +267,7 @@ def test_a_full_disk_ends_neither_renewal_nor_loop(alone: ParticipantAgent, monk
     lease = alone.moving.held["f0"]
     wait(lambda: renew.left == 0 and faulty.left == 0, alone)
     wait(lambda: alone.moving.held["f0"].until > lease.until, alone)
-    failures = alone.status()["failures"]
+    failures = part_of(alone).failures
     assert failures["leases"] == f"{FULL} (2 times)" and failures["measure"] == f"{FULL} (2 times)"
     wait(lambda: alone.journal.offers() != [], alone)  # the first was not journaled, so it was not made
 
@@ -287,7 +287,7 @@ def test_a_partner_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatc
         for _ in range(150):  # half a minute in which there is always something to say
             now[0] += 0.2
             member.tick()
-        assert sum(member.status()["unreachable"].values()) > 1.5 * len(tries)
+        assert sum(part_of(member).silent.values()) > 1.5 * len(tries)
         waits = [after - before for before, after in pairwise(tries)]
         assert waits[-1] > 2 * waits[0]
         offer = member.journal.offers()[-1]

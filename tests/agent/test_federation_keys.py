@@ -26,7 +26,7 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Cancel, Move, Offer
 from floodway.errors import InputError
 from tests.agent.federation_engine import LogEngine
-from tests.agent.federation_world import FAST, SETTINGS
+from tests.agent.federation_world import FAST, SETTINGS, refused_by
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.agent.wire.meeting import signed_for
 
@@ -116,7 +116,7 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
         connection.close()
     assert answers == [200, 409] and [one.giver for one in b.machine.inbox] == ["A"]
     c.post_json("/v1/message", api.envelope(Offer("C/1", "C", "B", 4.0, (replace(TASK, name="g"),))))
-    counted = b.status()["refused"]
+    counted = refused_by(b)
     assert counted == {"forged": 5, "bad-signature": 3, "unsigned": 1, "contract": 1, "replayed": 1}
 
 
@@ -133,7 +133,7 @@ def test_certificates_are_bound_to_names(tmp_path: Path, opened: ExitStack) -> N
     # And who asks sees that it is B who answers.
     wrong = Client(url, Security(tls=files["A"]), peer="C")
     assert refused(lambda: wrong.post_json("/v1/message", api.envelope(OFFER))) == "forged"
-    assert b.status()["refused"] == {"forged": 1}
+    assert refused_by(b) == {"forged": 1}
     # The authority also signs certificates of hosts: who has one of those is nobody, not anybody.
     for subject in ("/O=some host", "/CN=A/CN=B"):
         host = Client(url, Security(tls=make_files(tmp_path, "host", authority, subject=subject)), peer="B")
@@ -157,12 +157,13 @@ def test_a_member_reads_its_own_keys_and_no_others(tmp_path: Path) -> None:
     federation = parse_federation(FILE.format(scheme="http", a=1, b=2, c=3))
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "bc").write_bytes(BC + b"\n")
+    (tmp_path / "keys" / "bc").chmod(0o600)
     environ = {"KEY_AB": AB.decode()}
     assert load_pairs(federation, "B", tmp_path, environ) == {"A": AB, "C": BC}
     assert load_pairs(federation, "A", tmp_path / "nowhere", environ) == {"B": AB}
     with pytest.raises(InputError, match="KEY_AB, the key of B and A, is not set"):
         load_pairs(federation, "B", tmp_path, {})
-    with pytest.raises(InputError, match=r"key file .* of C and B cannot be read"):
+    with pytest.raises(InputError, match=r"key of C and B: key file .* cannot be read"):
         load_pairs(federation, "C", tmp_path / "nowhere", environ)
     assert AB.decode() not in repr(Credentials("B", pairs={"A": AB})) + repr(Security(senders={"A": AB}))
 

@@ -19,7 +19,7 @@ from floodway.contracts.load import Load
 from floodway.contracts.messages import Offer
 from floodway.spark.log import create_log
 from tests.agent.federation_engine import LogEngine
-from tests.agent.federation_world import FAST, SETTINGS
+from tests.agent.federation_world import FAST, SETTINGS, part_of
 
 FILE = """
 version: 1
@@ -93,7 +93,7 @@ def test_without_a_link_nothing_is_offered_for_it(tmp_path: Path) -> None:
     with member(tmp_path, "") as (agent, _):
         agent.tick()
         assert agent.machine.cost() == pytest.approx(0.6 / 0.4) and offered(agent) is None
-        assert agent.status()["unit_cost"] == pytest.approx(1 / (0.4 * 0.39))
+        assert part_of(agent).unit_cost == pytest.approx(1 / (0.4 * 0.39))
 
 
 def test_a_cost_is_learnt_from_what_waits(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_cost_is_learnt_from_what_waits(tmp_path: Path) -> None:
             agent.tick()
         # A hundred in flight at the same CPU: whatever the queue says, this member is slow.
         assert agent.machine.cost() == pytest.approx(100.0, rel=0.1)
-        assert agent.status()["unit_cost"] == pytest.approx(agent.machine.cost() / 0.6, rel=0.01)
+        assert part_of(agent).unit_cost == pytest.approx(agent.machine.cost() / 0.6, rel=0.01)
         deadline = time.monotonic() + 20.0
         while offered(agent) is None and time.monotonic() < deadline:
             agent.tick()

@@ -27,9 +27,10 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from floodway.errors import InputError
 from floodway.job.decision import PPM, read_decision
-from floodway.job.state_files import write_mode
+from floodway.job.store.state_files import write_mode
+from floodway.job.store.store import LocalStore
 from tests.agent.federation_engine import LogEngine, measured
-from tests.agent.federation_world import FAST, FILE, SETTINGS, World
+from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
 from tests.agent.wire.meeting import signed_for
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
@@ -164,13 +165,13 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.wait("shedding", lambda: bool(keeps()))
     # Two fragments of 0.6 CPU on one: their tuples are worth the same, and one of them fills the CPU.
     assert list(keeps().values()) == pytest.approx([0.4 / 0.6]) and read_decision(file).mode == "enforce"
-    write_mode(file.parent, "off")
+    write_mode(LocalStore(file.parent), "off")
     pair.wait("the kill switch", lambda: read_decision(file).mode == "off")
-    pair.wait("everything kept", lambda: not pair.members["A"].status()["keeps"])
-    write_mode(file.parent, "enforce")
-    status = pair.members["A"].status()
-    assert any(key.startswith("B: unreachable") for key in status["unreachable"])
-    assert {(one["from"], one["to"]) for one in status["contracts"]} >= {("A", "B")}
+    pair.wait("everything kept", lambda: pair.members["A"].status().keep == 1.0)
+    write_mode(LocalStore(file.parent), "enforce")
+    part = part_of(pair.members["A"])
+    assert any(key.startswith("B: unreachable") for key in part.silent)
+    assert {(one.giver, one.taker) for one in part.contracts} >= {("A", "B")}
     pair.start("B")
     pair.wait("the move", lambda: len(pair.where()["B"]) == 2)
     pair.wait("no more shedding", lambda: not keeps())
@@ -201,9 +202,9 @@ def test_a_partner_that_drops_tuples_pays_for_that_and_says_so(served: tuple[Pai
     pair, moved = served
     pair.loads["g0"] = 0.9  # more than B can carry; it may not part with its own, nor A take the other
     a = pair.members["A"]
-    pair.wait("A to be told", lambda: moved in a.status()["missed"])
-    told = a.status()["missed"][moved]
-    assert told["by"] == "B" and told["keep"] < 1.0
+    pair.wait("A to be told", lambda: moved in part_of(a).missed)
+    told = part_of(a).missed[moved]
+    assert told.by == "B" and told.keep < 1.0
     wait_for_a_penalty(pair)
 
 
@@ -319,6 +320,6 @@ def test_forged_replayed_and_overpriced_offers_are_refused_and_counted(pair: Pai
     for path, wrong in (("/v1/message", {"kind": "offer"}), ("/v1/move", {}), ("/v1/bill", {"version": 1})):
         assert refused(partial(honest.post_json, path, wrong)) == "malformed"
     assert b.machine.holdings.keys() == {"g0"} and b.journal.moves() == []
-    counted = b.status()["refused"]
+    counted = refused_by(b)
     assert counted["unsigned"] == 1 and counted["bad-signature"] == 1 and counted["replayed"] == 1
     assert counted["contract"] == 14 and counted["malformed"] == 3

@@ -32,6 +32,7 @@ def test_a_time_below_zero_is_refused(tmp_path: Path) -> None:
 def test_a_read_token_needs_a_key_beyond_this_machine_and_certificates_come_in_threes(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef-read")
+    token.chmod(0o600)
     arguments = [str(tmp_path), "--listen", "127.0.0.1:0", "--seconds", "0", "--read-token-file", str(token)]
     assert runner.invoke(app, arguments).exit_code == 0
     refused = runner.invoke(app, [*arguments, "--cert", str(token)])
@@ -42,7 +43,7 @@ def test_without_anything_to_show_it_says_what_to_give(monkeypatch: pytest.Monke
     monkeypatch.setenv("FLOODWAY_STATE", str(tmp_path / "nowhere"))
     result = runner.invoke(app, [])
     assert isinstance(result.exception, InputError)
-    assert "floodway dashboard runs/shop" in str(result.exception)
+    assert "floodway dashboard clicks" in str(result.exception)
 
 
 def test_all_sheds_of_the_user_are_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -58,6 +59,7 @@ def test_beyond_this_machine_a_key_is_needed(monkeypatch: pytest.MonkeyPatch, tm
     assert "key file" in str(refused.exception)
     key = tmp_path / "key"
     key.write_text("0123456789abcdef0123")
+    key.chmod(0o600)
     result = runner.invoke(app, [str(tmp_path), "--listen", "0.0.0.0:0", "--seconds", "0", "--key-file", str(key)])
     assert result.exit_code == 0, result.output
 

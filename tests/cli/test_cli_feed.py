@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from floodway.cli.feed import parse_seconds
-from floodway.errors import InputError
 from floodway.spark.log import LogReader
 
 
@@ -56,11 +54,11 @@ def test_a_second_run_appends_to_the_log_as_it_is(tmp_path: Path) -> None:
     [
         (["--profile", "steps"], "needs --steps"),
         (["--profile", "trace"], "needs --trace"),
-        (["--rate", "-1"], "makes no sense"),
-        (["--seconds", "0"], "make no run"),
+        (["--rate", "-1"], "--rate -1 is not a rate"),
+        (["--seconds", "0"], "--seconds 0 is not a duration above 0"),
         (["--schema", "id nonsense"], "unknown type 'nonsense'"),
         (["--partitions", "0"], "partitions, not 0"),
-        (["--profile", "trace", "--trace", "t.csv", "--bin", "5"], "no time above 0"),
+        (["--profile", "trace", "--trace", "t.csv", "--bin", "wide"], "--bin wide is not a duration"),
     ],
 )
 def test_mistakes_are_one_line_with_a_remedy(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -81,8 +79,11 @@ def test_a_log_with_a_writer_and_a_topic_without_a_name_are_refused(tmp_path: Pa
     assert "names no topic" in feed("kafka://localhost:1").stderr
 
 
-def test_times_have_units() -> None:
-    assert (parse_seconds("100ms"), parse_seconds("2 s"), parse_seconds("1.5min")) == (0.1, 2.0, 90.0)
-    for text in ("", "5", "0s", "-1s", "ms"):
-        with pytest.raises(InputError):
-            parse_seconds(text)
+def test_times_and_rates_have_units(tmp_path: Path) -> None:
+    done = feed(str(tmp_path / "log"), "--rate", "1k/s", "--seconds", "200ms", "--json")
+    body = json.loads(done.stdout)
+    assert body["offered"] == 200
+    done = feed(str(tmp_path / "steps"), "--profile", "steps", "--steps", "100ms:1k/s,0.1:500", "--json")
+    assert json.loads(done.stdout)["offered"] == 150
+    for wrong in (("--rate", "fast"), ("--seconds", "0s"), ("--profile", "steps", "--steps", "10s")):
+        assert feed(str(tmp_path / "log"), *wrong).returncode == 2

@@ -45,7 +45,7 @@ def run(*args: str) -> None:
         (["--sample", "{tmp}/gone"], "no sample at .*gone"),
         (["--sample", "{tmp}"], "no log of stream s1 in .*Put one at"),
         (["--sample", "{tmp}/log"], "is one log, and the network has 2 streams"),
-        (["--effort", "0"], "--effort 0 is not above 0"),
+        (["--effort", "0"], "--effort 0 is not a duration above 0"),
         (["--write", "{tmp}/no/such/folder.yaml"], "no folder"),
     ],
 )

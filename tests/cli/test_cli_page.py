@@ -21,7 +21,7 @@ from floodway.cli.node import node
 from floodway.cli.page import watched
 from floodway.cli.participant import participant
 from floodway.dashboard.board import LEAST_SECONDS
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from tests.dashboard.made_state import CLICKS, MadeJob, demo_network
 
 NO_RATE = """
@@ -52,12 +52,12 @@ def test_the_page_of_nodes_that_are_processes_shows_them_as_one_network(tmp_path
         assert snapshot(url)["jobs"][0]["problem"] == "nothing written yet"
         save_network(tmp_path / "net", demo_network())
         for node in ("A", "B"):
-            job = MadeJob(tmp_path / "net" / "nodes" / node, int(time.time()) - 5, name=f"demo: {node}")
+            job = MadeJob(tmp_path / "net" / "nodes" / node, int(time.time()) - 5, name="demo", node=node)
             job.start(network=False)
             job.run(3)
         (shown,) = snapshot(url)["jobs"]
         assert (shown["name"], shown["has_picture"]) == (demo_network().name, True)
-        assert shown["offered"]["clicks"] == 2 * 3 * CLICKS
+        assert shown["places"]["clicks"]["offered"] == 2 * 3 * CLICKS
 
 
 def test_no_page_unless_asked_for(tmp_path: Path) -> None:

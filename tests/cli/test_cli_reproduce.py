@@ -38,7 +38,7 @@ def test_json_is_one_object_with_the_stable_fields(tmp_path: Path) -> None:
     assert result.exit_code == 0
     body = json.loads(result.stdout)
     (found,) = body["results"]
-    assert {"id", "paper", "measured", "holds", "seconds", "where"} <= set(found)
+    assert {"id", "paper", "measured", "holds", "reason", "criteria", "seconds", "where"} <= set(found)
     assert found["id"] == "buffer-fig6"
     assert found["holds"] is True
     assert found["seconds"] > 0

@@ -58,7 +58,7 @@ def test_refusals_of_names_and_ranges(args: list[str], message: str) -> None:
 
 
 def test_rates_that_are_no_numbers() -> None:
-    with pytest.raises(InputError, match="is not name=number"):
+    with pytest.raises(InputError, match="is not name=rate"):
         run("--rates", "s1=fast,s2=1")
 
 

@@ -62,7 +62,7 @@ def observations() -> Iterator[Observation]:
 
 
 def every_law() -> list[Controller[State]]:
-    with_target = {"aurora", "batch", "gradient", "latency", "tu", "vegas"}
+    with_target = {"aurora", "batch", "latency", "tu"}
     made = [
         make_controller(name, **({"target_seconds": TARGET} if name in with_target else {})) for name in controllers()
     ]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
-from floodway.agent.loop.run_files import BATCHES, save_network
-from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles, write_atomically
-from floodway.job.store import LocalStore
+from floodway.agent.loop.run_files import save_network
+from floodway.job.decision import Mode
+from floodway.job.ledger.ledger import Ledger, LedgerLine
+from floodway.job.shed_state import ShedFiles
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.reasons import keep_reason
+from floodway.job.status.status import NodePart, PlanPart, Status, at_inputs, write_status
+from floodway.job.status.tail import read_figures
+from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 
@@ -38,20 +41,36 @@ class MadeJob:
     name: str = "demo"
     batch: int = 0
 
+    node: str = ""
+
     def __post_init__(self) -> None:
         self.ledger = Ledger(LocalStore(self.root))
+        self.figures, last = read_figures(LocalStore(self.root))
+        self.batches = BatchLog(LocalStore(self.root), last)
+
+    @property
+    def query(self) -> str:
+        """The name of its query."""
+        return f"{self.node or 'shop'}.main"
 
     def start(self, *, network: bool = True) -> None:
         """What is there before the first batch."""
         self.root.mkdir(parents=True, exist_ok=True)
         if network:
             save_network(self.root, demo_network())
-        self._status(latency=None)
+        self._status()
 
-    def run(self, batches: int, *, latency: float = 1.8, keeps: dict[str, float] | None = None) -> None:
-        """Some batches, one a second, with the demo's load."""
+    def run(
+        self,
+        batches: int,
+        *,
+        latency: float = 1.8,
+        keeps: dict[str, float] | None = None,
+        planned: dict[str, float] | None = None,
+    ) -> None:
+        """Some batches, one a second, with the demo's load; `planned` is what the status says, if not what was kept."""
         for _ in range(batches):
-            self._one(latency, keeps or KEEPS)
+            self._one(latency, keeps or KEEPS, planned or keeps or KEEPS)
 
     def long(self, batches: int, *, every: int, latency: float = 1.8) -> None:
         """Many batches with some seconds between them, each with the load of those seconds, all written at once."""
@@ -70,12 +89,12 @@ class MadeJob:
                 for one in once
             ]
             lines += found
-            append_figures(self.root / BATCHES, self._figures(found, latency))
+            self._record(found, latency)
             self.batch += 1
         self.ledger.append(lines)
-        self._status(latency)
+        self._status()
 
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         """The mode in force: what was wished for, else enforce."""
         return ShedFiles(self.root).read_mode() or "enforce"
 
@@ -100,7 +119,7 @@ class MadeJob:
 
     def _line(self, at: str, reason: str, offered: int, kept: int, keep: float) -> LedgerLine:
         return LedgerLine(
-            "shop.main",
+            self.query,
             self.batch,
             at,
             reason,
@@ -113,38 +132,59 @@ class MadeJob:
             time_us=self.now * 1_000_000,
         )
 
-    def _one(self, latency: float, keeps: dict[str, float]) -> None:
+    def _one(self, latency: float, keeps: dict[str, float], planned: dict[str, float]) -> None:
         lines = self.lines(keeps)
         self.ledger.append(lines)
-        append_figures(self.root / BATCHES, self._figures(lines, latency))
+        self._record(lines, latency)
         self.batch += 1
         self.now += 1
-        self._status(latency, keeps)
+        self._status(planned)
 
-    def _figures(self, lines: Sequence[LedgerLine], latency: float) -> BatchFigures:
+    def _record(self, lines: Sequence[LedgerLine], latency: float) -> None:
         ended = lines[0].time_us / 1e6
-        delivered = {line.at: line.kept for line in lines if line.reason == "delivered"}
-        shown = ((round(latency * 800), 500), (round(latency * 1200), 500))
-        return BatchFigures("shop.main", self.batch, ended - 1.0, ended, 1.0, 1.0, delivered, shown)
+        inputs = [line for line in lines if line.at in ("clicks", "orders")]
+        batch = Batch(
+            query=self.query,
+            batch=self.batch,
+            cut_seconds=ended - 1.0,
+            ended_seconds=ended,
+            offered=sum(line.offered for line in inputs),
+            kept=sum(line.kept for line in inputs),
+            mode=self.mode(),
+            latencies=Sketch.of([(latency * 0.8, 500), (latency * 1.2, 500)]),
+            delivered={line.at: line.kept for line in lines if line.reason == "delivered"},
+            work_seconds=1.0,
+            busy_seconds=1.0,
+        )
+        self.figures.add(lines, batch)
+        self.batches.append(batch)
 
-    def _status(self, latency: float | None, keeps: dict[str, float] | None = None) -> None:
-        body: dict[str, Any] = {
-            "name": self.name,
-            "time_us": self.now * 1_000_000,
-            "mode": self.mode(),
-            "target_seconds": TARGET,
-            "latency_seconds": latency,
-            "rates": {"clicks": float(CLICKS), "orders": float(ORDERS)},
-            "keeps": dict(keeps or KEEPS),
-            "load": {"shop": 1.0},
-            "overloaded": True,
-            "loss": LOSS,
-            "scale": 0.97,
-            "unreachable": False,
-            "floor_seconds": 0.4,
-            "reasons": {"shop.main": "n* = 1.29 s of work: overhead 0.05 s, cost 1.02"},
-            "arrived": {"clicks": self.batch * CLICKS + 120, "orders": self.batch * ORDERS + 150},
-            "batches": self.batch,
-            "last": None,
-        }
-        write_atomically(self.root / "status.json", json.dumps(body))
+    def _status(self, keeps: Mapping[str, float] = KEEPS) -> None:
+        waiting = {"clicks": 120, "orders": 150}
+        arriving = {"clicks": float(CLICKS), "orders": float(ORDERS)}
+        places = self.figures.places(keeps, float(self.now), arriving=arriving, waiting=waiting)
+        rates, keep, totals = at_inputs(places, waiting)
+        write_status(
+            LocalStore(self.root),
+            Status(
+                name=f"{self.name}: {self.node}" if self.node else self.name,
+                kind="node" if self.node else "run",
+                mode=self.mode(),
+                time=float(self.now),
+                latency=self.figures.latency(TARGET),
+                rates=rates,
+                keep=keep,
+                totals=totals,
+                decision_seen=True if self.batch else None,
+                reason=keep_reason(760, 900, mode=self.mode(), target_seconds=TARGET, batch_seconds=1.3),
+                floor_seconds=0.4,
+                batch_count=self.figures.batch_count,
+                places=places,
+                delivered=dict(self.figures.fold.total.delivered),
+                nodes={"shop": NodePart(1.0, 1.0)},
+                plan=PlanPart("8f3a01bc", "exact", "throughput", overloaded=True, scale=0.97),
+                ledger=self.figures.ledger(),
+                network=self.name,
+                node=self.node,
+            ),
+        )

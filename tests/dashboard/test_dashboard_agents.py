@@ -9,48 +9,60 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from floodway.agent.node.api import node_routes
-from floodway.agent.node.metrics import FolderMetrics
 from floodway.agent.planes.plane import Alone
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
 from floodway.dashboard.past import sample_rates
 from floodway.dashboard.sources import Reading
+from floodway.job.status.status import Place, Rates, Status, read_status
+from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
 
 FIGURE1 = load_network(Path(__file__).resolve().parents[2] / "examples" / "networks" / "figure1.yaml")
 
 
+def node_status(name: str, network: str = "figure1", **more: Any) -> Status:
+    """The status of a node."""
+    usual: dict[str, Any] = {"mode": "enforce", "time": time.time(), "rates": Rates(10.0, 9.0)}
+    return Status(name=f"{network}: {name}", kind="node", network=network, node=name, **{**usual, **more})
+
+
 def agent(plane: Alone, **more: Any) -> HttpServer:
-    """An agent of a node, which tells what it is told."""
-
-    def status() -> dict[str, Any]:
-        return {"name": f"figure1: {plane.name}", "node": plane.name, "mode": plane.mode, "loss": 0.1, **more}
-
-    return HttpServer([*plane.routes(), *node_routes(status, FIGURE1)])
+    """An agent of a node with this status."""
+    return HttpServer([*plane.routes(), *node_routes(lambda: node_status(plane.name, **more), FIGURE1)])
 
 
 def counting_agent(made: MadeJob) -> HttpServer:
-    """The agent of a node that tells the sums of its ledger, as `floodway node` does."""
-    plane, metrics = Alone(demo_network(), "shop"), FolderMetrics("shop", made.root)
+    """The agent of the node that a job was made for."""
+    plane = Alone(demo_network(), "shop")
 
-    def status() -> dict[str, Any]:
-        told = {"name": "demo: shop", "node": "shop", "mode": "enforce", "time_us": int(time.time() * 1e6)}
-        return {**told, "latency_seconds": 1.8, "target_seconds": 2.0, **metrics.told()}
+    def status() -> Status:
+        return replace(made_status(made), time=time.time())
 
     return HttpServer([*plane.routes(), *node_routes(status, demo_network())])
 
 
+def made_status(made: MadeJob) -> Status:
+    """The status that a made job wrote last."""
+    found = read_status(LocalStore(made.root))
+    assert found is not None
+    return found
+
+
 def test_what_an_agent_counts_between_two_answers_is_what_came_and_what_was_dropped(tmp_path: Path) -> None:
-    made = MadeJob(tmp_path / "shop", int(time.time()) - 50)
+    made = MadeJob(tmp_path / "shop", int(time.time()) - 50, node="shop")
     made.start(network=False)
     made.run(2)
     now, asked = made.now, count(step=60)
@@ -63,13 +75,14 @@ def test_what_an_agent_counts_between_two_answers_is_what_came_and_what_was_drop
             now += seconds
             while True:
                 (reading,) = source.read()
-                if reading.problem is None and reading.status["offered"]["clicks"] == batches * CLICKS:
+                counted = reading.status.counts().offered["clicks"] if reading.status else 0
+                if reading.problem is None and counted == batches * CLICKS:
                     return reading
                 time.sleep(0.02)
 
         def came(reading: Reading, length: int = 10) -> dict[str, Any]:
             assert reading.timeline is not None
-            return sample_rates(*reading.timeline.window(now + 1, length), reading.network)
+            return sample_rates(reading, *reading.timeline.window(now + 1, length))
 
         assert after(0, batches=2).timeline is None, "what came before anybody looked came at no known time"
         made.run(4)
@@ -83,7 +96,7 @@ def test_what_an_agent_counts_between_two_answers_is_what_came_and_what_was_drop
         all_of_it = came(after(9, batches=15), length=1000)
         assert (all_of_it["seconds"], all_of_it["offered"]) == (13, CLICKS + ORDERS)
         shutil.rmtree(made.root)
-        again = MadeJob(tmp_path / "shop", made.now + 5)
+        again = MadeJob(tmp_path / "shop", made.now + 5, node="shop")
         again.start(network=False)
         again.run(1)
         assert after(1, batches=1).timeline is None, "counts that start over are another run's"
@@ -112,14 +125,15 @@ def test_the_nodes_of_one_network_are_one_job_with_picture_and_ledger(tmp_path: 
             made = MadeJob(tmp_path / name, int(now) - 5)
             made.start(network=False)
             made.run(2 + index)
-            told = FolderMetrics(name, made.root).told()
-            rates = {"rates": {f"s{index + 1}": 100.0}, "keeps": {f"s{index + 1}": 0.5}}
-            urls.append(stack.enter_context(agent(plane, time_us=int((now - 100 * index) * 1e6), **rates, **told)).url)
+            told = made_status(made)
+            places = {**told.places, f"s{index + 1}": Place(0.5, arriving=100.0)}
+            shown = agent(plane, time=now - 100 * index, places=places, ledger=told.ledger)
+            urls.append(stack.enter_context(shown).url)
         board = Board(UrlSource(urls))
         (job,) = board.snapshot()["jobs"]
         assert (job["name"], job["has_picture"], list(job["silent"])) == ("figure1", True, ["B"])
-        assert job["offered"]["clicks"] == 5 * CLICKS
-        assert job["ledger"] == {"state": "reconciled", "lines": 5 * 7, "differences": []}
+        assert job["places"]["clicks"]["offered"] == 5 * CLICKS
+        assert job["ledger"] == {"lines": 5 * 7, "differences": []}
         assert job["flow"]["rates"] == {"s1": 100.0, "s2": 100.0}
         board.set_mode("figure1", "observe")
         assert [plane.mode for plane in planes.values()] == ["observe", "observe"]
@@ -128,10 +142,10 @@ def test_the_nodes_of_one_network_are_one_job_with_picture_and_ledger(tmp_path: 
 def test_all_agents_are_asked_at_once() -> None:
     together = threading.Barrier(3)
 
-    def answering(name: str) -> Callable[[], dict[str, Any]]:
-        def status() -> dict[str, Any]:
+    def answering(name: str) -> Callable[[], Status]:
+        def status() -> Status:
             together.wait(timeout=10)
-            return {"name": f"net: {name}", "node": name, "mode": "off"}
+            return node_status(name, "net", mode="off")
 
         return status
 
@@ -171,9 +185,7 @@ def test_a_silent_agent_is_asked_less_and_less_and_is_back_when_it_answers() -> 
         (reading,) = source.read()
         assert "does not answer" in str(reading.problem) or "not answered yet" in str(reading.problem)
         now += 40.0
-    with HttpServer(
-        [*plane.routes(), *node_routes(lambda: {"name": "figure1: A", "node": "A"})], port=int(url.rpartition(":")[2])
-    ):
+    with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))], port=int(url.rpartition(":")[2])):
         for _ in range(200):
             (reading,) = source.read()
             now += 40.0
@@ -183,8 +195,8 @@ def test_a_silent_agent_is_asked_less_and_less_and_is_back_when_it_answers() -> 
     assert (reading.name, reading.problem) == ("A", None)
 
 
-@pytest.mark.parametrize("answer", [[], "text", 3])
+@pytest.mark.parametrize("answer", [[], "text", 3, {"name": "A", "time_us": 5}])
 def test_an_agent_that_tells_no_status_is_a_problem_and_no_crash(answer: Any) -> None:
-    with HttpServer(node_routes(lambda: answer)) as server:
+    with HttpServer([Route("/v1/status", lambda request: JSONResponse(answer))]) as server:
         (reading,) = UrlSource([server.url]).read()
-    assert reading.problem is not None and reading.name == server.url
+    assert "no status of this version" in str(reading.problem) and reading.name == server.url

@@ -43,20 +43,23 @@ def test_the_page_shows_what_the_api_says(page: Page, served: Served) -> None:
     assert {key: said[key] for key in shown} == pytest.approx(shown)
     assert len(shown) == 2 + 7 + 4 + 1 + 3  # streams, arcs, drop locations, node, outputs
     assert page.locator('[data-badge="enrich->billing"].dropped').text_content() == "keep 10.0%"
-    for field, key in (("latency", "latency_seconds"), ("loss", "loss"), ("target", "target_seconds")):
-        assert page.locator(f'[data-field="{field}"]').get_attribute("data-value") == js(job[key])
-    assert page.locator('[data-field="ledger"]').inner_text() == job["ledger"]["state"] == "reconciled"
+    told = {"latency": job["latency"]["mean"], "loss": job["loss"], "target": job["latency"]["target"]}
+    for field, value in told.items():
+        assert page.locator(f'[data-field="{field}"]').get_attribute("data-value") == js(value)
+    assert page.locator('[data-field="ledger"]').inner_text() == "reconciled"
+    assert page.locator("#reasons").inner_text() == job["reason"]
     assert page.locator('[data-field="share"]').inner_text() == f"{job['score'] / job['optimum']:.1%}"
     rows = [row.split("\t") for row in page.locator("#places tbody").inner_text().splitlines()]
     counts = {row[0]: (row[1], row[2]) for row in rows}
-    assert counts == {at: (f"{n:,}", f"{job['kept'][at]:,}") for at, n in job["offered"].items()}
-    assert [row[3] for row in rows if row[0] == "clicks"] == [f"shedder {job['dropped']['clicks']['shedder']:,}"]
+    assert counts == {at: (f"{one['offered']:,}", f"{one['kept']:,}") for at, one in job["places"].items()}
+    dropped = job["places"]["clicks"]["dropped"]["shedder"]
+    assert [row[3] for row in rows if row[0] == "clicks"] == [f"shedder {dropped:,}"]
 
 
 def test_figures_follow_by_events_without_a_reload(page: Page, served: Served) -> None:
     opened(page, served)
     page.evaluate("window.notReloaded = true")
-    served.job.run(1, latency=7.25)
+    served.job.run(12, latency=7.25)
     expect(page.locator('[data-field="latency"]')).to_have_text("7.25 s")
     expect(page.locator("#tile-latency")).to_have_class(re.compile("bad"))
     expect(page.locator("#sentence")).to_contain_text("later than the target of 2 s")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,18 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from floodway.agent.federation.figures import participant_status
 from floodway.agent.federation.journal import MoveRow
 from floodway.agent.loop.run_files import save_network
-from floodway.agent.node.metrics import FolderMetrics
 from floodway.agent.planes.plane import Alone
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
 from floodway.dashboard.serve import page_server
 from floodway.job.shed_state import ShedFiles
+from floodway.job.status.participant_status import FragmentPart
+from floodway.job.status.status import LedgerPart, Place, ProcessPart, write_status
+from floodway.job.store.store import LocalStore
 from tests.agent.federation_world import FILE, agent
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import KEEPS, MadeJob, demo_network
@@ -44,7 +47,7 @@ def snapshot(url: str) -> dict[str, Any]:
 
 
 def test_the_points_of_a_chart_are_the_samples_of_the_api(page: Page, served: Served) -> None:
-    served.job.run(1, latency=3.25)
+    served.job.run(12, latency=3.25)
     page.goto(served.url)
     page.wait_for_selector("#chart-latency path.line")
     drawn = page.evaluate(DRAWN, "#chart-latency")
@@ -64,14 +67,17 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
     member = agent(parse_federation(FILE.format(a=a, b=b)), "A", tmp_path, lambda step: None)
     member.journal.begin(MoveRow("A/0", "giver", "A", "B", 4.0, {"f1": 0.6}, {"f1": 1}, "intended", time.time()))
     member.journal.reach("A/0", "failed", note="the partner did not answer")
-    status = {**member.status(), "keeps": {"f0": 0.4}}
+    part = member.status().participant
+    assert part is not None
     member.journal.close()
-    (tmp_path / "A" / "status.json").write_text(json.dumps(status), encoding="utf-8")
+    kept = replace(part, load=1.5, fragments={"f0": FragmentPart("A", cpu=1.5, rate=100.0, keep=0.4)})
+    write_status(
+        LocalStore(tmp_path / "A"), participant_status(kept, name="A", now=time.time(), process=ProcessPart(1))
+    )
     with page_server([tmp_path / "A"]) as server:
         page.goto(server.url)
         expect(page.locator("#sentence")).to_have_text("Overloaded: it keeps 40.0% of f0.")
-        expect(page.locator("#mode-section")).to_be_hidden()
-        expect(page.locator("#contracts tbody tr")).to_have_count(len(status["contracts"]))
+        expect(page.locator("#contracts tbody tr")).to_have_count(len(part.contracts))
         expect(page.locator("#moves")).to_contain_text("the partner did not answer")
         expect(page.locator("#connection")).to_have_text("live")
 
@@ -79,7 +85,7 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
 def test_mixed_modes_and_a_silent_node_are_told(page: Page, tmp_path: Path) -> None:
     save_network(tmp_path, demo_network())
     for name, ago, mode in (("A", 0, "enforce"), ("B", 60, "observe")):
-        job = MadeJob(tmp_path / "nodes" / name, int(time.time()) - ago - 3, name=f"shop: {name}")
+        job = MadeJob(tmp_path / "nodes" / name, int(time.time()) - ago - 3, name="shop", node=name)
         job.start(network=False)
         ShedFiles(job.root).write_mode(mode)
         job.run(3)
@@ -95,16 +101,13 @@ def test_mixed_modes_and_a_silent_node_are_told(page: Page, tmp_path: Path) -> N
 
 def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: MadeJob) -> None:
     ShedFiles(made.root).write_mode("observe")
-    made.run(12, keeps=dict.fromkeys(KEEPS, 1.0))
-    status = json.loads((made.root / "status.json").read_text())
-    told = {**status, "keeps": KEEPS, "loss": 0.0, "plan": "8f3a01bc", "planner": "exact", "objective": "fair"}
-    (made.root / "status.json").write_text(json.dumps(told), encoding="utf-8")
+    made.run(12, keeps=dict.fromkeys(KEEPS, 1.0), planned=KEEPS)
     (made.root / "network.json").write_text("{", encoding="utf-8")
     with page_server([made.root]) as server:
         page.goto(server.url)
-        expect(page.locator("#sentence")).to_contain_text("the mode is observe; enforcing would drop 8.9%")
+        expect(page.locator("#sentence")).to_contain_text("the mode is observe; enforcing would keep 91.1%")
         expect(page.locator('[data-field="would"]')).to_have_text("8.9% if enforced")
-        expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for fair.")
+        expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for throughput.")
         expect(page.locator("#notes")).to_contain_text("network.json cannot be read")
 
 
@@ -120,14 +123,11 @@ def test_a_lost_connection_is_told_and_comes_back(page: Page, made: MadeJob) -> 
 
 
 def test_a_network_by_the_addresses_of_its_nodes_is_one_picture(page: Page, tmp_path: Path) -> None:
-    made = MadeJob(tmp_path, int(time.time()) - 3)
-    made.start(network=False)
-    made.run(2)
-    told = {"time_us": int(time.time() * 1e6), "mode": "enforce", **FolderMetrics("A", tmp_path).told()}
     with ExitStack() as stack:
-        rates = {"A": {"s1": 70.0}, "B": {"s2": 30.0}}
+        rates = {"A": {"s1": Place(arriving=70.0)}, "B": {"s2": Place(arriving=30.0)}}
         nodes = [
-            stack.enter_context(node_agent(Alone(FIGURE1, name), rates=one, **told)) for name, one in rates.items()
+            stack.enter_context(node_agent(Alone(FIGURE1, name), places=one, ledger=LedgerPart(9)))
+            for name, one in rates.items()
         ]
         server = stack.enter_context(page_server([], [node.url for node in nodes]))
         page.goto(server.url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from floodway.dashboard.serve import page_server
+from floodway.job.status.status import write_status
+from floodway.job.store.store import LocalStore
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import CLICKS, MadeJob
-from tests.dashboard.test_dashboard_agents import counting_agent
+from tests.dashboard.test_dashboard_agents import counting_agent, made_status
 from tests.dashboard.test_dashboard_browser_cases import DRAWN
 
 UNEXPLAINED = """() => {
@@ -79,11 +82,11 @@ def test_every_tile_chart_and_table_says_what_it_is(page: Page, served: Served) 
 
 
 def test_on_a_phone_nothing_scrolls_sideways_and_all_is_readable(phone: Page, made: MadeJob) -> None:
-    status = (made.root / "status.json").read_text().replace('"shop.main": "n*', '"shop.main": "' + "long" * 60)
+    status = replace(made_status(made), reason="long" * 60)
     with page_server([made.root]) as server:
         phone.goto(server.url)
         phone.wait_for_selector("#picture [data-value]")
-        (made.root / "status.json").write_text(status, encoding="utf-8")
+        write_status(LocalStore(made.root), status)
         expect(phone.locator("#reasons")).to_contain_text("longlong")
         assert phone.evaluate("document.documentElement.scrollWidth") <= 360
         assert phone.evaluate(FAINT) == []
@@ -110,7 +113,7 @@ def test_a_job_that_is_gone_is_told_as_gone(page: Page, tmp_path: Path) -> None:
 
 
 def test_an_agent_by_its_address_has_a_chart_of_drops_and_is_missed_when_it_is_gone(page: Page, tmp_path: Path) -> None:
-    made = MadeJob(tmp_path, int(time.time()) - 3)
+    made = MadeJob(tmp_path, int(time.time()) - 3, node="shop")
     made.start(network=False)
     made.run(1)
     with counting_agent(made) as agent, page_server([], [agent.url]) as server:

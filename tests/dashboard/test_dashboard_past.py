@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from floodway.dashboard.board import Board
-from floodway.dashboard.figures import Gauge
+from floodway.dashboard.gauge import Gauge
 from floodway.dashboard.past import MOST_POINTS, whole
 from floodway.dashboard.sources import Reading, StateSource
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
@@ -28,8 +28,8 @@ def test_a_day_with_a_pause_is_whole_and_adds_up_exactly(tmp_path: Path) -> None
     job.long(1000, every=20, latency=3.6)
     job.run(30, latency=3.6)
     read = reading(job)
-    assert read.account is not None
-    samples, total = whole(read, Gauge(demo_network())), read.account.total
+    assert read.figures is not None
+    samples, total = whole(read, Gauge(demo_network())), read.figures.fold.total
     assert MOST_POINTS * 0.9 <= len(samples) <= MOST_POINTS + 10
     assert samples[0].time - 1_700_000_000 < 300 and samples[-1].time == job.now
     came: Counter[str] = Counter()
@@ -42,7 +42,7 @@ def test_a_day_with_a_pause_is_whole_and_adds_up_exactly(tmp_path: Path) -> None
         "shedder": total.dropped["clicks", "shedder"],
         "shedder, inside": total.dropped["enrich->billing", "shedder"],
     }
-    assert sum(one.seconds for one in samples) == read.account.timeline.running.count()
+    assert sum(one.seconds for one in samples) == read.figures.fold.timeline.running.count()
     rates = [one.offered for one in samples[1:] if one.offered and one.seconds > 60]
     assert rates == pytest.approx([CLICKS + ORDERS] * len(rates), rel=0.001)
     gaps = [(earlier, later) for earlier, later in pairwise(samples) if later.time - earlier.time > 30_000]

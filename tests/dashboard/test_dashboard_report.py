@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from floodway.dashboard.advice import advice
 from floodway.dashboard.report import make_report
 from floodway.dashboard.report_html import to_html
 from floodway.errors import InputError
-from floodway.job.fold import Counts
 from floodway.job.shed_state import ShedFiles
+from floodway.job.status.latencies import Latency
+from floodway.job.status.status import LedgerPart, Place, Status, at_inputs
 from tests.dashboard.made_state import CLICKS, KEEPS, TARGET, MadeJob, demo_network
 
 app = typer.Typer()
@@ -93,8 +95,8 @@ def test_rates_are_over_the_seconds_in_which_it_ran(made: MadeJob) -> None:
     made.run(31)
     twice = make_report(made.root)
     assert (twice.seconds, twice.pauses) == (62.0, 1)
-    assert twice.figures is not None and once.figures is not None
-    assert twice.figures.rates == pytest.approx(once.figures.rates)
+    assert twice.flow is not None and once.flow is not None
+    assert twice.flow.rates == pytest.approx(once.flow.rates)
     assert twice.score == pytest.approx(once.score)
     assert twice.optimum == pytest.approx(once.optimum)
     times = [sample.time for sample in twice.samples]
@@ -109,12 +111,12 @@ def test_a_long_run_is_counted_whole_and_drawn_whole(tmp_path: Path) -> None:
     job.long(1000, every=30)
     found = make_report(job.root)
     assert found.seconds == 30 * 999 + 1  # a first batch has no time before it
-    assert found.figures is not None
-    assert found.figures.rates == pytest.approx({"clicks": 400.0, "orders": 500.0}, rel=0.01)
+    assert found.flow is not None
+    assert found.flow.rates == pytest.approx({"clicks": 400.0, "orders": 500.0}, rel=0.01)
     times = [sample.time for sample in found.samples]
     assert 300 <= len(times) <= 365 and times[0] < 200 and times[-1] == found.seconds
     offered = sum(round(sample.offered * sample.seconds) for sample in found.samples)
-    assert offered == found.counts.offered["clicks"] + found.counts.offered["orders"]
+    assert offered == found.status.totals.offered
     assert [sample.latency for sample in found.samples] == pytest.approx([1.8] * len(times))
     text = to_html(found)
     assert "<h2>Latency against target</h2>" in text and ">8 h</text>" in text
@@ -128,7 +130,7 @@ def test_a_change_of_mode_is_told_and_drops_are_not_denied(tmp_path: Path) -> No
     ShedFiles(job.root).write_mode("enforce")
     job.run(15, latency=9.0)
     found = make_report(job.root)
-    assert found.mode == "observe, enforce"
+    assert list(found.modes) == ["observe", "enforce"]
     assert "for 57% of the time the mode was observe" in found.advice[0]
     assert not any("nothing was dropped" in text for text in found.advice)
 
@@ -149,47 +151,56 @@ def test_a_folder_without_a_ledger_is_refused(tmp_path: Path) -> None:
         make_report(tmp_path)
 
 
-LATE = {"mean": 9.0, "target": 2.0}
-SHED = Counts(offered=Counter(clicks=9), kept=Counter(clicks=8), dropped=Counter({("clicks", "shedder"): 1}))
-INSIDE = Counts(offered=Counter({"clicks": 100, "enrich->dashboard": 500}))
-"""What is offered on an arc inside has been counted at the input already."""
+def told(*, seconds: float = 10.0, score: float = 100.0, modes: Mapping[str, int] | None = None, **changed: Any) -> str:
+    """The first sentence of the advice on a run where nothing was wrong, but for what is changed."""
+    places = changed.pop("places", {"clicks": Place(offered=100, kept=100)})
+    rates, keep, totals = at_inputs(places, [at for at in places if "->" not in at])
+    usual: dict[str, Any] = {"latency": Latency(mean=1.5, target=2.0), "ledger": LedgerPart(9)}
+    job = Status("demo", "run", "enforce", 0.0, rates=rates, keep=keep, totals=totals, places=places, **usual)
+    return advice(
+        replace(job, **changed),
+        network=demo_network(),
+        seconds=seconds,
+        modes=modes or {"enforce": 40},
+        score=score,
+        optimum=100.0,
+    )[0]
 
 
-def told(**changed: Any) -> list[str]:
-    """The advice for a run where nothing was wrong, but for what is changed."""
-    usual: dict[str, Any] = {
-        "network": demo_network(),
-        "counts": Counts(offered=Counter(clicks=100), kept=Counter(clicks=100)),
-        "seconds": 10.0,
-        "modes": {"enforce": 40},
-        "latency": {"mean": 1.5, "target": 2.0},
-        "unreachable": False,
-        "floor_seconds": None,
-        "score": 100.0,
-        "optimum": 100.0,
-        "differences": 0,
-    }
-    return advice(**{**usual, **changed})
+LATE = {"latency": Latency(mean=9.0, target=2.0)}
+SHED = {"places": {"clicks": Place(offered=9, kept=8, dropped={"shedder": 1})}}
+# What is offered on an arc inside has been counted at the input already.
+INSIDE = {"places": {"clicks": Place(offered=100, kept=100, waiting=30), "enrich->dashboard": Place(offered=500)}}
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({}, "Nothing"),
-        ({"differences": 2}, "floodway audit"),
-        ({"modes": {"off": 9}, "latency": LATE}, "the mode was off: nothing was dropped"),
-        ({"modes": {"off": 9, "observe": 1}, "latency": LATE}, "off and observe: nothing was dropped"),
-        ({"modes": {"observe": 3, "enforce": 1}, "latency": LATE, "counts": SHED}, "75% of the time the mode was obs"),
-        ({"latency": LATE, "counts": SHED}, "although tuples were dropped"),
-        ({"latency": LATE}, "although the mode was enforce; nothing was dropped"),
+        ({"ledger": LedgerPart(9, ("a batch is missing",))}, "floodway audit"),
+        ({"modes": {"off": 9}, **LATE}, "the mode was off: nothing was dropped"),
+        ({"modes": {"off": 9, "observe": 1}, **LATE}, "off and observe: nothing was dropped"),
+        ({"modes": {"observe": 3, "enforce": 1}, **LATE, **SHED}, "75% of the time the mode was obs"),
+        ({**LATE, **SHED}, "although tuples were dropped"),
+        (LATE, "although the mode was enforce; nothing was dropped"),
         ({"unreachable": True, "floor_seconds": 3.0}, "about 3.00 s"),
         ({"score": 50.0}, "floodway measure"),
-        ({"waiting": 900}, "900 tuples still waited"),
-        ({"waiting": 30, "counts": INSIDE}, "30 tuples still waited"),
-        ({"latency": {"mean": None, "target": 2.0}}, "No latency was measured"),
-        ({"counts": Counts(dropped=Counter({("clicks", "dead-letter"): 1}))}, "dead-letters"),
-        ({"counts": Counts(dropped=Counter({("clicks", "retention"): 1}))}, "keep the logs longer"),
+        ({"places": {"clicks": Place(offered=100, kept=100, waiting=900)}}, "900 tuples still waited"),
+        (INSIDE, "30 tuples still waited"),
+        ({"latency": Latency(target=2.0)}, "No latency was measured"),
+        ({"places": {"clicks": Place(offered=9, dropped={"dead-letter": 1})}}, "dead-letters"),
+        ({"places": {"clicks": Place(offered=9, dropped={"retention": 1})}}, "keep the logs longer"),
     ],
 )
 def test_advice_fits_what_happened(changed: dict[str, Any], words: str) -> None:
-    assert words in told(**changed)[0]
+    assert words in told(**changed)
+
+
+def test_commands_in_the_advice_are_in_the_file(tmp_path: Path) -> None:
+    """The file once said "see what the controller says in , and whether": the command between was lost."""
+    job = MadeJob(tmp_path / "demo", 1_700_000_000)
+    job.start()
+    job.run(20, latency=9.0)
+    text = to_html(make_report(job.root))
+    assert "<code>floodway top</code>" in text
+    assert "<code></code>" not in text

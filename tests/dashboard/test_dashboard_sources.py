@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,24 +15,26 @@ from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Sources, StateSource
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles, Status, shed_files
+from floodway.job.ledger.ledger import Ledger, LedgerLine
+from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.status.status import Place, Status
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob
+from tests.dashboard.test_dashboard_agents import node_status
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "networks"
 
 
 def test_nodes_that_are_processes_are_one_network(tmp_path: Path) -> None:
     for node in ("A", "B"):
-        job = MadeJob(tmp_path / "net" / "nodes" / node, 1_000, name="net")
+        job = MadeJob(tmp_path / "net" / "nodes" / node, 1_000, name="net", node=node)
         job.start(network=False)
         job.run(2)
     source = StateSource([tmp_path / "net"])
     (reading,) = source.read()
-    assert reading.account is not None
-    assert reading.account.total.offered["clicks"] == 4 * CLICKS
-    assert reading.latencies.count > 0
+    assert reading.figures is not None and reading.status is not None
+    assert reading.figures.fold.total.offered["clicks"] == reading.status.places["clicks"].offered == 4 * CLICKS
+    assert reading.figures.latencies.count > 0
     source.switch(reading, "off")
     assert [ShedFiles(tmp_path / "net" / "nodes" / node).read_mode() for node in ("A", "B")] == ["off", "off"]
 
@@ -48,17 +49,14 @@ def test_a_network_of_processes_has_its_name_before_any_node_speaks(tmp_path: Pa
 def test_a_shed_needs_no_network(tmp_path: Path) -> None:
     files = shed_files("clicks", tmp_path)
     now = time.time()
-    files.write_status(
-        Status(
-            "clicks", int(now * 1e6), "q", 3, "observe", 0.5, 100.0, 50.0, 1.5, 2.0, 1.0, 0.0, 7, 40, 30, 10, "raise n"
-        )
-    )
+    places = {"clicks": Place(0.5)}
+    files.write_status(Status("clicks", "shed", "observe", now, keep=0.5, reason="a batch is full", places=places))
     Ledger(files.store).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
     (job,) = Board(StateSource([tmp_path])).snapshot()["jobs"]
     assert (job["name"], job["mode"], job["has_picture"], job["score"]) == ("clicks", "observe", False, None)
-    assert job["planned"] == {"clicks": 0.5}
-    assert job["reasons"] == {"clicks": "raise n"}
-    assert job["dropped"] == {"clicks": {"shedder": 10}}
+    assert job["places"]["clicks"]["keep"] == 0.5
+    assert job["reason"] == "a batch is full"
+    assert job["totals"]["dropped"] == {"shedder": 10}
     assert job["sample"]["offered"] > 0
 
 
@@ -79,17 +77,15 @@ def test_a_wrong_folder_or_name_is_refused(tmp_path: Path) -> None:
 def test_agents_are_asked_and_switched_over_http() -> None:
     plane = Alone(load_network(EXAMPLES / "figure1.yaml"), "A")
 
-    def status() -> dict[str, Any]:
-        return {"name": "figure1: A", "node": "A", "mode": plane.mode, "loss": 0.1}
-
-    with HttpServer([*plane.routes(), *node_routes(status)]) as server:
+    with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))]) as server:
         source = UrlSource([server.url])
         (reading,) = source.read()
-        assert (reading.name, reading.status["loss"]) == ("A", 0.1)
+        assert reading.name == "A" and reading.status is not None
+        assert reading.status.loss == pytest.approx(0.1)
         source.switch(reading, "observe")
         assert plane.mode == "observe"
     (reading,) = source.read()
-    assert (reading.name, reading.status["loss"]) == ("A", 0.1), "what was heard last stays"
+    assert reading.status is not None and reading.status.loss == pytest.approx(0.1), "what was heard last stays"
     assert reading.problem is not None
     with pytest.raises(InputError, match="not switched: A"):
         source.switch(reading, "off")
@@ -103,9 +99,9 @@ def test_figures_are_those_of_the_last_seconds(made: MadeJob) -> None:
     assert job["flow"]["keeps"]["clicks"] == pytest.approx(0.8)
     assert job["score"] == pytest.approx(0.8 * CLICKS * 1.1 + 3 * ORDERS)
     assert job["optimum"] == pytest.approx(1900.0)
-    assert job["waiting"] == {"clicks": 120, "orders": 150}
+    assert [job["places"][at]["waiting"] for at in ("clicks", "orders")] == [120, 150]
     assert len(job["history"]) == 31
-    assert {sample["latency"] for sample in job["history"][1:]} == {1.8}
+    assert [sample["latency"] for sample in job["history"][1:]] == pytest.approx([1.8] * 30)
     clock += 100.0
     ended = board.snapshot()["jobs"][0]
     assert ended["stale"]

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
+from floodway.experiments.buffer import common
 from floodway.experiments.registry import EXPERIMENTS, load
-from floodway.experiments.result import Claim, Result
+from floodway.experiments.result import Claim, Criterion, Result
+from tests.experiments.verdicts import check_verdict
 
 BUFFER = [name for name in EXPERIMENTS if name.startswith("buffer-")]
 
@@ -19,7 +21,7 @@ def test_the_claim_holds_and_the_plot_is_drawn(name: str, tmp_path: Path) -> Non
     fractions: list[float] = []
     result = load(name).run(seeds=[11], trace=None, progress=fractions.append)
     assert result.id == name
-    assert result.holds, result.headline
+    check_verdict(result)
     assert result.where == "simulation"
     assert fractions == sorted(fractions)
     assert fractions[-1] == pytest.approx(1.0)
@@ -37,7 +39,8 @@ def test_a_trace_is_run_on_and_named(tmp_path: Path) -> None:
     path.write_text("arrivals per 100 ms bin\n" + "\n".join(str(3 + 20 * (place // 40 % 2)) for place in range(3000)))
     result = load("buffer-fig8").run(seeds=[1], trace=path, progress=lambda _: None)
     assert result.measured["traffic"] == "mine.csv"
-    assert result.measured["CWB"]["on_time_ratio"] > result.measured["COB"]["on_time_ratio"]
+    measured = result.measured[common.OURS]
+    assert measured["CWB"]["on_time_ratio"] > measured["COB"]["on_time_ratio"]
 
 
 def test_every_registered_module_has_a_title_and_a_run() -> None:
@@ -53,7 +56,8 @@ def test_unknown_ids_get_the_nearest_one() -> None:
 
 
 def test_results_become_json_without_their_plots() -> None:
-    result = Result("x", "t", Claim("contracts", "Table 1", "c"), {"a": 1}, holds=False, where="computation")
+    criteria = (Criterion("one", met=True), Criterion("two", met=False, found="3"))
+    result = Result("x", "t", Claim("contracts", "Table 1", "c"), {"a": 1}, criteria, where="computation", why="w")
     assert result.as_json(seconds=0.12345) == {
         "id": "x",
         "title": "t",
@@ -66,6 +70,8 @@ def test_results_become_json_without_their_plots() -> None:
         "measured": {"a": 1},
         "headline": "",
         "holds": False,
+        "reason": "not met: two (3). w",
+        "criteria": [{"text": "one", "met": True, "found": None}, {"text": "two", "met": False, "found": "3"}],
         "failed": None,
         "seconds": 0.123,
         "where": "computation",

@@ -9,6 +9,7 @@ import pytest
 
 from floodway.experiments.dissp import common
 from floodway.experiments.registry import EXPERIMENTS, load
+from tests.experiments.verdicts import check_verdict
 
 DISSP = [name for name in EXPERIMENTS if name.startswith("dissp-")]
 
@@ -18,7 +19,7 @@ def test_the_claim_holds_and_the_plot_is_drawn(name: str, tmp_path: Path) -> Non
     fractions: list[float] = []
     result = load(name).run(seeds=[11], trace=None, progress=fractions.append)
     assert result.id == name
-    assert result.holds, result.headline
+    check_verdict(result)
     assert fractions[-1] == pytest.approx(1.0)
     (written,) = result.save_plots(tmp_path)
     assert written.read_bytes().startswith(b"\x89PNG")

@@ -8,6 +8,7 @@ import pytest
 
 from floodway.experiments.registry import load
 from floodway.experiments.result import Result
+from tests.experiments.verdicts import check_verdict
 
 
 def run(identifier: str) -> Result:
@@ -20,11 +21,11 @@ def run(identifier: str) -> Result:
 
 @pytest.mark.parametrize(
     "identifier",
-    ["staying-fit-fit-examples", "staying-fit-split-example", "staying-fit-table3", "staying-fit-fig15"],
+    [f"staying-fit-{name}" for name in ("fit-examples", "split-example", "propagation", "dfit", "table3", "fig15")],
 )
 def test_claims_hold_and_plots_are_drawn(identifier: str, tmp_path: Path) -> None:
     result = run(identifier)
-    assert result.holds, result.headline
+    check_verdict(result)
     (written,) = result.save_plots(tmp_path)
     assert written.read_bytes().startswith(b"\x89PNG")
 

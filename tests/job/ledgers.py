@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodway.job.ledger_line import LedgerLine
-from floodway.job.store import LocalStore, Store
+from floodway.job.ledger.ledger_line import LedgerLine
+from floodway.job.store.store import LocalStore, Store
 
 
 def open_segment(store: LocalStore) -> Path:
@@ -44,6 +44,9 @@ class Objects:
     def names(self, under: str = "") -> list[str]:
         self.asked.append(f"names {under}")
         return self._store.names(under)
+
+    def folders(self, under: str = "") -> list[str]:
+        return self._store.folders(under)
 
     def remove(self, name: str) -> None:
         self.asked.append(f"remove {name}")

@@ -13,14 +13,15 @@ from floodway.cli.participant import participant
 from floodway.cli.run import run
 from floodway.cli.up import up
 from floodway.errors import InputError, PlanningError
-from floodway.job.flags import FLAGS, PANELS, Kind, arguments, parsed
-from floodway.job.options import JobOptions
+from floodway.job.options.flags import FLAGS, PANELS, Kind, arguments, parsed
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.planning.plan import Objective
 
 OTHER: dict[str, Any] = {
     "mode": "observe",
-    "target_seconds": 2.5,
+    "target": Target(2.5, 0.95),
     "controller": "latency",
     "planner": "solver",
     "epsilon": 0.1,
@@ -102,8 +103,8 @@ def test_what_makes_no_sense_is_refused_with_the_reason() -> None:
     ("given", "message"),
     [
         ({"mode": "enforced"}, "--mode 'enforced' is not known. Did you mean enforce?"),
-        ({"target_seconds": "0"}, "--target 0 is not a duration above 0"),
-        ({"target_seconds": "2 parsecs"}, "--target 2 parsecs is not a duration"),
+        ({"target": "0"}, "--target 0 is not a duration above 0"),
+        ({"target": "2 parsecs"}, "--target 2 parsecs is not a duration"),
         ({"headroom": "1.5"}, "--headroom 1.5 is not a share"),
         ({"retain_bytes": "many"}, "--retain-bytes many is not a size"),
         ({"side_output": "-1"}, "--side-output -1 is not a whole number"),
@@ -132,7 +133,7 @@ def test_options_are_checked_against_the_network_before_anything_starts() -> Non
 
 def test_the_target_is_the_option_else_the_strictest_output() -> None:
     network = parse_network(NETWORK)
-    assert JobOptions().target(network) == 3.0
-    assert JobOptions(target_seconds=1.5).target(network) == 1.5
+    assert JobOptions().target_for(network) == Target(3.0)
+    assert JobOptions(target=Target(1.5)).target_for(network) == Target(1.5)
     bare = parse_network(NETWORK.replace(", latency: 4s", "").replace(", latency: 3s", ""))
-    assert JobOptions().target(bare) == 2.0
+    assert JobOptions().target_for(bare) == Target(2.0)

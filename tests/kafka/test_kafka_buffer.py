@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader
@@ -76,7 +77,7 @@ def test_records_past_their_deadline_are_dropped_by_the_cleaner(spark: Session, 
     load.start()
     try:
         for seconds in (15.0, 40.0, 80.0):  # on a busy machine a run may end before its first batches do
-            options = RunOptions(seconds=seconds, root=tmp_path, target_seconds=2.0, buffer="cwb")
+            options = RunOptions(seconds=seconds, root=tmp_path, target=Target(2.0), buffer="cwb")
             body = run_network(network, options, spark).to_dict()
             if body["deadlines"]["alarms"]["in_time"]:
                 break

@@ -13,7 +13,8 @@ from confluent_kafka import Producer
 
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.errors import FloodwayError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit
@@ -73,7 +74,7 @@ class Load:
 
 
 def options(root: Path, seconds: float) -> RunOptions:
-    return RunOptions(seconds=seconds, root=root, target_seconds=2.0, settle_seconds=seconds / 2)
+    return RunOptions(seconds=seconds, root=root, target=Target(2.0), settle_seconds=seconds / 2)
 
 
 def offered(network: Network, root: Path) -> int:

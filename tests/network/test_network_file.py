@@ -106,7 +106,7 @@ MISTAKES = [
     ("  A->B:", "  A->A:", "links.A->A", 18, "two different nodes"),
     ("links:\n", "links:\n  A -> B: {bandwidth: 1}\n", "links.A->B", 19, "same link as A -> B"),
     ("memory: 5000", "memory: 2999", "nodes.B.memory", 8, "3000 bytes"),
-    ("window: 10s", "window: 10 parsecs", "operators.g.window", 13, "250ms, 2s, 1m"),
+    ("window: 10s", "window: 10 parsecs", "operators.g.window", 13, "250ms, 2s, 10 minutes"),
     ("window: 10s", "window: 0s", "operators.g.window", 13, "above 0"),
     ("{from: g}", "{from: g, tier: 1.5}", "outputs.q2.tier", 16, "whole number"),
     ("weight: 2.0", "weight: -2.0", "outputs.q1.weight", 15, "at least 0"),
@@ -235,6 +235,31 @@ def test_durations_in_every_unit() -> None:
         network = parse_network(changed("{from: g}", f"{{from: g, latency: {text}}}"))
         assert network.outputs["q2"].latency == pytest.approx(value)
     assert parse_network(changed("s1: {", "s1: {deadline: 500us, ")).streams["s1"].deadline == pytest.approx(5e-4)
+
+
+def test_costs_rates_and_sizes_in_units() -> None:
+    network = parse_network(changed("from: s1, cost: 1.0", "from: s1, cost: 0.5ms"))
+    assert network.operators["a1"].cost == pytest.approx(5e-4)
+    network = parse_network(changed("s1: {max_rate: 2.0}", "s1: {max_rate: 5k/s, bytes: 1.5 kB}"))
+    assert (network.streams["s1"].max_rate, network.streams["s1"].bytes) == (5000.0, 1500.0)
+    network = parse_network(changed("A: {cpu: 1.0}", "A: {cpu: 1.0, memory: 2GiB}"))
+    assert network.nodes["A"].memory == 2**31
+    assert parse_network(network_to_yaml(network)) == network
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "message"),
+    [
+        ("cost: 1.0", "cost: soon", "operators.a1.cost", "'soon' is not a duration; write seconds or a unit"),
+        ("cost: 1.0", "cost: -1ms", "operators.a1.cost", "must be a number of at least 0, not -0.001"),
+        ("cost: 1.0", "cost: '1.0'", "operators.a1.cost", "remove the quotes"),
+        ("max_rate: 2.0", "max_rate: 5 apples", "streams.s1.max_rate", "is not a rate; write tuples per second"),
+        ("cpu: 1.0", "cpu: 1.0, memory: much", "nodes.A.memory", "is not a size; write bytes or a unit"),
+    ],
+)
+def test_wrong_units_are_refused_with_the_key(old: str, new: str, key: str, message: str) -> None:
+    found = problems_of(GOOD.replace(old, new, 1))[0]
+    assert found.key == key and message in found.message
 
 
 def test_costs_left_out_are_unknown_and_selectivity_is_one_unless_it_is_to_be_measured() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from floodway.errors import InputError, PlanningError
+from floodway.experiments.staying_fit.networks import fan_out
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.lattice import feasible_codes
@@ -232,3 +233,16 @@ def test_free_streams_are_never_dropped() -> None:
     plan = FitPlanner(Program(network), 0.05).plan({"s": 4.0, "f": 1e6})
     assert plan.keeps["f"] == 1.0
     assert plan.throughput["q"] == pytest.approx(1.0)
+
+
+def test_tables_of_splits_reach_rates_that_only_drops_make_useful() -> None:
+    """The most a split can use is far above what it can bear whole; the table must be as good there, unaided."""
+    for branches in (2, 8, 16):
+        planner = FitPlanner(Program(fan_out(branches)), 0.01)
+        optimum = ExactPlanner(planner.program)
+        for rate in np.linspace(0.5, 10.0, 60):
+            rates = np.array([rate])
+            if planner.program.overloaded(rates):
+                score = planner.program.score(planner.flows(rates))
+                assert score >= 0.99 * optimum.optimum(rates)
+        assert planner.solved == 0

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.control.base import Controller, Decision, Observation, State
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.shed import Shedder, shed
 
 PATIENCE_SECONDS = 240.0
@@ -45,6 +45,8 @@ class Stream:
     keeps: list[float] = field(default_factory=lambda: [1.0])
     results: dict[int, list[Any]] = field(default_factory=dict)
     files: int = 0
+    sink: Callable[[DataFrame], object] = DataFrame.collect
+    """What is done with a batch beside collecting its rows: also the last of its actions."""
 
     def start(self) -> StreamingQuery:
         """Start, or restart on the same checkpoint with a new shed, as a new process would."""
@@ -63,7 +65,10 @@ class Stream:
         return self.query
 
     def _collect(self, batch: DataFrame, number: int) -> None:
-        self.results[number] = batch.collect()
+        rows = batch.collect()
+        if self.sink is not DataFrame.collect:
+            self.sink(batch)
+        self.results[number] = rows
 
     def feed(self, rows: Iterable[str]) -> None:
         """One more file, processed, reported, and its decision in force when this returns."""

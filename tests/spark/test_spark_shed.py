@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 import floodway
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.kept_lines import KeptLines
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
+from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.shed import Shedder, shed
+from floodway.spark.shed.window_drop import WindowDrop
 from tests.spark.shedding import Stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -78,7 +83,7 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
         assert {row._weight for row in stream.results[line.batch]} == {1e6 / line.keep_ppm}
         assert len(kept) / 2000 == pytest.approx(line.keep_ppm / 1e6, abs=0.04)
     assert ledger.fold().differences() == []
-    dropped = [json.loads(text) for text in stream.shed.files.dropped.read_text().splitlines()]
+    dropped = list(KeptLines(stream.shed.files.store, "dropped").read())
     assert len(dropped) == 3 * 5
     kept_ids = {row.id for batch in stream.results.values() for row in batch}
     assert not kept_ids & {json.loads(entry["tuple"])["id"] for entry in dropped}
@@ -127,8 +132,8 @@ def test_modes_switch_while_running(stream: Stream) -> None:
         stream.feed(rows(batch * 1000, 1000))
     status = stream.shed.files.read_status()
     assert status is not None
-    assert (status.mode, status.dropped_total) == ("observe", 0)
-    assert 0.6 < status.would_drop / 1000 < 0.8
+    assert (status.mode, status.totals.dropped) == ("observe", {})
+    assert 0.6 < status.would_drop < 0.8
     stream.shed.files.write_mode("enforce")
     stream.feed(rows(3000, 1000))
     stream.feed(rows(4000, 1000))
@@ -148,12 +153,17 @@ def test_a_lost_or_torn_control_table_keeps_everything_and_the_query(stream: Str
     stream.start()
     stream.feed(rows(0, 500))
     stream.feed(rows(500, 500))
-    stream.shed.files.control.unlink()
+    stream.shed.files.store.remove("control.json")
     stream.feed(rows(1000, 500))
     assert len(stream.results[2]) == 500
-    stream.shed.files.control.write_text('{"version": 1, "hist')
+    stream.shed.files.store.write("control.json", b'{"version": 1, "hist')
     stream.feed(rows(1500, 500))
     assert len(stream.results[3]) == 500
+    status = stream.shed.files.read_status()
+    assert status is not None and status.decision_seen is False
+    assert "do not find the decisions" in status.warnings[-1]
+    stream.feed(rows(2000, 500))  # the loop has written it again
+    assert len(stream.results[4]) < 250
     assert stream.query.exception() is None
 
 
@@ -249,6 +259,34 @@ def test_overload_is_shed_on_the_rate_source(spark: SparkSession, tmp_path: Path
     assert Ledger(shed.files.store).fold().differences() == []
 
 
+@pytest.mark.skipif(pyspark.__version__ < "4.3", reason="Spark before 4.3 adds up the counts of all actions on a batch")
+def test_a_sink_with_several_actions_is_counted_right_or_known_as_uncertain(stream: Stream) -> None:
+    stream.start()
+    stream.feed(rows(0, 3000))
+    stream.sink = DataFrame.count  # a second action that reads all
+    stream.feed(rows(3000, 3000))
+    stream.sink = DataFrame.isEmpty  # the last one reads a few
+    stream.feed(rows(6000, 3000))
+    lines = Ledger(stream.shed.files.store).read()
+    assert [(line.batch, line.reason) for line in lines] == [
+        (0, "shedder"), (1, "shedder"), (2, "shedder"), (2, "uncertain"),
+    ]  # fmt: skip
+    assert [line.offered for line in lines[:2]] == [3000, 3000]
+    assert lines[2].offered < 3000 < lines[3].offered
+    differences = Ledger(stream.shed.files.store).fold().differences()
+    assert len(differences) == 1 and "fewer were counted" in differences[0]
+    status = stream.shed.files.read_status()
+    assert status is not None and "batch.persist()" in status.warnings[0]
+    assert status.rates.offered is not None and status.rates.offered > 0
+
+
+def test_what_stands_between_a_source_and_a_shed(spark: SparkSession) -> None:
+    source = spark.readStream.format("rate").load()
+    assert stands_on_source(source.withColumn("x", fn.lit(1)).withWatermark("timestamp", "1 second").select("value"))
+    assert not stands_on_source(source.filter("value > 3"))
+    assert not stands_on_source(source.union(source))
+
+
 def test_a_shed_applied_twice_has_one_loop_and_another_of_its_name_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -303,5 +341,20 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         floodway.shed("x", target_latency="2s", utility="a", key="b")
     with pytest.raises(InputError, match="not a stream"):
         spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
+    source = spark.readStream.format("rate").load()
+    for options, message in (
+        ({"utility": "prise"}, "utility= is no column or expression of the stream: prise"),
+        ({"utility": "cast(value as string)"}, "utility= is of type string, not a number"),
+        ({"arrival": "at"}, "arrival= names 'at', which is no column"),
+        ({"window": WindowDrop("when", "1 second")}, "window= names 'when'"),
+        ({"key": "user"}, "'user'"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            source.transform(shed("x", target_latency="2s", state_dir=str(tmp_path), **options))
+    weighted = source.withColumn("_weight", fn.lit("heavy"))
+    with pytest.raises(InputError, match="column _weight is of type string"):
+        weighted.transform(shed("x", target_latency="2s", state_dir=str(tmp_path)))
+    assert not (tmp_path / "x").exists()
+    assert "shed" in dir(floodway)
     with pytest.raises(InputError, match="does not drop windows"):
         floodway.shed("x", target_latency="2s").kept_windows()

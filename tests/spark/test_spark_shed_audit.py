@@ -12,10 +12,11 @@ from typer.testing import CliRunner, Result
 
 from floodway.cli.audit import audit
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import ShedAudit, audit_shed
-from floodway.spark.shed.checkpoints import MOST, note_checkpoint, noted_checkpoints
+from floodway.spark.shed.checkpoints import MOST, Record, note_checkpoint, noted_checkpoints, write_record
 
 NOW = 1_700_000_000.0
 LONG_AGO_US = 1_600_000_000_000_000
@@ -80,13 +81,19 @@ def test_batches_before_the_shed_and_those_that_spark_forgot_are_no_difference(t
     assert any("no longer has the commits of batches 0 to 2" in text for text in forgot.unchecked)
 
 
+def test_batches_before_the_first_line_are_a_difference_if_the_shed_was_there(tmp_path: Path) -> None:
+    files = job(tmp_path, range(5), [line(3), line(4)])
+    write_record(LocalStore(tmp_path / "checkpoint"), "clicks", Record(since=2, state="file:///gone"))
+    assert audit_shed("clicks", files, NOW).differences == ("query q, batch 2: committed by Spark, not in the ledger",)
+
+
 def test_a_query_without_a_known_checkpoint_is_told_and_may_be_named(tmp_path: Path) -> None:
     files = job(tmp_path, range(4), [line(0)])
     (files.folder / "checkpoints.json").unlink()
     assert any("name it with --checkpoint" in text for text in audit_shed("clicks", files, NOW).unchecked)
-    assert len(audit_shed("clicks", files, NOW, [tmp_path / "checkpoint"]).differences) == 3
+    assert len(audit_shed("clicks", files, NOW, [str(tmp_path / "checkpoint")]).differences) == 3
     with pytest.raises(InputError, match="not a checkpoint"):
-        audit_shed("clicks", files, NOW, [tmp_path])
+        audit_shed("clicks", files, NOW, [str(tmp_path)])
 
 
 def test_only_the_latest_checkpoints_are_kept(tmp_path: Path) -> None:

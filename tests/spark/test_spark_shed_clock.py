@@ -43,6 +43,9 @@ class MemoryStore:
     def names(self, under: str = "") -> list[str]:
         return sorted(name for name in self.objects if name.startswith(under))
 
+    def folders(self, under: str = "") -> list[str]:
+        return []
+
     def remove(self, name: str) -> None:
         self.objects.pop(name, None)
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.loop import BatchReport, ShedLoop, ShedSettings
+from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.utility import Utilities
 from tests.job.ledgers import open_segment
 
@@ -77,13 +80,13 @@ def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -
     assert sum(settled) / len(settled) == pytest.approx(2.0, rel=0.1)
     status = job.loop.files.read_status()
     assert status is not None
-    assert status.latency_seconds == pytest.approx(2.0, rel=0.15)
+    assert status.latency.mean == pytest.approx(2.0, rel=0.15)
     assert status.keep < 0.25
-    assert status.offered_total == status.kept_total + status.dropped_total
+    assert status.totals.offered == status.totals.kept + status.totals.dropped["shedder"]
     ledger = Ledger(job.loop.files.store)
     assert len(ledger.read()) == 60
     assert ledger.fold().differences() == []
-    assert ledger.fold().total.dropped.total() == status.dropped_total
+    assert ledger.fold().total.dropped.total() == status.totals.dropped["shedder"]
 
 
 def test_a_law_that_was_made_for_another_target_is_told_this_one(tmp_path: Path) -> None:
@@ -150,7 +153,7 @@ def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path) -> None:
     learned = job.loop.control.latest
     job.loop = job.start()
     assert job.loop.control.latest == learned
-    assert job.loop.totals.offered.total() == Ledger(job.loop.files.store).fold().total.offered.total()
+    assert job.loop.figures.fold.total.offered.total() == Ledger(job.loop.files.store).fold().total.offered.total()
     job.latencies.clear()
     for report in job.reports(10, run="r2"):
         job.loop.on_batch(report)
@@ -170,6 +173,69 @@ def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path
     assert any("no counts for batches 3 to 3" in difference for difference in ledger.fold().differences())
 
 
+@pytest.mark.parametrize(
+    ("offered", "read", "uncertain"),
+    [
+        (1000, None, False),  # a filter before the shed: what was read says nothing
+        (1000, 1000, False),
+        (1000, 1007, False),  # isEmpty, then write
+        (1000, 3000, False),  # three whole actions
+        (21, 1021, True),  # write, then show
+        (1, 1001, True),  # write, then isEmpty
+        (0, 1000, True),
+        (0, 0, False),
+    ],
+)
+def test_counts_of_a_part_of_a_batch_are_known_as_such(offered: int, read: int | None, uncertain: bool) -> None:
+    report = BatchReport("q", "r", 3, 0, 1.0, offered, offered // 2, offered, read=read)
+    assert report.uncertain is uncertain
+    assert report.finished().offered == (1000 if uncertain and offered else offered)
+
+
+def test_a_state_folder_that_was_lost_is_a_gap_and_a_warning(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    job = Job(tmp_path / "lost", rate=15_000.0)
+    job.loop.on_start("q", str(checkpoint))
+    job.run(6)
+    assert job.loop.warnings == deque()
+    job.folder = tmp_path / "fresh"  # a new pod
+    again = next(job.reports(1, run="r2"))
+    job.now_us += SECOND
+    job.loop = job.start()
+    job.loop.on_start("q", str(checkpoint))
+    job.loop.on_batch(again)
+    status = job.loop.files.read_status()
+    assert status is not None
+    assert (
+        "lost is not here: batches 0 to 5 of query q are not accounted for; the mode is enforce" in status.warnings[0]
+    )
+    assert status.warnings[1] == "batch 6 of query q is a replay; its first decision is not known"
+    ledger = Ledger(job.loop.files.store)
+    assert ledger.fold().differences() == ["query q, job: no counts for batches 0 to 5"]
+    job.run(3)
+    assert len(ledger.fold().differences()) == 1
+    # A shed that is new in an old query has lost nothing.
+    other = Job(tmp_path / "other")
+    other.loop.on_start("q2", str(tmp_path / "old"))
+    other.batch = 500
+    other.run(1)
+    assert not other.loop.warnings and Ledger(other.loop.files.store).fold().differences() == []
+
+
+def test_executors_that_do_not_see_the_decisions_are_known_within_three_batches(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=15_000.0)
+    job.run(3)
+    assert job.loop.decision_seen is True and not job.loop.warnings
+    for report in job.reports(3):
+        job.loop.on_batch(replace(report, seq=None, batch_time_us=None, keep_ppm=None, mode=None, kept=report.offered))
+    status = job.loop.files.read_status()
+    assert status is not None and status.decision_seen is False
+    assert "do not find the decisions in file:" in status.warnings[0]
+    job.run(1)
+    status = job.loop.files.read_status()
+    assert status is not None and status.decision_seen is True and status.warnings == ()
+
+
 def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=20_000.0)
     used: dict[int, Entry] = {}
@@ -181,7 +247,7 @@ def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Pat
 
 
 def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
-    hold = "from pathlib import Path; from floodway.job.locks import hold; import sys; hold(Path(sys.argv[1]))"
+    hold = "import sys; from floodway.job.store import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
     command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
@@ -194,7 +260,7 @@ def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
 def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
     job.run(3)
-    segment = open_segment(job.loop.files.store)
+    segment = open_segment(LocalStore(job.loop.files.folder))
     saved = segment.read_bytes()
     segment.unlink()
     segment.mkdir()

@@ -157,7 +157,7 @@ class WithoutBuffer(BufferManager):
     """COB: a law on the queue's delay sheds at the input, the same share of every stream; the rest waits its turn.
 
     First come, first served, as fast as the engine allows; nothing is taken back and nothing is cleaned. The PI law
-    sets the delay target from the miss ratio. See decisions 0044 and 0083.
+    sets the delay target from the miss ratio. See experiments/NOTES.md.
     """
 
     def __init__(self, options: BufferOptions, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""`floodway audit`: reconcile a run's ledger with the journal, the logs and the sinks."""
+"""`floodway audit`: reconcile a job's ledger with the journal, the logs and the sinks."""
 
 from __future__ import annotations
 
@@ -11,90 +11,114 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from floodway.cli.output import print_json
+from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.job.findings import Audit
+    from floodway.job.ledger.findings import Audit
+    from floodway.job.places import JobPlace
+    from floodway.network.model import Network
+
+EXAMPLE = "floodway audit clicks, or floodway audit runs/net"
 
 
 def audit(
-    network: Annotated[
-        Path | None, typer.Argument(help="The network file, or the federation file.", metavar="NET.yaml")
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of the job, or the folder of its state; with --shared, the federation file.",
+            metavar="NAME_OR_PLACE",
+        ),
     ] = None,
-    state: Annotated[
-        Path | None, typer.Option(help="The run's folder, as given to `floodway run` or `up --state`; or the shed's.")
-    ] = None,
+    state: Annotated[Path | None, typer.Option(help="The job's folder, for a network file.", hidden=True)] = None,
     shared: Annotated[
         Path | None, typer.Option(help="For a federation: the folder given to `floodway participant --shared`.")
     ] = None,
-    shed: Annotated[str | None, typer.Option(help="Instead of a run, the shed of this name.", metavar="NAME")] = None,
+    shed: Annotated[str | None, typer.Option(help="The shed of this name.", metavar="NAME", hidden=True)] = None,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option(help="With --shed: a checkpoint of its job that it has not noted itself.")
+        list[str] | None, typer.Option(help="For a shed: a checkpoint of its job that it has not noted itself.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check that every tuple of a run is accounted for; exit code 1 on any difference.
+    """Check that every tuple of a job is accounted for; exit code 1 on any difference.
 
     Where nodes ran as processes, each node's ledger is checked, and then the links between them. In a federation, each
     fragment is checked, whoever ran it. A shed's ledger is checked against the commits of the queries it is in.
 
-    Example: floodway audit net.yaml --state runs/net
+    Example: floodway audit clicks
     """
-    from floodway.agent.loop.claim import check_owner
-    from floodway.errors import InputError
-    from floodway.job.ledger import Ledger
-    from floodway.network.file import load_network
-    from floodway.spark.audit.run import audit as reconcile
-    from floodway.spark.query.layout import Layout
-    from floodway.spark.query.node_layout import NodeLayout
+    from floodway.job.places import JobPlace, find_job
 
+    if shed is not None and (job is not None or shared is not None):
+        raise InputError("--shed goes with no other name and no --shared", hint=EXAMPLE)
     if shed is not None:
-        if network is not None or shared is not None:
-            raise InputError("--shed goes with no network file and no --shared", hint="floodway audit --shed clicks")
-        _audit_shed(shed, state, checkpoint or [], as_json=as_json)
+        _audit_shed(find_job(shed, state), checkpoint or [], as_json=as_json)
         return
-    if network is None or checkpoint:
-        raise InputError(
-            "give a network file, or the name of a shed",
-            hint="floodway audit net.yaml --state runs/net, or --shed clicks",
-        )
-    if shared is not None and state is None:
-        _audit_federation(network, shared, as_json=as_json)
+    if job is None:
+        raise InputError("which job?", hint=EXAMPLE)
+    if shared is not None:
+        if state is not None:
+            raise InputError("give either --state or --shared", hint=EXAMPLE)
+        _audit_federation(Path(job), shared, as_json=as_json)
         return
-    if state is None or shared is not None:
-        raise InputError("give either --state or --shared", hint="floodway audit net.yaml --state runs/net")
-    check_owner(state, load_network(network))
-    if NodeLayout(state).is_used():
-        _audit_nodes(network, state, as_json=as_json)
-        return
-    layout = Layout(state)
+    file = Path(job) if Path(job).is_file() else None
+    if file is not None and state is None:
+        raise InputError(f"{file} is a file, not a job", hint=f"Give the name or the folder of the job: {EXAMPLE}")
+    found = JobPlace.of(state) if file is not None and state is not None else find_job(job, state)
+    network = _network(found, file)
+    if network is None:
+        _audit_shed(found, checkpoint or [], as_json=as_json)
+    elif checkpoint:
+        raise InputError("--checkpoint is for a shed", hint=f"{found.folder} holds the network {network.name!r}")
+    elif found.nodes:
+        _audit_nodes(network, found.folder, as_json=as_json)
+    else:
+        _audit_run(network, found.folder, as_json=as_json)
+
+
+def _network(job: JobPlace, file: Path | None) -> Network | None:
+    """The network that ran: that of the file, if it belongs to the folder, else the one that the run left."""
+    from floodway.agent.loop.claim import check_owner
+    from floodway.agent.loop.run_files import saved_network
+    from floodway.network.file import load_network
+
+    if file is None:
+        return saved_network(job.folder)
+    network = load_network(file)
+    check_owner(job.folder, network)
+    return network
+
+
+def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
+    from floodway.job.ledger.ledger import Ledger
+    from floodway.spark.audit.run import audit as audit_run
+    from floodway.spark.query.layout import Layout
+
+    layout = Layout(folder)
     if not Ledger(layout.store).exists():
-        raise InputError(f"no ledger in {state}", hint="Give the folder that `floodway run` printed")
-    result = reconcile(load_network(network), layout)
+        raise InputError(f"no ledger in {folder}", hint="Give the folder that `floodway run` printed")
+    result = audit_run(network, layout)
     _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 
 
-def _audit_shed(name: str, state: Path | None, checkpoints: Sequence[Path], *, as_json: bool) -> None:
-    from floodway.cli.jobs import find_jobs
-    from floodway.errors import InputError
+def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, as_json: bool) -> None:
+    from floodway.job.shed_state import ShedFiles
     from floodway.spark.audit.shed import audit_shed
 
-    found = find_jobs(name, state)
-    if name not in found:
-        raise InputError(f"{state} is the folder of a network, not of the shed {name!r}", hint="Leave --shed out")
-    result = audit_shed(name, found[name], time.time(), checkpoints)
+    if job.nodes:
+        raise InputError(f"{job.folder} is the folder of a network, not of a shed", hint="Leave --shed out")
+    result = audit_shed(job.name, ShedFiles(job.folder), time.time(), checkpoints)
     line = (
-        f"{name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
+        f"{job.name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
         f"{result.dropped:,} dropped; {result.gaps} batches without counts"
     )
     _tell([line], asdict(result), [result], as_json=as_json)
 
 
-def _audit_nodes(network: Path, state: Path, *, as_json: bool) -> None:
-    from floodway.network.file import load_network
+def _audit_nodes(network: Network, folder: Path, *, as_json: bool) -> None:
     from floodway.spark.audit.nodes import audit_nodes
     from floodway.spark.query.node_layout import NodeLayout
 
-    result = audit_nodes(load_network(network), NodeLayout(state))
+    result = audit_nodes(network, NodeLayout(folder))
     lines = [f"{name}: {_line(one)}" for name, one in result.nodes.items()]
     lines += [
         f"{link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to {link.reader}, "

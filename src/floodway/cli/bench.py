@@ -17,7 +17,7 @@ from floodway.cli.output import print_json
 from floodway.cli.spark_options import Conf, parse_conf
 
 REGISTRY = "floodway.experiments.bench.registry"
-"""Benchmarks live beside the experiments and are loaded by name (decision 0045)."""
+"""Benchmarks live beside the experiments and are loaded by name."""
 LINES_SHOWN = 12
 
 

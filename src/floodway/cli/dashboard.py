@@ -15,8 +15,9 @@ from floodway.errors import InputError
 
 
 def dashboard(
-    state: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of jobs, as given to --state; default: all sheds of this user.")
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of jobs, or folders of their state; default: all of this user.", metavar="JOB..."),
     ] = None,
     url: Annotated[list[str] | None, typer.Option(help="Agents to ask, such as http://127.0.0.1:8700.")] = None,
     listen: Annotated[str, typer.Option(help="HOST:PORT to serve on; port 0 takes a free one.")] = "127.0.0.1:8800",
@@ -39,15 +40,16 @@ def dashboard(
     Example: floodway dashboard runs/shop --open
     """
     from floodway.agent.wire.signing import Security, load_security
+    from floodway.job.places import job_folder
     from floodway.job.shed_state import state_root
 
     not_negative("--seconds", seconds or 0.0)
-    folders = list(state or [])
+    folders = [job_folder(job) for job in jobs or []]
     if not folders and not url:
         if not state_root().is_dir():
             raise InputError(
-                f"nothing to show: no folder was given and {state_root()} does not exist",
-                hint="Give the folder of a run, such as floodway dashboard runs/shop, or an agent's --url",
+                f"nothing to show: no job was named and {state_root()} does not exist",
+                hint="Name a job, such as floodway dashboard clicks, or give its folder, or an agent's --url",
             )
         folders = [state_root()]
     asking = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)

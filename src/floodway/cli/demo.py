@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from floodway.errors import InputError
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport
     from floodway.job.decision import Mode
+    from floodway.job.status.status import Status
     from floodway.network.model import Network
     from floodway.spark.session.session import Session
 
@@ -96,12 +97,13 @@ def _run(
 ) -> RunReport:
     from floodway.agent.loop.feeding import Feed
     from floodway.agent.loop.runner import RunOptions, run_network
+    from floodway.job.options.targets import Target
 
     options = RunOptions(
         seconds=seconds,
         root=root,
         mode=mode,
-        target_seconds=target,
+        target=Target(target),
         feeds={name: Feed(rate=share * (s.max_rate or 0.0)) for name, s in network.streams.items()},
         settle_seconds=seconds / 3,
         progress=_progress(title, seconds),
@@ -109,16 +111,16 @@ def _run(
     return run_network(network, options, spark)
 
 
-def _progress(title: str | None, seconds: float) -> Callable[[Mapping[str, Any]], None]:
+def _progress(title: str | None, seconds: float) -> Callable[[Status], None]:
     begun: list[float] = []
 
-    def show(status: Mapping[str, Any]) -> None:
-        begun.append(status["time_us"] / 1e6)
+    def show(status: Status) -> None:
+        begun.append(status.time)
         share = min((begun[-1] - begun[0]) / seconds, 1.0)
-        latency = status["latency_seconds"]
+        latency = status.latency.mean
         shown = "   –   " if latency is None else f"{latency:5.1f} s"
         bar = "█" * round(30 * share) + "░" * (30 - round(30 * share))
-        typer.echo(f"\r     {bar} latency {shown}  loss {status['loss']:4.0%}", err=True, nl=share >= 1.0)
+        typer.echo(f"\r     {bar} latency {shown}  loss {status.loss or 0.0:4.0%}", err=True, nl=share >= 1.0)
 
     return (lambda status: None) if title is None or not sys.stderr.isatty() else show
 

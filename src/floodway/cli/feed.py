@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from floodway.spark.log.feeder import Target
 
 _KAFKA = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]+)")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min)")
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
 Given = TypeVar("Given")
@@ -45,10 +43,14 @@ class Profile(StrEnum):
 def feed(
     target: Annotated[str, typer.Argument(help="A log's directory, or kafka://host:port/topic.")],
     profile: Annotated[Profile, typer.Option(help="Shape of the load.")] = Profile.CONSTANT,
-    rate: Annotated[float, typer.Option(help="Tuples/s (ramp: at its end; bursts, poisson: mean).")] = 1000.0,
-    seconds: Annotated[float | None, typer.Option(help="Duration; default 10, or the whole trace.")] = None,
-    steps: Annotated[str | None, typer.Option(help='For steps: "10:500,10:1000" (seconds:rate).')] = None,
-    start_rate: Annotated[float, typer.Option(help="For ramp: tuples/s at its start.")] = 0.0,
+    rate: Annotated[
+        str, typer.Option(help="Rate, such as 5k/s (ramp: at its end; bursts, poisson: mean).", metavar="RATE")
+    ] = "1000",
+    seconds: Annotated[
+        str | None, typer.Option(help="How long; default 10s, or the whole trace.", metavar="DURATION")
+    ] = None,
+    steps: Annotated[str | None, typer.Option(help='For steps: "10s:500,1m:5k/s" (how long:rate).')] = None,
+    start_rate: Annotated[str, typer.Option(help="For ramp: the rate at its start.", metavar="RATE")] = "0",
     trace: Annotated[Path | None, typer.Option(help="For trace: a CSV of counts per bin.")] = None,
     bin: Annotated[str, typer.Option(help="For trace: width of a bin, such as 100ms or 1s.")] = "100ms",
     scale: Annotated[float, typer.Option(help="For trace: multiplies the counts.")] = 1.0,
@@ -62,10 +64,11 @@ def feed(
 ) -> None:
     """Write load into an embedded log (created if it is not there) or a Kafka topic.
 
-    Example: floodway feed runs/clicks --profile bursts --rate 5000 --seconds 60
+    Example: floodway feed runs/clicks --profile bursts --rate 5k/s --seconds 1m
     """
     import numpy as np
 
+    from floodway.job.options import values
     from floodway.spark.log.feeder import TICK
     from floodway.spark.log.feeder import feed as run
     from floodway.spark.log.profiles import bursts, constant, counts, duration, poisson, ramp
@@ -74,22 +77,24 @@ def feed(
     from floodway.spark.log.tuples import TupleMaker
 
     arrivals, payload = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
-    length = 10.0 if seconds is None else seconds
+    most = None if seconds is None else values.duration("--seconds")(seconds)
+    length = 10.0 if most is None else most
+    highest = values.rate("--rate", zero=True)(rate)
     per_tick: Iterator[int]
     if profile is Profile.POISSON:
-        per_tick = poisson(rate, seconds=length, tick=TICK, rng=arrivals)
+        per_tick = poisson(highest, seconds=length, tick=TICK, rng=arrivals)
     elif profile is Profile.BURSTS:
-        per_tick = bursts(rate, seconds=length, tick=TICK, rng=arrivals)
+        per_tick = bursts(highest, seconds=length, tick=TICK, rng=arrivals)
     else:
         if profile is Profile.STEPS:
             pieces = read_steps(_needed(steps, "--steps", '"10:500,10:1000"'))
         elif profile is Profile.TRACE:
             path = Path(_needed(trace, "--trace", "a CSV of counts per bin"))
-            pieces = read_trace(path, bin_seconds=parse_seconds(bin), scale=scale, tick=TICK, seconds=seconds)
+            pieces = read_trace(path, bin_seconds=values.duration("--bin")(bin), scale=scale, tick=TICK, seconds=most)
         elif profile is Profile.RAMP:
-            pieces = ramp(start_rate, rate, seconds=length)
+            pieces = ramp(values.rate("--start-rate", zero=True)(start_rate), highest, seconds=length)
         else:
-            pieces = constant(rate, seconds=length)
+            pieces = constant(highest, seconds=length)
         length = duration(pieces)
         per_tick = counts(pieces, tick=TICK)
     if parent is not None:
@@ -114,18 +119,6 @@ def feed(
         return
     typer.echo("", err=True)
     typer.echo(f"{fed.offered} tuples in {fed.seconds:.2f} s: {fed.rate:.0f} tuples/s into {target}")
-
-
-def parse_seconds(text: str) -> float:
-    """Read a time with its unit.
-
-    >>> parse_seconds("100ms"), parse_seconds("2s")
-    (0.1, 2.0)
-    """
-    match = _TIME.fullmatch(text.strip())
-    if match is None or float(match.group(1)) == 0:
-        raise InputError(f"{text!r} is no time above 0", hint="Write it with its unit: 100ms, 2s")
-    return float(match.group(1)) * _UNITS[match.group(2)]
 
 
 @contextmanager

@@ -27,6 +27,7 @@ PAPERS = "Papers and figures"
 COMMANDS: Mapping[str, str] = {
     "demo": PROTECT,
     "set": PROTECT,
+    "backfill": PROTECT,
     "validate": NETWORKS,
     "explain": NETWORKS,
     "plan": NETWORKS,
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "payments": FEDERATION,
     "reproduce": PAPERS,
     "bench": PAPERS,
+    "chaos": PAPERS,
 }
 """Every command, in the groups and the order in which help shows them."""
 

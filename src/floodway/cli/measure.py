@@ -25,7 +25,7 @@ def measure(
         typer.Option(help="A log, or a folder with a log for each stream; else the file's logs, else made up."),
     ] = None,
     tuples: Annotated[int, typer.Option(help="Tuples of each stream to take, the newest.")] = 20_000,
-    effort: Annotated[float, typer.Option(help="CPU-seconds of an operator's largest run.")] = 1.0,
+    effort: Annotated[str, typer.Option(help="CPU time of an operator's largest run.", metavar="DURATION")] = "1s",
     write: Annotated[
         Path | None, typer.Option(help="Write the network with costs and selectivities filled in.")
     ] = None,
@@ -41,10 +41,11 @@ def measure(
 
     Example: floodway measure examples/networks/json-clicks.yaml --sample clicks.log --write measured.yaml
     """
+    from floodway.job.options import values
     from floodway.network.file import load_network
 
     net = load_network(network)
-    above_zero("--effort", effort, "1, in CPU-seconds")
+    cpu_seconds = values.duration("--effort")(effort)
     above_zero("--tuples", tuples, "20000")
     writable("--write", write)
     settings = parse_conf(conf)
@@ -58,7 +59,7 @@ def measure(
     spark = spark_session(f"floodway-measure-{net.name}", master=master or LOCAL_MASTER, conf=settings)
     try:
         quiet = as_json or not sys.stderr.isatty()
-        found = measure_on(spark, net, sample=sample, tuples=tuples, effort=effort, seed=seed, quiet=quiet)
+        found = measure_on(spark, net, sample=sample, tuples=tuples, effort=cpu_seconds, seed=seed, quiet=quiet)
     finally:
         spark.stop()
     if write is not None:

@@ -9,20 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from floodway.errors import InputError
-
 if TYPE_CHECKING:
-    from floodway.agent.loop.report import Latency
+    from floodway.job.status.latencies import Latency
+    from floodway.job.status.status import Status
 
 
 def latency_line(latency: Latency) -> str:
     """Mean and quantiles beside the target, for people."""
+    target = "" if latency.target is None else f"; target {latency.target:g} s"
     if latency.mean is None:
-        return f"latency: nothing was delivered; target {latency.target:g} s"
-    return (
-        f"latency: mean {latency.mean:.2f} s, p50 {latency.p50:.2f}, p95 {latency.p95:.2f}, "
-        f"p99 {latency.p99:.2f}; target {latency.target:g} s"
-    )
+        return f"latency: nothing was delivered{target}"
+    quantiles = {"p50": latency.p50, "p95": latency.p95, "p99": latency.p99}
+    shown = "".join(f", {name} {value:.2f}" for name, value in quantiles.items() if value is not None)
+    return f"latency: mean {latency.mean:.2f} s{shown}{target}"
+
+
+def status_line(status: Status) -> str:
+    """A job in one line: where it stands, or how late it is and what it drops."""
+    process = status.process
+    if process is not None and process.phase != "running":
+        waits = ", ".join(process.waiting_for)
+        return f"{process.phase}{f' for {waits}' if waits else ''}"
+    latency = "–" if status.latency.mean is None else f"{status.latency.mean:.2f} s"
+    target = "" if status.latency.target is None else f" (target {status.latency.target:g} s)"
+    capacity = "" if status.plan is None else f", capacity {status.plan.scale:.2f}"
+    return f"latency {latency}{target}, dropped {status.loss or 0.0:.0%}{capacity}, batches {status.batch_count}"
 
 
 def deadline_lines(deadlines: Mapping[str, Any]) -> list[str]:
@@ -47,30 +58,3 @@ def _clean(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def parse_pairs(text: str, *, option: str) -> dict[str, float]:
-    """Read `s1=1,s2=0.5` into numbers.
-
-    >>> parse_pairs("s1=1,s2=0.5", option="--rates")
-    {'s1': 1.0, 's2': 0.5}
-    """
-    pairs: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        name, equals, number = part.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not equals or not name or not math.isfinite(value) or value < 0 or " " in name:
-            spaced = len(part.split()) > 1 and all("=" in word for word in part.split())
-            raise InputError(
-                f"{option}: {part!r} is not name=number with a finite number of at least 0",
-                hint=f"Put commas between them: {option} {','.join(part.split())}"
-                if spaced
-                else f"Write {option} s1=1,s2=0.5",
-            )
-        if name in pairs:
-            raise InputError(f"{option}: {name!r} is given twice", hint="Give each name once")
-        pairs[name] = value
-    return pairs

@@ -1,6 +1,6 @@
 """The page beside a command: started for as long as the command runs, its address told, a browser opened on request.
 
-`cli` and `dashboard` are rooms on one level and do not import each other: the page is loaded by name (decision 0045).
+`cli` and `dashboard` are rooms on one level and do not import each other: the page is loaded by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.wire.signing import Security
-    from floodway.job.options import JobOptions
+    from floodway.job.options.options import JobOptions
 
 SERVE = "floodway.dashboard.serve"
 REPORT = "floodway.dashboard.report"

@@ -60,9 +60,9 @@ def participant(
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
     from floodway.contracts.participant import Settings
-    from floodway.job import values
-    from floodway.job.flags import parsed
-    from floodway.job.options import JobOptions
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
+    from floodway.job.options.options import JobOptions
     from floodway.spark.query.catalogue import load_catalogue
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects the module of the catalogue to be found
@@ -118,10 +118,10 @@ def participant(
         finally:
             spark.stop()
     if as_json:
-        print_json(last)
-    else:
-        running = ", ".join(last["fragments"]) or "none"
-        typer.echo(f"{name} ran {running}; moves: {last['moves_in_all']}; journal in {state}")
+        print_json(last.to_dict())
+    elif last.participant is not None:
+        running = ", ".join(last.participant.fragments) or "none"
+        typer.echo(f"{name} ran {running}; moves: {sum(last.participant.moves_total.values())}; journal in {state}")
 
 
 def _address(text: str) -> tuple[str, int]:

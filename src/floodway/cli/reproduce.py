@@ -21,7 +21,7 @@ from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 REGISTRY = "floodway.experiments.registry"
-"""Experiments are loaded by name: the command line knows their registry, not their code (decision 0045)."""
+"""Experiments are loaded by name: the command line knows their registry, not their code."""
 LINES_SHOWN = 6
 
 
@@ -47,6 +47,10 @@ class Found(Protocol):
     @property
     def holds(self) -> bool:
         """Whether the claim holds here."""
+
+    @property
+    def reason(self) -> str:
+        """Why the claim does not hold; empty if it does."""
 
     @property
     def where(self) -> str:
@@ -168,7 +172,7 @@ def _print(found: Sequence[tuple[Found, float]]) -> None:
         table.add_row(
             result.id,
             escape(f"{result.paper.paper}: {result.paper.text}"),
-            escape(result.headline or summary(result.measured)),
+            _measured(result),
             "[red]FAILED[/red]" if result.failed else verdict,
             result.where,
             f"{seconds:.1f}",
@@ -179,6 +183,11 @@ def _print(found: Sequence[tuple[Found, float]]) -> None:
     failed = [result.id for result, _ in found if result.failed]
     told = f"; not: {', '.join(missed)}" if missed else ""
     typer.echo(f"{held} of {len(found)} hold{told}" + (f"; could not run: {', '.join(failed)}" if failed else ""))
+
+
+def _measured(result: Found) -> str:
+    text = escape(result.headline or summary(result.measured))
+    return text if result.holds or result.failed else f"{text}\n[red]{escape(result.reason)}[/red]"
 
 
 def _say_more(left_out: Sequence[str], html: Path | None) -> None:

@@ -55,12 +55,13 @@ def _article(result: Found, seconds: float) -> str:
     from floodway.cli.reproduce import summary
 
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    reason = "" if result.holds else f'<p class="no">{escape(result.reason)}.</p>'
     with tempfile.TemporaryDirectory() as folder:
         plots = "".join(_image(path, result.title) for path in result.save_plots(Path(folder)))
     return (
         f'<article id="{escape(result.id)}"><h2>{escape(result.id)}: {escape(result.title)}</h2>'
         f"<p><b>{escape(result.paper.paper)}:</b> {escape(result.paper.text)}. Holds: {_verdict(result)}. "
-        f"Ran in {escape(result.where)}, {seconds:.1f} s.</p><pre>{escape(result.headline)}\n"
+        f"Ran in {escape(result.where)}, {seconds:.1f} s.</p>{reason}<pre>{escape(result.headline)}\n"
         f"{escape(summary(result.measured))}</pre>{plots}<ul>{notes}</ul></article>"
     )
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from floodway.cli.checks import usable_folder, writable
 from floodway.cli.job_options import GivenOptions, job_command
-from floodway.cli.output import deadline_lines, latency_line, print_json
+from floodway.cli.output import deadline_lines, latency_line, print_json, status_line
 from floodway.cli.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport
+    from floodway.job.status.status import Status
 
 
 @job_command
@@ -45,8 +46,8 @@ def run(
     """
     from floodway.agent.loop.feeding import Feed
     from floodway.agent.loop.runner import RunOptions, run_network
-    from floodway.job import values
-    from floodway.job.flags import parsed
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 
@@ -78,15 +79,9 @@ def run(
         raise typer.Exit(1)
 
 
-def _progress(*, quiet: bool) -> Callable[[Mapping[str, Any]], None]:
-    def show(status: Mapping[str, Any]) -> None:
-        latency = status["latency_seconds"]
-        shown = "–" if latency is None else f"{latency:.2f} s"
-        line = (
-            f"latency {shown} (target {status['target_seconds']:g} s)  loss {status['loss']:.0%}  "
-            f"capacity {status['scale']:.2f}  batches {status['batches']}"
-        )
-        typer.echo(f"\r{line:<78}", err=True, nl=False)
+def _progress(*, quiet: bool) -> Callable[[Status], None]:
+    def show(status: Status) -> None:
+        typer.echo(f"\r{status_line(status):<78}", err=True, nl=False)
 
     return (lambda status: None) if quiet else show
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.output import parse_pairs, print_json
+from floodway.cli.output import print_json
 
 
 def simulate(
     network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
-    rates: Annotated[str, typer.Option(help="Tuples/s of every stream, such as s1=1,s2=0.5.")],
+    rates: Annotated[str, typer.Option(help="Rate of every stream, such as s1=100,s2=5k/s.")],
     keep: Annotated[str, typer.Option(help="Share kept at drop locations, such as 's1=0.2,a1->b1=0.5'.")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: load, throughput, node_throughput, score.")
@@ -22,14 +22,15 @@ def simulate(
 
     Example: floodway simulate examples/networks/figure1.yaml --rates s1=1,s2=1 --keep s1=0.2,s2=0.4
     """
+    from floodway.job.options import values
     from floodway.network.checks import check_keeps, check_rates, require_costs
     from floodway.network.fair import fair
     from floodway.network.file import load_network
     from floodway.network.text import columns, number
 
     loaded = load_network(network)
-    given = parse_pairs(rates, option="--rates")
-    keeps = parse_pairs(keep, option="--keep")
+    given = values.rates("--rates")(rates)
+    keeps = values.shares("--keep")(keep)
     check_rates(loaded, given)
     check_keeps(loaded, keeps)
     require_costs(loaded)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodway.cli.jobs import Job, State
 from floodway.cli.output import print_json
 from floodway.errors import InputError
 
@@ -17,122 +15,130 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from floodway.job.places import JobPlace
+    from floodway.job.status.status import Status
+    from floodway.job.status.tail import JobTail
+
 STALE_SECONDS = 30.0
 
 
 def top(
-    name: Annotated[str, typer.Argument(help="Name of a shed or of a network that runs.")],
-    state: Annotated[Path | None, typer.Option(help="Folder of the job's state, if not the default.")] = None,
+    job: Job,
+    state: State = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the latest figures as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as one JSON object.")] = False,
 ) -> None:
     """Show rates, latency against target, keep, loss and load of a running job.
 
-    A shed is found by its name; a network of `floodway run` or `floodway up` by its --state folder too. Of `up` the
-    name of a node shows that one, the name of the network all of them.
+    Of a network of `floodway up`, its folder shows all nodes, and the folder of a node in it that one.
 
     Example: floodway top clicks
     """
     from rich.console import Console
     from rich.live import Live
 
-    from floodway.cli.jobs import find_jobs
+    from floodway.job.places import find_job
+    from floodway.job.status.tail import JobTail
 
-    paths = {found: files.folder / "status.json" for found, files in find_jobs(name, state).items()}
+    found, tail = find_job(job, state), JobTail()
     if as_json:
-        bodies = {found: _read(path) for found, path in paths.items()}
-        print_json(bodies.get(name, {"nodes": bodies}))
+        status = found.status(tail)
+        if status is None:
+            raise _nothing(found)
+        print_json(status.to_dict())
         return
     if once:
-        Console().print(_tables(paths.values()))
+        Console().print(_tables(found, tail))
         return
-    with Live(_tables(paths.values()), refresh_per_second=4) as live:
+    with Live(_tables(found, tail), refresh_per_second=4) as live:
         while True:
             time.sleep(0.25)
-            live.update(_tables(paths.values()))
+            live.update(_tables(found, tail))
 
 
-def _tables(paths: Iterable[Path]) -> Group:
+def _tables(job: JobPlace, tail: JobTail) -> Group:
     from rich.console import Group
 
-    return Group(*(table_of(_read(path), time.time()) for path in paths))
+    whole = job.status(tail)
+    if whole is None:
+        raise _nothing(job)
+    shown = job.statuses().values() if job.nodes else [whole]
+    return Group(*(table_of(status, time.time()) for status in shown))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(
-            f"{path} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
-        ) from None
-    return dict(body)
+def _nothing(job: JobPlace) -> InputError:
+    return InputError(
+        f"{job.folder} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
+    )
 
 
-def table_of(told: Mapping[str, Any], now: float) -> Table:
+def table_of(status: Status, now: float) -> Table:
     """A status as a table; `now` in seconds since 1970."""
     from rich.table import Table
 
-    from floodway.agent.watch.statuses import is_participant, normal, would_drop
-
-    status = normal(told)
-    age = now - status["time_us"] / 1e6 if "time_us" in status else float("inf")
-    stale = f"  [red](last heard {_ago(age)})[/red]" if age > STALE_SECONDS else ""
-    if is_participant(status):
-        return _participant(status, Table(title=f"{status.get('name', '')}  ·  participant{stale}", show_header=False))
+    age, process = now - status.time, status.process
+    stale = f"  [red](last heard {age:.0f} s ago)[/red]" if age > STALE_SECONDS else ""
     # A node that still starts, or waits for its inputs, has a phase and no figures yet.
-    state = status.get("mode") or status.get("phase", "")
-    table = Table(title=f"{status.get('name', '')}  ·  {state}{stale}", show_header=False)
-    if waits := ", ".join(status.get("waiting_for") or ()):
-        table.add_row("waits for", waits)
-    if "loss" not in status:
+    waits = process is not None and process.phase != "running"
+    state: str = process.phase if process is not None and waits else status.mode
+    if status.participant is not None:
+        state = "participant"
+    table = Table(title=f"{status.name}  ·  {state}{stale}", show_header=False)
+    if process is not None and process.waiting_for:
+        table.add_row("waits for", ", ".join(process.waiting_for))
+    if not status.places:
         table.add_row("figures", "none yet")
         return table
-    latency, target = status["latency_seconds"], status["target_seconds"]
-    if latency is not None:
-        colour = "green" if latency <= 1.1 * target else "red"
-        table.add_row("latency", f"[{colour}]{latency:.2f} s[/{colour}] of {target:g} s {_bar(latency / target)}")
-    if status.get("unreachable"):
-        table.add_row("target", f"[red]below the floor of {status['floor_seconds']:.2f} s[/red]")
-    for stream, rate in status.get("rates", {}).items():
-        keep = status["keeps"].get(stream, 1.0)
-        table.add_row(stream, f"{rate:,.0f} tuples/s, keep {keep:.1%} {_bar(keep)}")
-    if status.get("offered_rate") is not None:
-        table.add_row("offered", f"{status['offered_rate']:,.0f} tuples/s, keep {status['keep']:.1%}")
-    for place, keep in status.get("keeps", {}).items():
-        if "->" in place and keep < 1.0:
-            table.add_row(place, f"keep {keep:.1%} {_bar(keep)}")
-    for node, load in status.get("load", {}).items():
-        table.add_row(f"node {node}", f"planned load {load:.2f} CPU")
-    table.add_row("loss", f"{status['loss']:.1%} {_bar(status['loss'])}")
-    would = would_drop(status)
-    if would and status.get("mode") == "observe":
-        table.add_row("would drop", f"{would:.1%} {_bar(would)}")
+    _latency_rows(table, status)
+    for at, place in status.places.items():
+        rate = place.rates.offered if place.arriving is None else place.arriving
+        shown = "" if rate is None else f"{rate:,.0f} tuples/s, "
+        if rate is not None or place.keep < 1.0:
+            table.add_row(at, f"{shown}keep {place.keep:.1%} {_bar(place.keep)}")
+    for name, node in status.nodes.items():
+        if node.load is not None:
+            of = f" of {node.cpu:g} CPU {_bar(node.load / node.cpu)}" if node.cpu else " CPU"
+            table.add_row(f"node {name}", f"planned load {node.load:.2f}{of}")
+    if status.loss is not None:
+        table.add_row("dropped now", f"{status.loss:.1%} {_bar(status.loss)}")
+    if status.mode == "observe" and status.would_drop > 0.0:
+        table.add_row("would drop", f"{status.would_drop:.1%} {_bar(status.would_drop)}")
+    dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
+    table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
+    if status.decision_seen is False:
+        table.add_row("decision", "[red]the last batch did not see it: everything was kept[/red]")
+    for text in status.warnings:
+        table.add_row("warning", f"[red]{text}[/red]")
+    if status.reason:
+        table.add_row("why", status.reason)
+    _participant_rows(table, status)
     return table
 
 
-def _participant(status: Mapping[str, Any], table: Table) -> Table:
-    """What a participant of a federation tells: it has no mode, no target and no loss, but fragments and moves."""
-    from floodway.agent.watch.metrics import move_counts
-
-    cpu = status.get("cpu")
-    for name, load in (status.get("load") or {}).items():
-        shown = f" of {cpu:g} CPU {_bar(load / cpu)}" if cpu else " CPU"
-        table.add_row(f"load of {name}", f"{load:.2f}{shown}")
-    for name, fragment in status["fragments"].items():
-        keep = (status.get("keeps") or {}).get(name, 1.0)
-        late = fragment.get("delay_seconds")
-        delay = "" if late is None else f", {late:.2f} s late"
-        kept = f", keep {keep:.1%} {_bar(keep)}" if keep < 1.0 else ""
-        table.add_row(name, f"{fragment['rate']:,.0f} tuples/s for {fragment['for']}{delay}{kept}")
-    ended, under_way = move_counts(status)
-    table.add_row("moves", f"{ended['done']} done, {ended['failed']} failed, {under_way} under way")
-    if status.get("cut_off"):
-        table.add_row("silent", ", ".join(status["cut_off"]))
-    return table
+def _latency_rows(table: Table, status: Status) -> None:
+    latency, target = status.latency, status.latency.target
+    if latency.mean is not None:
+        shown = f"{latency.mean:.2f} s"
+        if target is not None:
+            colour = "green" if latency.mean <= 1.1 * target else "red"
+            shown = f"[{colour}]{shown}[/{colour}] of {target:g} s {_bar(latency.mean / target)}"
+        table.add_row("latency", f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
+    if status.unreachable and status.floor_seconds is not None:
+        table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")
 
 
-def _ago(seconds: float) -> str:
-    return "never" if seconds == float("inf") else f"{seconds:.0f} s ago"
+def _participant_rows(table: Table, status: Status) -> None:
+    """What only a participant of a federation has: whose fragments it runs, and moves."""
+    member = status.participant
+    if member is None:
+        return
+    lent = [f"{one.owner}'s {name}" for name, one in member.fragments.items() if one.owner != status.name]
+    if lent:
+        table.add_row("runs for others", ", ".join(lent))
+    ended = ", ".join(f"{count} {state}" for state, count in member.ended_moves.items())
+    table.add_row("moves", f"{ended}, {member.open_moves} under way")
+    if member.silent:
+        table.add_row("silent", ", ".join(member.silent))
 
 
 def _bar(share: float, width: int = 24) -> str:

@@ -9,18 +9,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from floodway.cli.checks import usable_folder, writable
 from floodway.cli.job_options import GivenOptions, job_command
 from floodway.cli.node import PROCESS
-from floodway.cli.output import latency_line, print_json
+from floodway.cli.output import latency_line, print_json, status_line
 from floodway.cli.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.node.report import NodesReport
+    from floodway.job.status.status import Status
 
 
 @job_command
@@ -68,8 +69,8 @@ def up(
     from floodway.agent.node.up import UpOptions, bring_up
     from floodway.agent.wire.signing import load_security
     from floodway.cli.node import parse_urls
-    from floodway.job import values
-    from floodway.job.flags import parsed
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 
@@ -109,22 +110,12 @@ def up(
         raise typer.Exit(1)
 
 
-def _progress(*, quiet: bool) -> Callable[[Mapping[str, Mapping[str, Any]]], None]:
-    def show(statuses: Mapping[str, Mapping[str, Any]]) -> None:
-        parts = [_brief(name, status) for name, status in statuses.items()]
+def _progress(*, quiet: bool) -> Callable[[Mapping[str, Status | None]], None]:
+    def show(statuses: Mapping[str, Status | None]) -> None:
+        parts = [f"{name}: {status_line(status) if status else 'down'}" for name, status in statuses.items()]
         typer.echo(f"\r{'   '.join(parts):<100}", err=True, nl=False)
 
     return (lambda statuses: None) if quiet else show
-
-
-def _brief(name: str, status: Mapping[str, Any]) -> str:
-    phase = status.get("phase", "down")
-    if phase != "running":
-        waits = ", ".join(status.get("waiting_for") or [])
-        return f"{name}: {phase}{f' for {waits}' if waits else ''}"
-    latency = status.get("latency_seconds")
-    shown = "–" if latency is None else f"{latency:.2f} s"
-    return f"{name}: {shown}, loss {status['loss']:.0%}, capacity {status['scale']:.2f}"
 
 
 def _print(result: NodesReport, root: Path) -> None:

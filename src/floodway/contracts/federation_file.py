@@ -30,7 +30,7 @@ from floodway.contracts.contract import Contract, Service
 from floodway.contracts.cost import InFlight
 from floodway.contracts.federation_keys import EXAMPLE, KeySource, Pair, pair_keys, read_key_source
 from floodway.errors import NetworkError, Problem
-from floodway.network.fields import MAX_PROBLEMS, Fields, Report, describe, shorten
+from floodway.network.fields import MAX_PROBLEMS, Fields, Report, Unit, describe, shorten
 from floodway.network.yaml_lines import WHOLE_FILE, Located, Scalar, join, read_lines
 
 VERSION = 1
@@ -340,9 +340,9 @@ def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
         output=fields.text("output", pattern=_OUTPUT, shape="a path below the shared folder, without a colon")
         or f"outputs/{name}",
         parameters=_parameters(fields),
-        cost=fields.number("cost", above=True),
+        cost=fields.number("cost", above=True, unit=Unit.DURATION),
         query=fields.text("query") or "",
-        bytes_per_tuple=fields.number("bytes") or 0.0,
+        bytes_per_tuple=fields.number("bytes", unit=Unit.SIZE) or 0.0,
         weight=fields.number("weight", above=True),
     )
     for log in spec.logs.values():

@@ -30,7 +30,8 @@ class Observation:
     `waiting` is N, the work the decision chooses from. `latency_seconds`, `batch_seconds`, `kept` and `offered`
     belong to the latest batch that has ended and was not reported before: mean latency of its results, its duration,
     the work it processed, and the work it was chosen from. `queued` is the queue a queue law protects; None says that
-    it is `waiting` itself. `miss_ratio` is the share of results later than their deadline. `target_seconds` overrides
+    it is `waiting` itself. `latency_width_seconds` is how far latencies within that batch lie apart, the longest less
+    the shortest. `miss_ratio` is the share of results later than their deadline. `target_seconds` overrides
     the configured target when it is changed while running.
 
     None means no new measurement. So does a value that cannot be one (NaN, negative: a clock that jumped).
@@ -45,6 +46,7 @@ class Observation:
     queued: float | None = None
     miss_ratio: float | None = None
     target_seconds: float | None = None
+    latency_width_seconds: float | None = None
 
     def __post_init__(self) -> None:
         for key in ("time_seconds", "waiting", "kept"):
@@ -54,7 +56,7 @@ class Observation:
                 _count(f"observation.{key}", getattr(self, key), at_least=0.0)
         if self.target_seconds is not None:
             positive("observation.target_seconds", self.target_seconds)
-        for key in ("latency_seconds", "batch_seconds", "miss_ratio"):
+        for key in ("latency_seconds", "batch_seconds", "miss_ratio", "latency_width_seconds"):
             value = getattr(self, key)
             if value is not None and not (math.isfinite(value) and value >= 0.0):
                 object.__setattr__(self, key, None)

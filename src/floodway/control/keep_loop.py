@@ -7,7 +7,8 @@ running, during which the tuples of the next one arrive.
     N = r max(P, pace),   P = forecast(r max(P_last, pace), k r max(P_last, pace))
 
 r is the offered rate, k the keep in force, and `pace` the time between the starts of two batches where the query waits
-for its trigger or for data (0 otherwise).
+for its trigger or for data (0 otherwise). Where a source says what a batch left in it, because of a read limit, r
+counts that too, and the next batch is offered as much as this one.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ RATE_STEP = 1.3
 
 @dataclass(frozen=True, slots=True)
 class FinishedBatch:
-    """What was counted in one micro-batch, times in seconds of the epoch; `arrival_seconds` is the mean arrival of
-    the kept tuples, None where tuples have no arrival time.
+    """What was counted in one micro-batch, times in seconds of the epoch.
+
+    `arrival_seconds` is the mean arrival of the kept tuples, None where tuples have no arrival time. `backlog` is what
+    was there when the batch was cut and that it left in the source, None where the source does not tell.
     """
 
     started_seconds: float
@@ -41,6 +44,7 @@ class FinishedBatch:
     offered: int
     kept: int
     arrival_seconds: float | None = None
+    backlog: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +84,34 @@ class KeepLoop:
         if batch.offered <= 0 or last is None or batch.started_seconds <= last.started_seconds:
             return None
         gap = batch.started_seconds - last.started_seconds
-        rate = self._rate(batch.offered, gap)
+        left, left_before = batch.backlog or 0, last.backlog or 0
+        rate = self._rate(max(0, batch.offered + left - left_before), gap)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
         pace = gap if gap > IDLE_FACTOR * last.seconds else 0.0
         forecast = self._loop.forecast()
         offered = rate * max(batch.seconds, pace)
         running = forecast.seconds(offered, keep_in_force * offered) if forecast else batch.seconds
-        waiting = rate * max(running, pace)
-        latency = _latency(batch, gap)
+        # A batch that left something in the source took all that the source's limit lets it; so will the next.
+        waiting = float(batch.offered) if left else rate * max(running, pace)
+        latency = _latency(batch, gap, rate)
         decision = self._loop.step(
             Observation(
                 time_seconds=batch.started_seconds + batch.seconds,
                 waiting=waiting,
                 latency_seconds=latency,
+                latency_width_seconds=gap,
                 kept=float(batch.kept),
                 batch_seconds=batch.seconds,
                 offered=float(batch.offered),
                 target_seconds=target_seconds,
             )
         )
-        budget = self._budget(decision, waiting) if pace == 0.0 else None
+        budget = self._budget(decision, waiting) if pace == 0.0 and not left else None
         return KeepDecision(decision.keep(waiting), decision, rate, latency, budget)
 
     def _rate(self, offered: int, gap: float) -> float:
-        own = offered / gap
-        if self._arrivals and not 1.0 / RATE_STEP <= own / _rate(self._arrivals) <= RATE_STEP:
+        own, mean = offered / gap, _rate(self._arrivals)
+        if not mean / RATE_STEP <= own <= mean * RATE_STEP:
             self._arrivals.clear()
         self._arrivals.append((offered, gap))
         return _rate(self._arrivals)
@@ -122,12 +129,17 @@ class KeepLoop:
 
 
 def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
-    """Tuples per second over some batches."""
-    return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals)
+    """Tuples per second over some batches, 0 without any."""
+    return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals) if arrivals else 0.0
 
 
-def _latency(batch: FinishedBatch, gap: float) -> float:
-    """Mean latency of the batch's results: from the arrivals, or else half the interval and the batch itself."""
+def _latency(batch: FinishedBatch, gap: float, rate: float) -> float:
+    """Mean latency of the batch's results: from the arrivals, or else the time to arrive and the batch itself.
+
+    Where the source is first in, first out, what the batch left behind came after its own tuples.
+    """
     if batch.arrival_seconds is not None:
         return batch.started_seconds + batch.seconds - batch.arrival_seconds
+    if batch.backlog and rate > 0.0:
+        return (batch.backlog + batch.offered / 2) / rate + batch.seconds
     return gap / 2 + batch.seconds

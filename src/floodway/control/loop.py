@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from floodway.control.base import Controller, Decision, Observation, Plain
+from floodway.control.decorator import Decorator
 from floodway.control.forecast import Forecast
 from floodway.control.forecasting import Forecasting
 
@@ -14,8 +16,7 @@ class Loop:
     """Steps a controller. One that forecasts nothing is given a forecaster, so that its callers can plan ahead too."""
 
     def __init__(self, controller: Controller[Any], snapshot: Mapping[str, Plain] | None = None) -> None:
-        forecasts = type(controller).forecast is not Controller.forecast
-        self.controller: Controller[Any] = controller if forecasts else Forecasting(controller)
+        self.controller = _forecasting(controller)
         self._state = self.controller.initial() if snapshot is None else self.controller.restore(snapshot)
 
     def step(self, observation: Observation) -> Decision:
@@ -30,3 +31,11 @@ class Loop:
     def snapshot(self) -> dict[str, Plain]:
         """What a restarted process needs to resume: pass it to a new Loop."""
         return self.controller.snapshot(self._state)
+
+
+def _forecasting(controller: Controller[Any]) -> Controller[Any]:
+    """The controller, with a forecaster next to the law where the law does not forecast."""
+    if isinstance(controller, Decorator):
+        return replace(controller, law=_forecasting(controller.law))
+    forecasts = type(controller).forecast is not Controller.forecast
+    return controller if forecasts else Forecasting(controller)

@@ -10,11 +10,13 @@ from typing import Any
 from floodway.control.aurora import AuroraConfig, AuroraController
 from floodway.control.base import Controller
 from floodway.control.batch import BatchConfig, BatchLatencyController
+from floodway.control.gradient import GradientConfig, GradientController
 from floodway.control.latency import LatencyConfig, LatencyController
 from floodway.control.pi import PiConfig, PiController
 from floodway.control.pid import PidConfig, PidController
 from floodway.control.red import RedConfig, RedController
 from floodway.control.tu import TuConfig, TuController
+from floodway.control.vegas import VegasConfig, VegasController
 from floodway.errors import InputError
 
 
@@ -40,11 +42,13 @@ class Factory:
 _FACTORIES: Mapping[str, Factory] = {
     "aurora": Factory(AuroraConfig, AuroraController),
     "batch": Factory(BatchConfig, BatchLatencyController),
+    "gradient": Factory(GradientConfig, GradientController),
     "latency": Factory(LatencyConfig, LatencyController),
     "pi": Factory(PiConfig, PiController),
     "pid": Factory(PidConfig, PidController),
     "red": Factory(RedConfig, RedController),
     "tu": Factory(TuConfig, TuController),
+    "vegas": Factory(VegasConfig, VegasController),
 }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from floodway.job.fold import Counts
+from floodway.job.ledger.fold import Counts
+from floodway.job.status.status import Status
 from floodway.network.flow import flows
 from floodway.network.model import Network
 
@@ -15,7 +15,7 @@ BACKLOG = 0.2
 FOR_CAPACITY = ("shedder", "adaptor", "cleaner")
 """Reasons that a larger node would do away with."""
 WHY = {
-    "shedder": "did not fit into the capacity, and were worth least",
+    "shedder": "did not fit into the capacity",
     "adaptor": "were dropped because the buffer's queue was getting too long",
     "cleaner": "would have missed their deadline anyway",
     "dead-letter": "could not be read",
@@ -24,43 +24,39 @@ WHY = {
 
 
 def advice(
+    status: Status,
     *,
     network: Network | None,
-    counts: Counts,
     seconds: float,
     modes: Mapping[str, int],
-    latency: Mapping[str, Any],
-    unreachable: bool,
-    floor_seconds: float | None,
     score: float | None,
     optimum: float | None,
-    differences: int,
-    waiting: int = 0,
 ) -> list[str]:
     """Sentences; never empty. `modes` has how many of the ledger's lines were written in each mode."""
     found: list[str] = []
-    mean, target = latency.get("mean"), latency.get("target")
-    late = mean is not None and target is not None and mean > LATE * target
-    if differences:
+    counts, mean, target = status.counts(), status.latency.mean, status.latency.target
+    floor = status.floor_seconds if status.unreachable else None
+    if status.ledger is not None and status.ledger.differences:
         found.append("The ledger does not add up: run `floodway audit`, which names query, place and batch.")
-    if unreachable and floor_seconds is not None:
+    if floor is not None and target is not None:
         found.append(
-            f"The target of {target:g} s is below what this engine can reach, about {floor_seconds:.2f} s: raise it, "
+            f"The target of {target:g} s is below what this engine can reach, about {floor:.2f} s: raise it, "
             "or make a micro-batch cheaper (fewer shuffle partitions, less state, fewer sinks)."
         )
-    elif late:
-        found.append(f"Results were {mean:.1f} s old on the mean, the target is {target:g} s{_why_late(modes, counts)}")
-    inputs = [at for at in counts.offered if network is None or at in network.streams]
-    if waiting > BACKLOG * max(sum(counts.offered[at] for at in inputs), 1):
+    elif mean is not None and target is not None and mean > LATE * target:
+        found.append(f"Results were {mean:.1f} s old on average, the target is {target:g} s{_why_late(modes, counts)}")
+    waiting = sum(place.waiting or 0 for place in status.places.values())
+    if waiting > BACKLOG * max(status.totals.offered, 1):
         found.append(
             f"At the end {waiting:,} tuples still waited for a batch: more came than was taken, and results get later "
             "from batch to batch."
         )
-    if any(reason in FOR_CAPACITY for _, reason in counts.dropped):
+    dropped = status.totals.dropped
+    if any(dropped.get(reason) for reason in FOR_CAPACITY):
         found += _capacity(network, counts, seconds)
-    if any(reason == "dead-letter" for _, reason in counts.dropped):
+    if dropped.get("dead-letter"):
         found.append("Some records could not be read: they lie in the folder dead-letters, each with the reason.")
-    if any(reason == "retention" for _, reason in counts.dropped):
+    if dropped.get("retention"):
         found.append("Tuples were deleted before they were read: keep the logs longer, or shed more by a lower target.")
     if score is not None and optimum and score < POOR * optimum and "enforce" in modes:
         found.append(
@@ -69,7 +65,12 @@ def advice(
         )
     if not found and mean is None:
         return ["No latency was measured: let it run longer, until batches end."]
-    return found or ["Nothing: everything offered was processed in time."]
+    return found or [_nothing_to_do(status)]
+
+
+def _nothing_to_do(status: Status) -> str:
+    late = "" if status.latency.target is None else " in time"
+    return f"Nothing: everything offered was processed{late}."
 
 
 def _why_late(modes: Mapping[str, int], counts: Counts) -> str:

@@ -8,20 +8,18 @@ seconds, and nobody waits for its answer until it has given one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
 
-from floodway.agent.watch.statuses import merged, normal
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.sources import Reading, named
-from floodway.dashboard.told import told_counts
 from floodway.errors import FloodwayError, InputError
-from floodway.job.fold import Counts
-from floodway.job.shed_state import checked_mode
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.status import Status, decode_status, merge_nodes
+from floodway.job.store.state_files import checked_mode
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 
@@ -104,7 +102,7 @@ class _Agent:
 
     def __init__(self, readers: list[Client]) -> None:
         self.client = readers[-1]
-        self.status: dict[str, Any] = {}
+        self.status: Status | None = None
         self.network: Network | None = None
         self.problem: str | None = None
         self._ways = [(reader, path) for reader in readers for path in STATUS_PATHS]
@@ -112,23 +110,23 @@ class _Agent:
         self._network_asked = False
         self._failures = 0
         self._next = float("-inf")
-        self._future: Future[dict[str, Any]] | None = None
+        self._future: Future[Status] | None = None
         self._answered = False
         self._counted: tuple[int, Counts] | None = None
 
     @property
     def name(self) -> str:
-        return str(self.status.get("node") or self.status.get("name") or self.client.url)
+        return self.client.url if self.status is None else self.status.node or self.status.name
 
     @property
     def is_node(self) -> bool:
-        return bool(self.status.get("node"))
+        return self.status is not None and bool(self.status.node)
 
     @property
     def network_name(self) -> str:
-        return str(self.status.get("name", "")).removesuffix(f": {self.name}")
+        return "" if self.status is None else self.status.network
 
-    def ask(self, pool: ThreadPoolExecutor, now: float) -> Future[dict[str, Any]] | None:
+    def ask(self, pool: ThreadPoolExecutor, now: float) -> Future[Status] | None:
         """Ask anew if it is time; what to wait for: nothing of an agent that has not answered of late."""
         if self._future is None and now >= self._next:
             self._future = pool.submit(self._get)
@@ -144,16 +142,16 @@ class _Agent:
             return
         future, self._future = self._future, None
         try:
-            self.status, self.problem, self._failures, self._answered = normal(future.result()), None, 0, True
+            self.status, self.problem, self._failures, self._answered = future.result(), None, 0, True
         except FloodwayError as error:
             self._failed(str(error), now)
 
     def counted(self, second: int) -> tuple[int | None, Counts | None]:
         """If it has answered: since when, and what it has counted since; None for counts that started over."""
-        if not self._answered or not isinstance(self.status.get("offered"), Mapping):
+        if not self._answered or self.status is None or self.status.ledger is None:
             return None, Counts()
         self._answered = False
-        counts, before = told_counts(self.status, self.name), self._counted
+        counts, before = self.status.counts(), self._counted
         self._counted = second, counts
         return (None, Counts()) if before is None else (before[0], counts.since(before[1]))
 
@@ -162,24 +160,26 @@ class _Agent:
         self._failures += 1
         self._next = now + min(2.0**self._failures, LONGEST_BREAK_SECONDS)
 
-    def _get(self) -> dict[str, Any]:
+    def _get(self) -> Status:
         refused = PeerError("malformed", f"{self.client.url} does not tell its status")
         for reader, path in self._ways if self._known is None else [self._known, *self._ways]:
             try:
-                status = reader.get_json(path)
+                status = decode_status(reader.get_json(path), f"{self.client.url}{path}")
             except PeerError as error:
                 if error.reason == "unreachable":
                     raise
                 refused = error
                 continue
-            if isinstance(status, dict):
-                self._known = reader, path
-                self._get_network(reader, status)
-                return status
+            except InputError as error:
+                refused = PeerError("malformed", error.message)
+                continue
+            self._known = reader, path
+            self._get_network(reader, status)
+            return status
         raise refused
 
-    def _get_network(self, reader: Client, status: dict[str, Any]) -> None:
-        if self._network_asked or not status.get("node"):
+    def _get_network(self, reader: Client, status: Status) -> None:
+        if self._network_asked or not status.node:
             return
         try:
             text = reader.get_json(NETWORK_PATH)["network"]
@@ -204,15 +204,13 @@ def _reading(agents: list[_Agent], timeline: Timeline[Counts] | None) -> Reading
         names = (first.name, full, f"{full}, {first.client.url}")
     else:
         names = (first.name, f"{first.name}, {first.client.url}")
-    problems = [agent.problem for agent in agents if agent.problem]
-    heard = {agent.name: agent.status["time_us"] / 1e6 for agent in agents if "time_us" in agent.status}
+    statuses = {agent.name: agent.status for agent in agents if agent.status is not None}
     return Reading(
         name=names[0],
-        status=merged([agent.status for agent in agents if agent.status]),
+        status=merge_nodes(statuses) if len(agents) > 1 else first.status,
         network=next((agent.network for agent in agents if agent.network), None),
-        problem="; ".join(problems) or None,
+        problem="; ".join(agent.problem for agent in agents if agent.problem) or None,
         timeline=timeline,
         place=_place(agents),
         names=names,
-        heard=heard if first.is_node else {},
     )

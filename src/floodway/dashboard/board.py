@@ -1,27 +1,30 @@
-"""What the page shows, as data: the latest snapshot of every job with its recent past, and its whole past if asked."""
+"""What the page shows, as data: the latest snapshot of every job with its recent past, and its whole past if asked.
+
+A job's part of the snapshot is its status (`job/status/status.py`) with what the page adds: how old it is, what flows
+where, the score of that, and the points of the charts.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from floodway.agent.watch.metrics import Watched
-from floodway.agent.watch.statuses import has_mode, would_drop
 from floodway.dashboard.advice import WHY
-from floodway.dashboard.figures import Figures, Gauge
-from floodway.dashboard.history import SAMPLES, History, Sample
+from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.network_svg import network_svg
-from floodway.dashboard.past import WINDOW_SECONDS, Means, recent, sample_rates, whole
+from floodway.dashboard.past import SAMPLES, History, Sample, Seen, recent, sample_rates, whole
 from floodway.dashboard.sources import Reading, Source
-from floodway.dashboard.told import flow, fragments, keeps, ledger, nodes, participant, plan, reasons, told_counts
 from floodway.errors import InputError
-from floodway.job.fold import Counts
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.figures import WINDOW_SECONDS
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.status import Status
 
-BATCH_SECONDS = 4.0
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4
 GAP_SECONDS = 2.5
@@ -30,17 +33,17 @@ GAP_SECONDS = 2.5
 
 @dataclass(slots=True)
 class _Past:
-    """What is remembered of a job: whose counts it goes with, the latest samples, and what is written nowhere."""
+    """What is remembered of a job: whose counts it goes with, the latest samples, and what is on no record."""
 
     timeline: Timeline[Counts] | None = None
     history: History = field(default_factory=History)
-    means: Means = field(default_factory=Means)
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def began(self) -> int | None:
         """The first second that is known of."""
         spans = self.timeline.running.spans if self.timeline else []
-        return spans[0][0] if spans else self.means.first
+        return spans[0][0] if spans else self.seen.first
 
 
 class Board:
@@ -55,29 +58,29 @@ class Board:
         self._pasts: dict[str, _Past] = {}
         self._gauges: dict[str, Gauge] = {}
         self._pictures: dict[str, str] = {}
-        self._read: list[tuple[Reading, dict[str, Any]]] = []
+        self._read: list[tuple[Reading, dict[str, Any], Flow | None]] = []
 
     def snapshot(self, *, history: bool = True) -> dict[str, Any]:
         """Everything the page shows; without history only each job's latest sample."""
         with self._lock:
             now = self._poll()
-            jobs = [{**job, **self._recent(reading.place, history=history)} for reading, job in self._read]
+            jobs = [{**job, **self._recent(reading.place, history=history)} for reading, job, _ in self._read]
             return {"time": now, "jobs": jobs}
 
     def picture(self, name: str) -> str | None:
         """The network of a job as SVG, without figures; None if it has no network."""
         with self._lock:
             self._poll()
-            return next((self._pictures.get(one.place) for one, _ in self._read if one.name == name), None)
+            return next((self._pictures.get(one.place) for one, _, _ in self._read if one.name == name), None)
 
     def whole(self, name: str) -> list[dict[str, Any]] | None:
-        """The whole past of a job in some hundred samples, as far as it is written or was watched; None if unknown."""
+        """The whole past of a job in some hundred samples, as far as it is on record or was seen; None if unknown."""
         with self._lock:
             self._poll()
-            for reading, _ in self._read:
+            for reading, _, _ in self._read:
                 if reading.name == name:
-                    means = self._pasts[reading.place].means
-                    return [sample.to_dict() for sample in whole(reading, self._gauges.get(reading.place), means)]
+                    seen = self._pasts[reading.place].seen
+                    return [sample.to_dict() for sample in whole(reading, self._gauges.get(reading.place), seen)]
         return None
 
     def watched(self) -> list[Watched]:
@@ -88,36 +91,23 @@ class Board:
                 Watched(
                     job=reading.name,
                     status=reading.status,
-                    counts=self.counts(reading).copy(),
-                    differences=len(job["ledger"]["differences"]),
-                    latencies=reading.latencies.copy(),
-                    load={node["name"]: node["share"] for node in job["nodes"] if node["share"] is not None},
-                    waiting=job["waiting"],
-                    score=job["score"],
-                    optimum=job["optimum"],
-                    heard=reading.heard,
+                    latencies=reading.figures.latencies.copy() if reading.figures else Sketch(),
+                    load=flow.load if flow else {},
+                    score=flow.score if flow else None,
+                    optimum=flow.optimum if flow else None,
                 )
-                for reading, job in self._read
+                for reading, _, flow in self._read
             ]
-
-    def counts(self, reading: Reading) -> Counts:
-        """Sums of the job's ledger, or what its status tells where none can be read."""
-        return reading.account.total if reading.account else told_counts(reading.status, reading.name)
 
     def set_mode(self, name: str, mode: str) -> None:
         """Pass a wish on to the job that was shown under this name; the page shows it when the job follows."""
         with self._lock:
             self._poll()
-            known = [reading for reading, _ in self._read]
+            known = [reading for reading, _, _ in self._read]
         reading = next((one for one in known if one.name == name), None)
         if reading is None:
             raise InputError(
                 f"no job is called {name!r}", hint=f"Known: {', '.join(one.name for one in known) or 'none yet'}"
-            )
-        if not has_mode(reading.status):
-            raise InputError(
-                f"{name} is a participant of a federation and has no mode",
-                hint="It sheds what no partner takes; stop it to stop that",
             )
         self._source.switch(reading, mode)
 
@@ -126,7 +116,7 @@ class Board:
         now = self._clock()
         if now - self._polled >= LEAST_SECONDS:
             self._polled = now
-            self._read = [(reading, self._job(reading, now)) for reading in self._source.read()]
+            self._read = [(reading, *self._job(reading, now)) for reading in self._source.read()]
         return now
 
     def _recent(self, place: str, *, history: bool) -> dict[str, Any]:
@@ -134,77 +124,59 @@ class Board:
         latest = past.latest
         found: dict[str, Any] = {"sample": latest.to_dict() if latest else None}
         if history:
-            found["history"] = [sample.to_dict() for sample in past.samples()]
+            found["history"] = [sample.to_dict() for sample in past.samples]
         return found
 
-    def _job(self, reading: Reading, now: float) -> dict[str, Any]:
-        status, timeline = reading.status, reading.timeline
-        counts = self.counts(reading)
-        second, batches_come = self._second(reading, now)
-        now_counts, length = timeline.window(second, WINDOW_SECONDS) if timeline else (Counts(), 0)
-        figures = self._figures(reading, now_counts, length)
-        member = participant(status, now)
-        age = now - status["time_us"] / 1e6 if "time_us" in status else None
-        silent = {node: now - heard for node, heard in reading.heard.items() if now - heard > STALE_SECONDS}
-        rates = sample_rates(now_counts, length, reading.network)
-        stale = age is None or age > STALE_SECONDS
+    def _job(self, reading: Reading, now: float) -> tuple[dict[str, Any], Flow | None]:
+        status = reading.status or unheard(reading)
+        heard = reading.status is not None
+        stale = not heard or now - status.time > STALE_SECONDS
+        second, counts, length = self._window(reading, status)
+        flow = self._flow(reading, status, counts, length)
         past = self._past(reading, now, second)
-        if status and not stale and reading.problem is None and batches_come:
-            told: dict[str, Any] = {"latency": status.get("latency_seconds"), "load": member and member["share"]}
-            past.means.note(int(now), **told)
-            told |= {"target": status.get("target_seconds")} | rates
-            told |= {"score": figures.score, "optimum": figures.optimum} if figures else {}
-            past.history.add(Sample(time=now, **told))
+        if not stale and reading.problem is None:
+            load = _share(status)
+            past.seen.note(int(now), latency=status.latency.mean, load=load)
+            past.history.add(
+                Sample(
+                    time=now,
+                    latency=status.latency.mean,
+                    target=status.latency.target,
+                    score=flow.score if flow else None,
+                    optimum=flow.optimum if flow else None,
+                    load=load,
+                    **sample_rates(reading, counts, length),
+                )
+            )
+        silent = {name: now - one.time for name, one in status.nodes.items() if one.time is not None}
         return {
+            **status.to_dict(),
             "name": reading.name,
             "began": past.began,
             "problem": reading.problem,
-            "notes": list(reading.notes),
-            "mode": status.get("mode"),
-            "switchable": has_mode(status),
-            "age_seconds": age,
+            "notes": [*reading.notes, *status.warnings],
+            "age_seconds": now - status.time if heard else None,
             "stale": stale,
-            "silent": silent,
-            "latency_seconds": status.get("latency_seconds"),
-            "target_seconds": status.get("target_seconds"),
-            "unreachable": bool(status.get("unreachable")),
-            "floor_seconds": status.get("floor_seconds"),
-            "loss": member["loss"] if member else loss(status, rates),
-            "would_drop": would_drop(status),
-            "would_drop_tuples": status.get("would_drop"),
-            "scale": status.get("scale"),
-            "plan": plan(status),
-            "reasons": reasons(status),
-            "planned": keeps(status),
-            "waiting": waiting(status, counts),
-            "offered": dict(counts.offered),
-            "kept": dict(counts.kept),
-            "dropped": counts.by_place(),
-            "why": {reason: f"tuples that {WHY[reason]}" for _, reason in counts.dropped if reason in WHY},
-            "delivered": dict(counts.delivered),
-            "ledger": ledger(reading.account, status),
-            "flow": flow(figures),
-            "score": figures.score if figures else None,
-            "optimum": figures.optimum if figures else None,
-            "nodes": nodes(reading.network, figures, status),
+            "silent": {name: age for name, age in silent.items() if age > STALE_SECONDS},
+            "why": {reason: f"tuples that {WHY[reason]}" for reason in status.totals.dropped if reason in WHY},
+            "troubles": status.participant.troubles() if status.participant else [],
+            "flow": asdict(flow) if flow else None,
+            "load": dict(flow.load) if flow else Watched("", status).node_loads(),
+            "score": flow.score if flow else None,
+            "optimum": flow.optimum if flow else None,
             "has_picture": reading.place in self._pictures,
-            "participant": member,
-            "fragments": fragments(status),
-            "contracts": list(status.get("contracts") or ()),
-            "moves": list(status.get("moves") or ()),
-        }
+        }, flow
 
-    def _second(self, reading: Reading, now: float) -> tuple[int, bool]:
-        """The second that the window ends with, and whether batches come: the end of the last one, while they do."""
-        if reading.timeline is None or reading.timeline.last is None:
-            return int(now), True
-        last = reading.timeline.last + 1
-        # A window that ends between two batches would lack the one under way; after a while it is really missing.
-        patience = max(BATCH_SECONDS, 2.0 * reading.timeline.window(last, 1)[1])
-        gone = now - last > max(STALE_SECONDS, patience)
-        return last if gone or now - last <= patience else int(now), not gone
+    def _window(self, reading: Reading, status: Status) -> tuple[int, Counts, int]:
+        """The second that the charts end with, and the counts of the last seconds before it, as in the status."""
+        timeline = reading.timeline
+        if timeline is None or timeline.last is None:
+            return int(status.time), Counts(), 0
+        if reading.figures is not None:
+            return timeline.last + 1, *reading.figures.now(max(status.time, float(timeline.last)))
+        return timeline.last + 1, *timeline.window(timeline.last + 1, WINDOW_SECONDS)
 
-    def _figures(self, reading: Reading, recent: Counts, length: int) -> Figures | None:
+    def _flow(self, reading: Reading, status: Status, counts: Counts, length: int) -> Flow | None:
         network = reading.network
         if network is None:
             self._pictures.pop(reading.place, None)
@@ -213,9 +185,10 @@ class Board:
         if gauge is None or gauge.network is not network:
             self._gauges[reading.place] = gauge = Gauge(network)
             self._pictures[reading.place] = network_svg(network)
-        if any(recent.offered.values()):
-            return gauge.measured(recent, length)
-        return gauge.planned(reading.status.get("rates") or {}, reading.status.get("keeps") or {})
+        if any(counts.offered.values()):
+            return gauge.measured(counts, length)
+        places = status.places.items()
+        return gauge.planned({at: one.arriving or 0.0 for at, one in places}, {at: one.keep for at, one in places})
 
     def _past(self, reading: Reading, now: float, second: int) -> _Past:
         """What is remembered of the job, with what it wrote while nobody looked."""
@@ -225,22 +198,19 @@ class Board:
         past.timeline = reading.timeline
         self._pasts[reading.place] = past
         last = past.history.latest
-        if reading.account is not None and (last is None or now - last.time > GAP_SECONDS):
+        if reading.figures is not None and (last is None or now - last.time > GAP_SECONDS):
             most = SAMPLES if last is None else min(SAMPLES, second - 1 - int(last.time))
-            past.history.fill(recent(reading, self._gauges.get(reading.place), until=second - 1, most=most))
+            past.history.add(*recent(reading, self._gauges.get(reading.place), until=second - 1, most=most))
         return past
 
 
-def waiting(status: Mapping[str, Any], counts: Counts) -> dict[str, int]:
-    """Tuples that arrived and that no batch has taken: told by the job, else arrived less offered."""
-    told = status.get("waiting")
-    if isinstance(told, Mapping):
-        return {str(name): int(count) for name, count in told.items()}
-    arrived = status.get("arrived") or {}
-    return {name: max(0, int(count) - counts.offered[name]) for name, count in arrived.items()}
+def unheard(reading: Reading) -> Status:
+    """The status of a job that has written none, or none that can be read: what its ledger says."""
+    blank = Status(reading.name, "run", "off", time=0.0)
+    return blank if reading.figures is None else reading.figures.refreshed(blank)
 
 
-def loss(status: Mapping[str, Any], rates: Mapping[str, Any]) -> float | None:
-    """The share dropped at the inputs in the window that the page shows; where it has no batch, as the job tells."""
-    offered = rates["offered"]
-    return 1.0 - rates["kept"] / offered if offered else status.get("loss")
+def _share(status: Status) -> float | None:
+    """The load of a participant as a share of its CPU: other jobs have a score instead."""
+    member = status.participant
+    return member.load / member.cpu if member is not None and member.cpu else None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
-from floodway.dashboard.figures import Figures
+from floodway.dashboard.gauge import Flow
 from floodway.network.layering import Size, Spacing
 from floodway.network.layout import Layout, Rectangle, lay_out
 from floodway.network.model import Network
@@ -25,7 +25,7 @@ BADGE = 68.0
 DASH = "–"
 
 
-def network_svg(network: Network, figures: Figures | None = None) -> str:
+def network_svg(network: Network, figures: Flow | None = None) -> str:
     """The drawing, with figures where given."""
     marked = frozenset(at.split("->")[0] for at in network.drop_locations if "->" in at)
     spacing = Spacing(
@@ -69,7 +69,7 @@ def _lines(network: Network, name: str) -> list[str]:
     return [f"{seconds(network.operators[name].cost)} a tuple"]
 
 
-def _node(network: Network, name: str, place: Rectangle, figures: Figures | None) -> str:
+def _node(network: Network, name: str, place: Rectangle, figures: Flow | None) -> str:
     share = figures.load[name] if figures else None
     over = " over" if share is not None and share > 1.005 else ""
     x, y = place.x, place.y
@@ -82,7 +82,7 @@ def _node(network: Network, name: str, place: Rectangle, figures: Figures | None
     )
 
 
-def _box(network: Network, name: str, place: Rectangle, figures: Figures | None) -> str:
+def _box(network: Network, name: str, place: Rectangle, figures: Flow | None) -> str:
     kind = "stream" if name in network.streams else "output" if name in network.outputs else "operator"
     centre, top = place.x + place.width / 2, place.y + place.height / 2
     lines = [_figure(network, name, figures), *_static(network, name)]
@@ -105,7 +105,7 @@ def _box(network: Network, name: str, place: Rectangle, figures: Figures | None)
     )
 
 
-def _figure(network: Network, name: str, figures: Figures | None) -> str:
+def _figure(network: Network, name: str, figures: Flow | None) -> str:
     if name in network.streams:
         shown = rate_text(figures.rates[name]) if figures else DASH
         return f'<tspan data-rate="{escape(name)}">{shown}</tspan>'
@@ -119,7 +119,7 @@ def _static(network: Network, name: str) -> list[str]:
     return [escape(line) for line in _lines(network, name)] if name not in network.streams else []
 
 
-def _arrows(network: Network, layout: Layout, figures: Figures | None) -> list[str]:
+def _arrows(network: Network, layout: Layout, figures: Flow | None) -> list[str]:
     found = []
     places = set(network.drop_locations)
     for arc, points in layout.routes.items():

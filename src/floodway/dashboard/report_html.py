@@ -29,7 +29,7 @@ def to_html(*reports: Report, title: str | None = None) -> str:
 def _section(report: Report) -> str:
     parts = [
         f"<h2>{escape(report.name)}: {calendar(report.begin)} to {calendar(report.end)}, {escape(_ran(report))}, "
-        f"mode {escape(report.mode)}</h2>",
+        f"mode {escape(', '.join(report.modes))}</h2>",
         f"<p>{escape(_sentence(report))}</p>",
         "<section><h2>What to do next</h2><ul>",
         *(f"<li>{_code(text)}</li>" for text in report.advice),
@@ -37,9 +37,9 @@ def _section(report: Report) -> str:
         _tiles(report),
         _lost(report),
     ]
-    if report.reading.network is not None:
-        drawing = network_svg(report.reading.network, report.figures)
-        parts.append(f'<section><h2>What flowed, on the mean</h2><div class="scroll">{drawing}</div></section>')
+    if report.network is not None:
+        drawing = network_svg(report.network, report.flow)
+        parts.append(f'<section><h2>What flowed, on average</h2><div class="scroll">{drawing}</div></section>')
     return "".join([*parts, *_charts(report)])
 
 
@@ -49,34 +49,26 @@ def _ran(report: Report) -> str:
 
 
 def _sentence(report: Report) -> str:
-    inputs = _inputs(report)
-    offered = sum(report.counts.offered[at] for at in inputs)
-    kept = sum(report.counts.kept[at] for at in inputs)
-    text = f"{offered:,} tuples came, {kept:,} were kept at the inputs"
-    inside = sum(count for (at, _), count in report.counts.dropped.items() if at not in inputs)
+    totals, latency = report.status.totals, report.status.latency
+    text = f"{totals.offered:,} tuples came, {totals.kept:,} were kept at the inputs"
+    inside = sum(totals.dropped.values()) - (totals.offered - totals.kept)
     text += f", {inside:,} were dropped on branches inside" if inside else ""
-    mean, target = report.latency.get("mean"), report.latency.get("target")
-    if mean is not None and target:
-        text += f"; results were {mean:.2f} s old on the mean, the target was {target:g} s"
+    if latency.mean is not None and latency.target:
+        text += f"; results were {latency.mean:.2f} s old on average, the target was {latency.target:g} s"
     return f"{text}. The ledger {'accounts for every one' if not report.differences else 'does not add up'}."
 
 
-def _inputs(report: Report) -> list[str]:
-    network = report.reading.network
-    return [at for at in report.counts.offered if network is None or at in network.streams]
-
-
 def _tiles(report: Report) -> str:
-    def seconds(key: str) -> str:
-        value = report.latency.get(key)
+    def seconds(value: float | None) -> str:
         return "–" if value is None else f"{value:.2f} s"
 
+    latency = report.status.latency
     share = f"{report.score / report.optimum:.1%}" if report.score is not None and report.optimum else "–"
     tiles = {
-        "latency, mean": seconds("mean"),
-        "half below": seconds("p50"),
-        "95% below": seconds("p95"),
-        "99% below": seconds("p99"),
+        "latency, mean": seconds(latency.mean),
+        "half below": seconds(latency.p50),
+        "95% below": seconds(latency.p95),
+        "99% below": seconds(latency.p99),
         "of the best score": share,
         "ledger": "differs" if report.differences else "reconciled",
     }
@@ -88,12 +80,11 @@ def _tiles(report: Report) -> str:
 
 def _lost(report: Report) -> str:
     rows = []
-    for at, offered in report.counts.offered.items():
-        reasons = report.counts.by_place().get(at, {})
-        why = "; ".join(f"{count:,} {WHY.get(reason, reason)} ({reason})" for reason, count in reasons.items())
-        share = max(0, report.counts.kept[at]) / offered if offered else 1.0
+    for at, place in report.status.places.items():
+        why = "; ".join(f"{count:,} {WHY.get(reason, reason)} ({reason})" for reason, count in place.dropped.items())
+        share = place.kept / place.offered if place.offered else 1.0
         rows.append(
-            f"<tr><td>{escape(at)}</td><td>{offered:,}</td><td>{report.counts.kept[at]:,}</td><td>{share:.1%}</td>"
+            f"<tr><td>{escape(at)}</td><td>{place.offered:,}</td><td>{place.kept:,}</td><td>{share:.1%}</td>"
             f"<td>{escape(why or 'nothing')}</td></tr>"
         )
     wrong = "".join(f"<li>{escape(text)}</li>" for text in report.differences)
@@ -133,7 +124,7 @@ def _charts(report: Report) -> list[str]:
         f"<section><h2>Latency against target</h2>{chart('Latency', times, latency, unit='s')}</section>",
         f"<section><h2>Offered, kept and dropped</h2>{chart('Tuples', times, tuples, unit='tuples/s')}</section>",
     ]
-    if report.figures is not None:
+    if report.flow is not None:
         drawing = chart("Score", times, score, unit="weighted tuples/s")
         found.append(f"<section><h2>Score against optimum</h2>{drawing}</section>")
     return found
@@ -141,4 +132,4 @@ def _charts(report: Report) -> list[str]:
 
 def _code(text: str) -> str:
     parts = escape(text).split("`")
-    return "".join("<code></code>" if index % 2 else part for index, part in enumerate(parts))
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

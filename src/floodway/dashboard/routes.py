@@ -30,6 +30,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.watch.metrics import metrics_route
+from floodway.agent.wire.certified import check_speaker
+from floodway.agent.wire.messages import OPERATOR
 from floodway.agent.wire.refusals import RefusedError
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Source
@@ -87,6 +89,7 @@ def page_routes(source: Source, *, board: Board | None = None, files_too: bool =
         return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
 
     async def mode(request: Request) -> Response:
+        check_speaker(request.scope.get("state", {}), OPERATOR)
         try:
             wish = ModeWish.model_validate_json(await request.body())
         except ValidationError as error:

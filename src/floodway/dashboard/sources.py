@@ -1,50 +1,51 @@
-"""Where the page gets its jobs from: folders that jobs write (status, ledger, batches, network), and agents over HTTP.
+"""Where the page gets its jobs from: the state that jobs write, and agents over HTTP (`agents.py`).
 
-A `Reading` is what is known of one job now: its status, its network if it left one, and its account. A folder that
-holds `nodes/NAME/` is one network whose nodes are processes of their own: their statuses and ledgers are put together.
+A `Reading` is what is known of one job now: its status, its figures over time, its network if it left one. A folder
+that holds `nodes/NAME/` is one network whose nodes are processes of their own: statuses and ledgers are put together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from floodway.agent.loop.run_files import NETWORK, node_folders, saved_status
-from floodway.agent.watch.followed import Followed
-from floodway.agent.watch.statuses import merged, normal
+from floodway.agent.loop.run_files import NETWORK
 from floodway.errors import FloodwayError, InputError
-from floodway.job.fold import Counts, Fold
-from floodway.job.latencies import Latencies
-from floodway.job.ledger_tail import LEDGER
-from floodway.job.shed_state import ShedFiles
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.places import JobPlace, is_job
+from floodway.job.status.figures import Figures
+from floodway.job.status.status import Status
+from floodway.job.status.tail import JobTail
 from floodway.network.file import load_network
 from floodway.network.model import Network
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One job as it is now. `account` is None where no ledger can be read; `problem` says why there is no status,
-    `timeline` has its counts over time: the ledger's, or what an agent was seen to count.
+    """One job as it is now. `problem` says why there is no status, or none of now; `notes` what is wrong besides.
 
-    `place` is the folder or address it was read from, `names` what it may be called, the shortest first and the last
-    like no other's; `heard` is when each of its nodes last spoke (seconds since 1970); `notes` what is wrong besides.
+    `figures` are what is on record, None where no state can be read; `timeline` the counts over time: the ledger's, or
+    what an agent was seen to count. `place` is the folder or address it was read from, `names` what it may be called,
+    the shortest first and the last like no other's.
     """
 
     name: str
-    status: Mapping[str, Any]
+    status: Status | None = None
     network: Network | None = None
-    account: Fold | None = None
+    figures: Figures | None = None
     timeline: Timeline[Counts] | None = None
     problem: str | None = None
-    latencies: Latencies = field(default_factory=Latencies)
     place: str = ""
     names: tuple[str, ...] = ()
-    heard: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def is_input(self, at: str) -> bool:
+        """Whether tuples come into the job at this place."""
+        return at in self.network.streams if self.network is not None else "->" not in at
 
 
 class Source(Protocol):
@@ -67,7 +68,7 @@ class StateSource:
                 raise InputError(
                     f"{folder} is not a folder", hint="Give the folder that `floodway run --state` was given"
                 )
-        self._followed: dict[Path, Followed] = {}
+        self._tails: dict[Path, JobTail] = {}
         self._networks: dict[Path, tuple[int, Network | None, str]] = {}
 
     def read(self) -> list[Reading]:
@@ -75,41 +76,36 @@ class StateSource:
         return named([self._job(folder) for folder in self._jobs()])
 
     def switch(self, reading: Reading, mode: str) -> None:
-        """Write the wish where the job looks for it: in its folder, and in every node's."""
-        folder = Path(reading.place)
-        for target in node_folders(folder) or [folder]:
-            ShedFiles(target).write_mode(mode)
+        """Write the wish where the job looks for it."""
+        JobPlace.of(Path(reading.place)).switch(mode)
 
     def _jobs(self) -> list[Path]:
         found: dict[Path, None] = {}
         for given in self._folders:
-            inside = [path for path in sorted(given.iterdir()) if _is_job(path)] if given.is_dir() else []
-            for folder in [given] if _is_job(given) or not inside else inside:
+            inside = [path for path in sorted(given.iterdir()) if is_job(path)] if given.is_dir() else []
+            for folder in [given] if is_job(given) or not inside else inside:
                 found[folder.resolve()] = None
         return list(found)
 
     def _job(self, folder: Path) -> Reading:
-        nodes = node_folders(folder)
-        told = {path: normal(saved_status(path)) for path in nodes or [folder]}
-        statuses = {path: status for path, status in told.items() if status}
-        status = merged(list(statuses.values()))
-        followed = self._followed.setdefault(folder, Followed())
-        followed.advance(nodes or [folder])
+        job = JobPlace.of(folder)
         network, note = self._network(folder)
-        heard = {path.name: one["time_us"] / 1e6 for path, one in statuses.items() if "time_us" in one}
-        own = None if nodes else status.get("name")
-        known = str(own or (network.name if network else folder.name))
+        tail = self._tails.setdefault(folder, JobTail())
+        try:
+            status, problem = job.status(tail), None
+        except FloodwayError as error:
+            status, problem = None, error.message
+        figures = tail.figures if tail.has_ledger else None
+        own = status.name if status is not None else network.name if network is not None else folder.name
         return Reading(
-            name=known,
+            name=own,
             status=status,
             network=network,
-            account=followed.account,
-            timeline=followed.account.timeline if followed.account else None,
-            problem=None if status or followed.account else "nothing written yet",
-            latencies=followed.latencies,
+            figures=figures,
+            timeline=figures.fold.timeline if figures else None,
+            problem=problem or (None if status or figures else "nothing written yet"),
             place=str(folder),
-            names=(known, *(f"{known}, {shown}" for shown in (folder.name, "/".join(folder.parts[-2:]), folder))),
-            heard=heard if nodes else {},
+            names=(own, *(f"{own}, {shown}" for shown in (folder.name, "/".join(folder.parts[-2:]), folder))),
             notes=(note,) if note else (),
         )
 
@@ -147,7 +143,7 @@ class Sources:
 def named(readings: Sequence[Reading]) -> list[Reading]:
     """Every reading under the shortest of its names that no other bears: a switch must never hit another job.
 
-    >>> two = [Reading("a", {}, names=("a", "a, x")), Reading("a", {}, names=("a", "a, y")), Reading("b", {})]
+    >>> two = [Reading("a", names=("a", "a, x")), Reading("a", names=("a", "a, y")), Reading("b")]
     >>> [reading.name for reading in named(two)]
     ['a, x', 'a, y', 'b']
     """
@@ -161,7 +157,3 @@ def named(readings: Sequence[Reading]) -> list[Reading]:
             return [replace(reading, name=name) for reading, name in zip(readings, names, strict=True)]
         for i in alike:
             depth[i] += 1
-
-
-def _is_job(folder: Path) -> bool:
-    return (folder / "status.json").exists() or (folder / LEDGER).exists() or (folder / "nodes").is_dir()

@@ -10,6 +10,7 @@ from floodway.errors import InputError
 from floodway.experiments.result import Experiment, Result
 
 EXPERIMENTS: dict[str, str] = {
+    "buffer-section3": "floodway.experiments.buffer.section3",
     "buffer-fig3": "floodway.experiments.buffer.fig3",
     "buffer-fig4": "floodway.experiments.buffer.fig4",
     "buffer-fig5": "floodway.experiments.buffer.fig5",
@@ -23,6 +24,8 @@ EXPERIMENTS: dict[str, str] = {
     "staying-fit-fig14": "floodway.experiments.staying_fit.fig14",
     "staying-fit-fit-examples": "floodway.experiments.staying_fit.fit_examples",
     "staying-fit-split-example": "floodway.experiments.staying_fit.split_example",
+    "staying-fit-propagation": "floodway.experiments.staying_fit.propagation",
+    "staying-fit-dfit": "floodway.experiments.staying_fit.dfit",
     "staying-fit-table3": "floodway.experiments.staying_fit.table3",
     "staying-fit-fig15": "floodway.experiments.staying_fit.fig15",
     "dissp-fig5": "floodway.experiments.dissp.fig5",
@@ -63,7 +66,7 @@ def not_run(identifier: str, error: Exception) -> Result:
         title=module.TITLE,
         paper=module.CLAIM,
         measured={},
-        holds=False,
+        criteria=(),
         where="nowhere",
         headline=f"could not run: {reason}",
         failed=reason,

@@ -1,4 +1,4 @@
-"""What an experiment hands back: the paper's claim beside what was measured, and whether the claim holds.
+"""What an experiment returns: the paper's claim, what was measured, and the criteria that decide whether it holds.
 
 One file an experiment, each with a function `run(*, seeds, trace, progress) -> Result`; `registry.py` names them all.
 """
@@ -48,29 +48,61 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One reproduced table or figure.
+class Criterion:
+    """One condition of a verdict: `text` says what must be so, `found` what was measured instead where it is not."""
 
-    `measured` holds what JSON can hold. `plots` maps a file name without suffix to a function that draws it, so that
-    nothing is drawn unless asked for. `headline` is one line of the numbers that matter, for people. `failed` says why
-    there are no numbers, where the experiment could not run.
+    text: str
+    met: bool
+    found: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One reproduced table or figure. It holds if all its criteria are met.
+
+    `measured` holds what JSON can hold. `why` is the cause of a contradiction, as far as it is known; it is shown only
+    where a criterion is not met. `plots` maps a file name without suffix to a function that draws it, so that nothing
+    is drawn unless asked for. `headline` is one line of the numbers that matter, for people. `failed` says why there
+    are no numbers, where the experiment could not run.
 
     >>> claim = Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO")
-    >>> result = Result("demo", "a demo", claim, {"edf": 0.01}, holds=True, where="simulation")
-    >>> result.as_json(seconds=1.5)["measured"]
-    {'edf': 0.01}
+    >>> criteria = (Criterion("EDF misses less than FIFO", met=False, found="0.03 and 0.02"),)
+    >>> result = Result("demo", "a demo", claim, {"edf": 0.03}, criteria, where="simulation")
+    >>> result.holds, result.reason
+    (False, 'not met: EDF misses less than FIFO (0.03 and 0.02)')
     """
 
     id: str
     title: str
     paper: Claim
     measured: Mapping[str, Any]
-    holds: bool
+    criteria: tuple[Criterion, ...]
     where: Where
     notes: tuple[str, ...] = ()
     plots: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     headline: str = ""
+    why: str = ""
     failed: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the experiment ran and all criteria are met."""
+        return bool(self.criteria) and not self.unmet and not self.failed
+
+    @property
+    def unmet(self) -> tuple[Criterion, ...]:
+        """The criteria that are not met."""
+        return tuple(one for one in self.criteria if not one.met)
+
+    @property
+    def reason(self) -> str:
+        """Why the claim does not hold; empty if it does."""
+        if self.failed:
+            return f"could not run: {self.failed}"
+        if self.holds:
+            return ""
+        texts = [one.text + (f" ({one.found})" if one.found else "") for one in self.unmet]
+        return f"not met: {'; '.join(texts)}" + (f". {self.why}" if self.why else "")
 
     def as_json(self, *, seconds: float) -> dict[str, Any]:
         """The fields that scripts read; `seconds` is the wall time the run took."""
@@ -86,6 +118,8 @@ class Result:
             "measured": dict(self.measured),
             "headline": self.headline,
             "holds": self.holds,
+            "reason": self.reason or None,
+            "criteria": [{"text": one.text, "met": one.met, "found": one.found or None} for one in self.criteria],
             "failed": self.failed or None,
             "seconds": round(seconds, 3),
             "where": self.where,

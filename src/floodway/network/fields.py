@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from floodway import units
 from floodway.errors import Problem
 from floodway.network.suggest import did_you_mean, nearest
 from floodway.network.yaml_lines import Located, join
@@ -21,8 +23,24 @@ MAX_PROBLEMS = 100
 _TOLD = 3
 MEASURE = "measure"
 
-_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(us|µs|ms|s|min|m|h|d)")
+_NUMERIC = re.compile(r"[-+0-9.eE]*[0-9][-+0-9.eE]*")
+
+
+class Unit(StrEnum):
+    """What a number may be written in instead: text with a unit of this kind."""
+
+    DURATION = "duration"
+    RATE = "rate"
+    SIZE = "size"
+
+    def read(self, text: str) -> float | None:
+        """The number that a text stands for, in seconds, tuples per second or bytes."""
+        return {Unit.DURATION: units.seconds, Unit.RATE: units.rate, Unit.SIZE: units.size}[self](text)
+
+    @property
+    def hint(self) -> str:
+        """How to write one."""
+        return {Unit.DURATION: units.DURATION_HINT, Unit.RATE: units.RATE_HINT, Unit.SIZE: units.SIZE_HINT}[self]
 
 
 @dataclass
@@ -108,17 +126,21 @@ class Fields:
         high: float = MAX_NUMBER,
         above: bool = False,
         why: str = "",
+        unit: Unit | None = None,
     ) -> float | None:
-        """A finite number with low <= number <= high (low < number with `above`); None when not given."""
-        found = self.get(key)
-        return None if found is None else self._number(key, found, found.value, low, high, above, why)
+        """A finite number with low <= number <= high (low < number with `above`); None when not given.
 
-    def measured(self, key: str, *, high: float = MAX_NUMBER, why: str = "") -> float | None:
+        With a unit, text such as `2s` is a number too.
+        """
+        found = self.get(key)
+        return None if found is None else self._number(key, found, found.value, low, high, above, why, unit)
+
+    def measured(self, key: str, *, high: float = MAX_NUMBER, why: str = "", unit: Unit | None = None) -> float | None:
         """A number of at least 0, or None for `measure` and for an empty value: to be measured."""
         found = self.get(key)
         if found is None or found.value is None or found.value == MEASURE:
             return None
-        return self._number(key, found, found.value, 0.0, high, False, why)
+        return self._number(key, found, found.value, 0.0, high, False, why, unit)
 
     def whole(self, key: str, default: int, *, low: int = -(10**9), high: int = 10**9) -> int:
         """A whole number in [low, high]."""
@@ -145,16 +167,7 @@ class Fields:
 
     def duration(self, key: str) -> float | None:
         """Seconds above 0, as a number or as text with a unit: 250ms, 2s, 1m."""
-        found = self.get(key)
-        if found is None:
-            return None
-        match = _DURATION.fullmatch(found.value.strip()) if isinstance(found.value, str) else None
-        value = float(match[1]) * _UNITS[match[2]] if match else found.value
-        if isinstance(value, str):
-            message = f"{shorten(value)} is not a duration; write seconds or a unit: 0.25, 250ms, 2s, 1m"
-            self.fault(key, message, found)
-            return None
-        return self._number(key, found, value, 0.0, MAX_NUMBER, True, "")
+        return self.number(key, above=True, unit=Unit.DURATION)
 
     def text(self, key: str, *, pattern: str = r"(?s).+", shape: str = "text") -> str | None:
         """Text of a given shape."""
@@ -199,8 +212,23 @@ class Fields:
                 self.fault(key, f"is missing; {remedy}")
 
     def _number(
-        self, key: str, found: Located, value: object, low: float, high: float, above: bool, why: str
+        self,
+        key: str,
+        found: Located,
+        value: object,
+        low: float,
+        high: float,
+        above: bool,
+        why: str,
+        unit: Unit | None = None,
     ) -> float | None:
+        # A quoted number is text without a unit: refused, so that nobody wonders about the quotes.
+        if unit is not None and isinstance(value, str) and not _NUMERIC.fullmatch(value):
+            written, value = value, unit.read(value)
+            if value is None:
+                hint = unit.hint[0].lower() + unit.hint[1:].replace('"', "")
+                self.fault(key, f"{shorten(written)} is not a {unit}; {hint}", found)
+                return None
         bound = f"a number above {low:g}" if above else f"a number of at least {low:g}"
         if high < MAX_NUMBER:
             bound = f"a number from {low:g} to {high:g}"
@@ -234,7 +262,7 @@ def describe(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        numeric = re.fullmatch(r"[-+0-9.eE]*[0-9][-+0-9.eE]*", value)
+        numeric = _NUMERIC.fullmatch(value)
         return f"the text {shorten(value)}{' (remove the quotes)' if numeric else ''}"
     return f"{value}"
 

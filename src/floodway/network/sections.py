@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from floodway.network.fields import Fields, Report, shorten
+from floodway.network.fields import Fields, Report, Unit, shorten
 from floodway.network.model import (
     DEFAULT_TUPLE_BYTES,
     Link,
@@ -20,14 +20,14 @@ _RUN = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 
 
 def read_stream(name: str, located: Located, report: Report) -> Stream:
-    """`s1: {max_rate: 2.0, log: …, schema: …, bytes: 100, deadline: 250ms, priority: 0}`."""
+    """`s1: {max_rate: 5k/s, log: …, schema: …, bytes: 100, deadline: 250ms, priority: 0}`."""
     fields = Fields(located, join("streams", name), report, what="a stream")
     stream = Stream(
         name,
-        max_rate=fields.number("max_rate", above=True),
+        max_rate=fields.number("max_rate", above=True, unit=Unit.RATE),
         log=fields.text("log", pattern=_LOG, shape="a path or kafka://host:port/topic"),
         schema=fields.text("schema"),
-        bytes=fields.number("bytes", above=True) or DEFAULT_TUPLE_BYTES,
+        bytes=fields.number("bytes", above=True, unit=Unit.SIZE) or DEFAULT_TUPLE_BYTES,
         deadline=fields.duration("deadline"),
         priority=fields.whole("priority", 0),
     )
@@ -36,12 +36,12 @@ def read_stream(name: str, located: Located, report: Report) -> Stream:
 
 
 def read_node(name: str, located: Located, report: Report) -> Node:
-    """`A: {cpu: 1.0, memory: 1e9, url: http://…, spark: {…}}`."""
+    """`A: {cpu: 1.0, memory: 1GB, url: http://…, spark: {…}}`."""
     fields = Fields(located, join("nodes", name), report, what="a node")
     node = Node(
         name,
         cpu=fields.number("cpu", above=True) or 1.0,
-        memory=fields.number("memory", above=True),
+        memory=fields.number("memory", above=True, unit=Unit.SIZE),
         url=fields.text("url", pattern=r"https?://\S+", shape="an address such as http://127.0.0.1:8470"),
         spark=fields.settings("spark"),
     )
@@ -50,7 +50,7 @@ def read_node(name: str, located: Located, report: Report) -> Node:
 
 
 def read_operator(name: str, located: Located, report: Report) -> Operator:
-    """`b1: {node: B, from: a1, kind: map, cost: 3.0, selectivity: 1.0, …}`; bad inputs come back as ()."""
+    """`b1: {node: B, from: a1, kind: map, cost: 0.5ms, selectivity: 1.0, …}`; bad inputs come back as ()."""
     fields = Fields(located, join("operators", name), report, what="an operator")
     kind = _kind(fields)
     operator = Operator(
@@ -58,14 +58,14 @@ def read_operator(name: str, located: Located, report: Report) -> Operator:
         node=_name(fields, "node", "the node that runs it, such as node: A"),
         inputs=_inputs(fields, kind),
         kind=kind,
-        cost=fields.measured("cost"),
+        cost=fields.measured("cost", unit=Unit.DURATION),
         selectivity=_selectivity(fields, kind),
         windows=_windows(fields, kind),
         window=fields.duration("window"),
         slide=fields.duration("slide"),
         group_by=fields.names("group_by") or (),
         run=fields.text("run", pattern=_RUN, shape="package.module:function"),
-        bytes=fields.number("bytes", above=True) or DEFAULT_TUPLE_BYTES,
+        bytes=fields.number("bytes", above=True, unit=Unit.SIZE) or DEFAULT_TUPLE_BYTES,
     )
     _check_aggregate(fields, operator)
     fields.finish()
@@ -89,11 +89,11 @@ def read_output(name: str, located: Located, report: Report) -> Output:
 
 
 def read_link(name: str, located: Located, report: Report) -> Link | None:
-    """`A->B: {bandwidth: 1e6}`."""
+    """`A->B: {bandwidth: 1MB/s}`."""
     path = join("links", name)
     fields = Fields(located, path, report, what="a link")
     source, arrow, target = (part.strip() for part in name.partition("->"))
-    bandwidth = fields.number("bandwidth", above=True)
+    bandwidth = fields.number("bandwidth", above=True, unit=Unit.SIZE)
     if not fields.has("bandwidth"):
         fields.missing("bandwidth", "give bytes per second above 0, such as bandwidth: 1e6")
     fields.finish()

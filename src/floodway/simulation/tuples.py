@@ -55,7 +55,7 @@ def draw(
     """Give arrivals a deadline class, a generation time and a true cost.
 
     `precision` is the paper's E, how far true costs spread around their mean ET_p (section 5.1): 0 none, 1 uniform on
-    [0.3, 1.7], 2 on [0.1, 4.1] times the mean. The last cannot be uniform and have mean 1; see decision 0042.
+    [0.3, 1.7], 2 on [0.1, 4.1] times the mean. The last cannot be uniform and have mean 1; see experiments/NOTES.md.
     """
     count = len(arrived)
     return Tuples(

@@ -18,7 +18,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from floodway.agent.planes.plane import Coordinated, make_control_plane
 from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.messages import AnyMessage, Mode, PlanUpload, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.server import HttpServer, ServerError
 from floodway.agent.wire.signing import (
@@ -29,9 +31,13 @@ from floodway.agent.wire.signing import (
     sign_answer,
     signed_headers,
 )
+from floodway.dashboard.serve import page_server
 from floodway.errors import InputError
+from floodway.job.shed_state import ShedFiles
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.agent.wire.meeting import signed_for
+from tests.dashboard.made_state import MadeJob
+from tests.oracles.plan_checks import example
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 
@@ -302,3 +308,53 @@ def test_mutual_tls_lets_in_who_has_a_certificate_of_the_authority(tmp_path: Pat
         assert not answers_without_certificate(server, authority[0])
         with pytest.raises(InputError, match="https"):
             Client(server.url.replace("https", "http"), Security(tls=client_files))
+
+
+def refused_as(client: Client, message: AnyMessage) -> str:
+    try:
+        client.post_bytes(message.path, encode(message))
+    except PeerError as error:
+        return error.reason
+    return "taken"
+
+
+def test_a_certificate_says_who_speaks(tmp_path: Path) -> None:
+    """Any certificate of the authority reads; only the coordinator's orders, and only an operator's sets the mode."""
+    authority = make_authority(tmp_path)
+    names = ("A", "B", "coordinator", "operator")
+    tls = {name: Security(tls=make_files(tmp_path, name, authority)) for name in names}
+    tls["nobody"] = Security(tls=make_files(tmp_path, "nobody", authority, subject="/O=us"))
+    plane = make_control_plane("coordinator", example("figure1"), "A", Security(), {}, tmp_path)
+    assert isinstance(plane, Coordinated)
+    order = PlanUpload(network="figure1", receiver="A", sender="coordinator", number=1, generation=1, rows=())
+    mode = Mode(network="figure1", receiver="A", sender="page", mode="off")
+    with HttpServer(plane.routes(), security=tls["A"]) as server:
+        client = {name: Client(server.url, security, peer="A") for name, security in tls.items() if name != "A"}
+        for name in ("B", "operator", "nobody"):
+            assert refused_as(client[name], order) == "forged"
+            assert client[name].get_json("/v1/status")["generation"] is None
+        for name in ("B", "coordinator", "nobody"):
+            assert refused_as(client[name], mode) == "forged"
+        modes = [plane.mode]
+        assert server.refused == {"forged": 6}
+        assert refused_as(client["coordinator"], order) == "taken" and plane.machine.state.generation == 1
+        assert refused_as(client["operator"], mode) == "taken"
+        assert [*modes, plane.mode] == [None, "off"]
+        # Nor is another server taken for A.
+        with pytest.raises(PeerError, match="is of A, not B"):
+            Client(server.url, tls["coordinator"], peer="B").get_json("/v1/status")
+
+
+def test_the_pages_switch_is_an_operators_too(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    job = MadeJob(tmp_path / "demo", 1_000)
+    job.start()
+    job.run(1)
+    page, node, operator = (Security(tls=make_files(tmp_path, name, authority)) for name in ("page", "A", "operator"))
+    wish = {"job": "demo", "mode": "off", "confirmed": True}
+    with page_server([job.root], security=page) as server:
+        with pytest.raises(PeerError) as error:
+            Client(server.url, node).post_json("/v1/page/mode", wish)
+        assert error.value.reason == "forged" and ShedFiles(job.root).read_mode() is None
+        Client(server.url, operator).post_json("/v1/page/mode", wish)
+        assert ShedFiles(job.root).read_mode() == "off"

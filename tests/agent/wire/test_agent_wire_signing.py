@@ -149,6 +149,7 @@ def test_nonces_are_forgotten_when_their_messages_are_stale_anyway() -> None:
 def test_keys_come_from_a_file_before_the_environment_and_never_show(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(KEY + b"\n")
+    file.chmod(0o600)
     environ = {"FLOODWAY_KEY": "another key of the environment"}
     found = load_security(file, None, None, None, environ)
     assert found.key == KEY and found.authenticated
@@ -158,6 +159,21 @@ def test_keys_come_from_a_file_before_the_environment_and_never_show(tmp_path: P
     assert not load_security(None, None, None, None, {}).authenticated
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o602, 0o666])
+def test_secrets_that_everybody_can_read_are_refused(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(KEY)
+    for given in ((file, None), (None, file)):
+        file.chmod(mode)
+        with pytest.raises(InputError, match=f"every user of this machine. chmod 600 {file}"):
+            load_security(given[0], None, None, None, {}, given[1])
+        file.chmod(0o640)  # a group's, as orchestrators give secrets to processes
+        load_security(given[0], None, None, None, {}, given[1])
+    file.chmod(mode)
+    with pytest.raises(InputError, match="private key file"):
+        TlsFiles(tmp_path / "a", file, tmp_path / "c").context(server=True)
+
+
 def test_what_is_wrong_with_keys_and_files_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shorter than 16 bytes"):
         Security(b"short")
@@ -165,5 +181,6 @@ def test_what_is_wrong_with_keys_and_files_is_said(tmp_path: Path) -> None:
         load_security(tmp_path / "nowhere", None, None, None, {})
     with pytest.raises(InputError, match="missing: private key, authority"):
         load_security(None, tmp_path / "cert", None, None, {})
+    (tmp_path / "b").touch(0o600)
     with pytest.raises(InputError, match="PEM"):
         TlsFiles(tmp_path / "a", tmp_path / "b", tmp_path / "c").context(server=True)

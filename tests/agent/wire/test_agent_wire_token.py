@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from floodway.agent.federation.keys import Credentials
@@ -17,6 +17,7 @@ from floodway.agent.wire.signing import READ_PATHS, Security, load_security
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.serve import page_server
 from floodway.errors import InputError
+from floodway.job.status.status import Status
 from tests.dashboard.made_state import MadeJob
 
 KEY, TOKEN = b"0123456789abcdef-key", b"0123456789abcdef-token"
@@ -47,20 +48,20 @@ def test_prometheus_reads_the_metrics_of_a_page_with_a_key_and_nothing_more(tmp_
 def test_pair_keys_admit_only_members_and_a_token_lets_a_page_read() -> None:
     """As `--url` of a remote federation: the page has no key with anybody."""
 
-    def status(request: Request) -> JSONResponse:
-        return JSONResponse({"name": "A", "fragments": {}, "time": 2.0})
+    def status(request: Request) -> Response:
+        return Response(Status("A", "participant", "enforce", 2.0).encode(), media_type="application/json")
 
     security = Credentials("A", Security(token=TOKEN), {"B": b"the key of A and B, long"}).receiving()
     with HttpServer([Route("/v1/status", status)], security=security) as server:
         (reading,) = UrlSource([server.url], BOTH).read()
-        assert (reading.name, reading.problem, reading.status["time_us"]) == ("A", None, 2_000_000)
+        assert (reading.name, reading.problem, reading.status and reading.status.time) == ("A", None, 2.0)
         (stranger,) = UrlSource([server.url], Security(KEY)).read()
         assert "signature does not fit" in str(stranger.problem)
 
 
 def test_an_agent_that_has_no_token_is_asked_with_the_key() -> None:
-    def status(request: Request) -> JSONResponse:
-        return JSONResponse({"name": "A"})
+    def status(request: Request) -> Response:
+        return Response(Status("A", "run", "enforce", 2.0).encode(), media_type="application/json")
 
     with HttpServer([Route("/v1/status", status)], security=Security(KEY)) as server:
         (reading,) = UrlSource([server.url], BOTH).read()
@@ -88,6 +89,7 @@ def test_a_token_is_sent_only_where_it_opens_something() -> None:
 def test_tokens_come_from_files_or_the_environment_and_are_no_keys(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_bytes(TOKEN + b"\n")
+    file.chmod(0o600)
     assert load_security(None, None, None, None, {}, file).token == TOKEN
     assert load_security(None, None, None, None, {"FLOODWAY_READ_TOKEN_FILE": str(file)}).token == TOKEN
     assert load_security(None, None, None, None, {"FLOODWAY_READ_TOKEN": TOKEN.decode()}).token == TOKEN

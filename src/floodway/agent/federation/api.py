@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 from pydantic import BaseModel, Field, ValidationError, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.journal import BookedEntry
-from floodway.agent.watch.metrics import metrics_route, of_status
+from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.guard import SENDER
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
+from floodway.job.status.status import Status
 from floodway.spark.query.catalogue import CatalogueError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Member(Protocol):
         """Book a partner's entries: the ids of those `booked` now, and by id why others are `refused`."""
         ...
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """A picture of this participant for people and tests."""
         ...
 
@@ -180,8 +181,9 @@ def routes(member: Member) -> list[BaseRoute]:
         _check_sender(request, form.sender)
         return JSONResponse({"ok": True, **await _called(lambda: member.billed(form.sender, form.entries))})
 
-    async def status(request: Request) -> JSONResponse:
-        return JSONResponse(await _called(member.status))
+    async def status(request: Request) -> Response:
+        told = await _called(member.status)
+        return Response(told.encode(), media_type="application/json")
 
     return [
         Route("/v1/message", message, methods=["POST"]),
@@ -189,7 +191,7 @@ def routes(member: Member) -> list[BaseRoute]:
         Route("/v1/move", move, methods=["POST"]),
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
-        metrics_route(lambda: [of_status(member.status())]),
+        metrics_route(lambda: [Watched((told := member.status()).name, told)]),
     ]
 
 

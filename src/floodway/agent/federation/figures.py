@@ -6,13 +6,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from floodway.agent.federation.engine import Measure
 from floodway.agent.federation.journal import BookedEntry, MoveRow, fragment_of
+from floodway.contracts.cost import unit_cost
 from floodway.contracts.ledger import Reason
 from floodway.contracts.messages import Offer
-from floodway.contracts.participant import Participant
+from floodway.contracts.participant import Holding, Participant
+from floodway.job.decision import Mode
+from floodway.job.status.latencies import Latency
+from floodway.job.status.participant_status import (
+    ContractPart,
+    FragmentPart,
+    MissedPart,
+    MovePart,
+    OfferPart,
+    ParticipantPart,
+)
+from floodway.job.status.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs
 
 SHOWN_FAILURES = 50
 """How many of the last failures a status shows."""
@@ -30,7 +41,7 @@ class Figures:
     keeps: Mapping[str, float] = field(default_factory=dict)
     unreachable: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
-    missed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    missed: dict[str, MissedPart] = field(default_factory=dict)
     balance: float = 0.0
     _counts: Counter[str] = field(default_factory=Counter)
 
@@ -54,46 +65,100 @@ class Figures:
             fragment = fragment_of(one)
             delay = one.delay_seconds or 0.0
             if one.keep < 1.0 or delay > late_seconds.get(fragment, inf):
-                found = {"by": taker, "keep": one.keep, "delay_seconds": one.delay_seconds}
-                self.missed[fragment] = found | {"until": one.entry.at}
+                self.missed[fragment] = MissedPart(taker, one.keep, one.delay_seconds, one.entry.at)
             else:
                 self.missed.pop(fragment, None)
 
-    def status(self, machine: Participant, moves: Iterable[MoveRow]) -> dict[str, Any]:
-        """Load, fragments and moves, as JSON can hold them; loads in CPU-seconds/s, rates in tuples/s."""
-        return {
-            "name": machine.name,
-            "load": machine.load.cpu,
-            "fragments": {
-                name: {
-                    "cpu": held.task.load.cpu,
-                    "rate": held.task.load.rate,
-                    "delay_seconds": self.measures[name].delay_seconds if name in self.measures else None,
-                    "malformed": self.measures[name].malformed if name in self.measures else 0,
-                    "for": held.contract.giver if held.contract else machine.name,
-                    "price": held.price,
-                }
-                for name, held in machine.holdings.items()
-            },
-            "keeps": dict(self.keeps),
-            "lent": {name: away.taker for name, away in machine.away.items()},
-            "offer": None if machine.search is None else _offer(machine.search.offer),
-            "balance": self.balance,
-            "contracts": [
-                {"from": one.giver, "to": one.taker, "lowest_price": one.min_price, "highest_price": one.max_price}
-                | {"kinds": "all" if one.kinds is None else ", ".join(sorted(one.kinds))}
+    def part(self, machine: Participant, moves: Iterable[MoveRow], *, cpu: float) -> ParticipantPart:
+        """Load, fragments, contracts and moves; loads in CPU-seconds/s, rates in tuples/s."""
+        return ParticipantPart(
+            cpu=cpu,
+            load=machine.load.cpu,
+            unit_cost=unit_cost(machine.costs, machine.load),
+            fragments={name: self._fragment(machine, name, held) for name, held in machine.holdings.items()},
+            lent={name: away.taker for name, away in machine.away.items()},
+            offer=None if machine.search is None else _offer(machine.search.offer),
+            balance=self.balance,
+            contracts=tuple(
+                ContractPart(
+                    one.giver, one.taker, one.min_price, one.max_price, ", ".join(sorted(one.kinds or ("all",)))
+                )
                 for one in (*machine.gives_to.values(), *machine.takes_from.values())
-            ],
-            "moves": [
-                {"id": row.id, "to": row.taker, "from": row.giver, "state": row.state, "at": row.at}
-                | {"fragments": sorted(row.units), "price": row.price, "seconds": dict(row.seconds), "note": row.note}
+            ),
+            moves=tuple(
+                MovePart(
+                    id=row.id,
+                    giver=row.giver,
+                    taker=row.taker,
+                    state=row.state,
+                    at=row.at,
+                    fragments=tuple(sorted(row.units)),
+                    price=row.price,
+                    seconds=dict(row.seconds),
+                    note=row.note,
+                )
                 for row in moves
-            ],
-            "unreachable": dict(self.unreachable),
-            "failures": dict(self.failures),
-            "missed": dict(self.missed),
-        }
+            ),
+            silent=dict(self.unreachable),
+            failures=dict(self.failures),
+            missed=dict(self.missed),
+        )
+
+    def _fragment(self, machine: Participant, name: str, held: Holding) -> FragmentPart:
+        measured = self.measures.get(name)
+        return FragmentPart(
+            owner=held.contract.giver if held.contract else machine.name,
+            cpu=held.task.load.cpu,
+            rate=held.task.load.rate,
+            keep=self.keeps.get(name, 1.0),
+            delay_seconds=measured.delay_seconds if measured else None,
+            malformed=measured.malformed if measured else 0,
+            price=held.price,
+        )
 
 
-def _offer(offer: Offer) -> dict[str, Any]:
-    return {"to": offer.taker, "fragments": [task.name for task in offer.tasks], "price": offer.price}
+def participant_status(
+    part: ParticipantPart,
+    *,
+    name: str,
+    now: float,
+    process: ProcessPart,
+    mode: Mode = "enforce",
+    target_seconds: float | None = None,
+) -> Status:
+    """The status of a participant: each fragment is a place, with the share that is kept of it."""
+    places = {
+        at: Place(one.keep, arriving=one.rate, rates=Rates(one.rate, one.rate * one.keep))
+        for at, one in part.fragments.items()
+    }
+    rates, keep, totals = at_inputs(places, places)
+    timed = [(one.rate, one.delay_seconds) for one in part.fragments.values() if one.delay_seconds is not None]
+    weight = sum(rate for rate, _ in timed)
+    return Status(
+        name=name,
+        kind="participant",
+        mode=mode,
+        time=now,
+        latency=Latency(
+            mean=sum(rate * delay for rate, delay in timed) / weight if weight > 0 else None, target=target_seconds
+        ),
+        rates=rates,
+        keep=keep,
+        totals=totals,
+        reason=_reason(part),
+        errors=len(part.failures),
+        places=places,
+        nodes={name: NodePart(part.load, part.cpu)},
+        process=process,
+        participant=part,
+    )
+
+
+def _reason(part: ParticipantPart) -> str:
+    arriving = f"{part.load:.2f} CPU-seconds of work arrive per second, this participant has {part.cpu:g}"
+    cut = [f"{one.keep:.0%} of {name}" for name, one in part.fragments.items() if one.keep < 1.0]
+    return f"{arriving}: keeping {', '.join(cut) if cut else 'everything'}"
+
+
+def _offer(offer: Offer) -> OfferPart:
+    return OfferPart(offer.taker, tuple(task.name for task in offer.tasks), offer.price)

@@ -182,10 +182,6 @@ class Journal:
         """The last so many moves, oldest first: what a status shows, however long the participant has run."""
         return self._moves("WHERE id IN (SELECT id FROM moves ORDER BY at DESC, id DESC LIMIT ?)", (count,))
 
-    def count_moves(self) -> int:
-        """How many moves there were."""
-        return int(self._read("SELECT count(*) FROM moves")[0][0])
-
     def moves_by_state(self) -> dict[str, int]:
         """How many moves are in each state; `done` and `failed` only ever grow."""
         return {

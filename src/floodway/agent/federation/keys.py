@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.agent.wire.browsers import is_loopback
-from floodway.agent.wire.signing import LEAST_KEY_BYTES, MAKE_KEY, Security
+from floodway.agent.wire.signing import LEAST_KEY_BYTES, MAKE_KEY, Security, read_secret
 from floodway.contracts.federation_file import Federation
 from floodway.errors import InputError
 
@@ -87,11 +87,6 @@ def load_pairs(federation: Federation, name: str, folder: Path, environ: Mapping
             if not key:
                 raise InputError(f"{source}, the key of {name} and {partner}, is not set", hint=MAKE_KEY)
         else:
-            path = folder / (source.file or "")
-            try:
-                key = path.read_bytes().strip()
-            except OSError as error:
-                reason = f"key file {path} of {name} and {partner} cannot be read: {error.strerror}"
-                raise InputError(reason, hint=MAKE_KEY) from error
+            key = read_secret(f"key of {name} and {partner}: key", folder / (source.file or ""))
         found[partner] = key
     return found

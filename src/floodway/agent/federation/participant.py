@@ -8,7 +8,7 @@ last.
 
 from __future__ import annotations
 
-import json
+import os
 import queue
 import threading
 import time
@@ -24,7 +24,7 @@ from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import Engine, Measure
 from floodway.agent.federation.entrance import check_move, checked
-from floodway.agent.federation.figures import Figures
+from floodway.agent.federation.figures import Figures, participant_status
 from floodway.agent.federation.journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
@@ -37,7 +37,7 @@ from floodway.agent.federation.shedding import MemberSteering, target_of, values
 from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
-from floodway.contracts.cost import CostFunction, Learning, unit_cost
+from floodway.contracts.cost import CostFunction, Learning
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.load import Load
@@ -58,8 +58,10 @@ from floodway.contracts.messages import (
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
 from floodway.job.decision import Decision, Mode, named, write_decision
-from floodway.job.options import JobOptions
-from floodway.job.state_files import read_mode, write_atomically
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import ProcessPart, Status, write_status
+from floodway.job.store.state_files import read_mode
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Node
 
 DECISION = "decision.json"
@@ -140,7 +142,7 @@ class ParticipantAgent:
         self._steering = MemberSteering(
             Node(name, member.cpu),
             self.options,
-            target_seconds=target_of(machine, self.options.target_seconds),
+            target_seconds=target_of(machine, self.options.target.seconds if self.options.target else None),
             patience_seconds=self.pace.patience,
         )
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
@@ -157,7 +159,7 @@ class ParticipantAgent:
     @property
     def mode(self) -> Mode:
         """What the operator asked for last, else what it was started with."""
-        return read_mode(self.folder) or self.options.mode
+        return read_mode(LocalStore(self.folder)) or self.options.mode
 
     @property
     def ready(self) -> bool:
@@ -261,7 +263,7 @@ class ParticipantAgent:
             self._billing.send(now, timeout_seconds=self.pace.message)
 
     def _tell(self, now: float) -> None:
-        write_atomically(self.folder / "status.json", json.dumps(self.status()))
+        write_status(LocalStore(self.folder), self.status())
 
     def receive(self, message: Message) -> None:
         """A partner's message: the machine judges it; one that breaks a contract raises and changes nothing."""
@@ -307,21 +309,28 @@ class ParticipantAgent:
         self.partners.reach.heard(sender)
         return self._billing.receive(sender, entries, self._clock())
 
-    def status(self) -> dict[str, Any]:
-        """Load, fragments, moves and refusals, as JSON can hold them."""
+    def status(self) -> Status:
+        """Load, fragments, moves and refusals."""
+        cpu = self.federation.members[self.name].cpu
         with self._negotiating.lock:
-            told = self._figures.status(self.machine, self.journal.latest_moves(SHOWN_MOVES))
-        return told | {
-            "time": self._clock(),
-            "url": self.server.url,
-            "cpu": self.federation.members[self.name].cpu,
-            "unit_cost": unit_cost(self.machine.costs, self.machine.load),
-            "refused": dict(self.server.refused),
-            "stalled": self.moving.stalled,
-            "leases": {fragment: lease.until for fragment, lease in self.moving.held.items()},
-            "moves_in_all": self.journal.count_moves(),
-            "moves_total": self.journal.moves_by_state(),
-        }
+            part = self._figures.part(self.machine, self.journal.latest_moves(SHOWN_MOVES), cpu=cpu)
+        part = replace(
+            part,
+            stalled=dict(self.moving.stalled),
+            leases={fragment: lease.until for fragment, lease in self.moving.held.items()},
+            moves_total=self.journal.moves_by_state(),
+        )
+        process = ProcessPart(
+            os.getpid(), "running" if self.ready else "starting", self.server.url, refused=dict(self.server.refused)
+        )
+        return participant_status(
+            part,
+            name=self.name,
+            now=self._clock(),
+            process=process,
+            mode=self.mode,
+            target_seconds=self._steering.target_seconds,
+        )
 
     def _measure(self, now: float) -> None:
         if now - self._measured_at < self.pace.measure:

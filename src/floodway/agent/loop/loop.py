@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.buffer.loop import Buffering
+from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.plans import PlanBook
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
-from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
+from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
 from floodway.errors import FloodwayError, InputError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
-from floodway.job.fold import Counts
-from floodway.job.ledger import Ledger, Reason
-from floodway.job.options import JobOptions
-from floodway.job.state_files import read_mode
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger, Reason
+from floodway.job.options.options import JobOptions
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.reasons import NO_MEASUREMENT
+from floodway.job.status.status import Kind, Status
+from floodway.job.status.tail import read_figures
+from floodway.job.store.state_files import read_mode
+from floodway.job.store.store import StoreError
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
 from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
@@ -51,20 +56,22 @@ class LoopOptions:
     """A job's options, and how the loop looks at what arrives.
 
     `delivered_every` is for inputs that another node writes: seconds from one delivery to the next, so that a
-    delivery that has just come is not taken for a backlog. `retaining` says what the logs keep that are written here.
+    delivery that has just come is not taken for a backlog. `retaining` says what the logs keep that are written here,
+    `outputs` are those of the whole network where this is one node of it: latency counts there.
     """
 
     job: JobOptions = field(default_factory=JobOptions)
     retaining: Retaining | None = None
     rate_window_seconds: float = RATE_WINDOW_SECONDS
     delivered_every: Mapping[str, float] = field(default_factory=dict)
+    outputs: Collection[str] | None = None
 
 
 class SteeringLoop:
     """Queries, and the state of the loop that steers them; whoever owns it calls `tick` until the end.
 
     `on_costs` gets the network with costs as the batches show them, when they have changed remarkably; `on_batch`
-    every finished batch, with the mean latency of its results. All times are those of `clock`.
+    every finished batch. All times are those of `clock`.
     """
 
     def __init__(
@@ -86,6 +93,11 @@ class SteeringLoop:
         self.layout = layout
         self.ledger = Ledger(layout.store)
         self.record = Record(self.network)
+        self.figures, last = read_figures(layout.store)
+        self.batches = BatchLog(layout.store, last)
+        self.reason = NO_MEASUREMENT
+        self.errors = 0
+        self._outputs = tuple(network.outputs if options.outputs is None else options.outputs)
         self.mode: Mode = options.job.mode
         self._buffering = options.job.buffering
         self.arrived: dict[str, int] = {}
@@ -138,14 +150,24 @@ class SteeringLoop:
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = read_mode(self.layout.root) or self._options.job.mode
+        self.mode = read_mode(self.layout.store) or self._options.job.mode
         self.collect(now)
         return self.steer(now)
 
-    def status(self, target_seconds: float, steered: Steered) -> dict[str, Any]:
-        """The latest figures, for `floodway top`."""
-        figures = self.record.status(time.time_ns() // 1000, target_seconds, steered, self.arrived)
-        return figures if self._buffer is None else {**figures, "queues": self._buffer.waiting()}
+    def status(self, target_seconds: float, steered: Steered, kind: Kind = "run") -> Status:
+        """The job at this moment."""
+        return loop_status(
+            self.network,
+            self.figures,
+            steered,
+            kind=kind,
+            now=time.time(),
+            target_seconds=target_seconds,
+            waiting=self.waiting(),
+            reason=self.reason,
+            decision_seen=self._plans.seen,
+            errors=self.errors,
+        )
 
     @property
     def idle(self) -> bool:
@@ -180,6 +202,7 @@ class SteeringLoop:
         if self._buffer is not None:
             steered = self._buffer.told(steered)
         self._plans.issued(steered)
+        self.reason = reason_of(steered, self.steering.period_seconds, self.steering.target_seconds)
         write_decision(self.layout.decision, steered.decision)
         return steered
 
@@ -190,9 +213,11 @@ class SteeringLoop:
             counts = Counts.of(report.lines)
             offered, kept = dict(counts.offered), dict(counts.kept)
             self._backlog.ended(report.fragment, report.seconds)
-            latency = self.record.batch(report, self.steering.scale)
             arc_keeps = _arc_keeps(self.network, report)
-            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, latency, arc_keeps)
+            figures = self._finished(report, counts, arc_keeps)
+            # A fragment without outputs of its own answers for what it delivers to the next one.
+            late = figures.latencies if figures.latencies.count else result_latencies(report, report.delivered)
+            batch = FragmentBatch(report.fragment, offered, kept, report.seconds, late.mean, arc_keeps, late.width)
             # The first batch that holds anything starts workers and compiles plans: it tells nothing of those to come.
             missed = self.deadlines.observe(report)
             if report.fragment in self._warm:
@@ -205,6 +230,26 @@ class SteeringLoop:
             if any(kept.values()):
                 self._warm.add(report.fragment)
             self._on_batch(batch, report)
+
+    def _finished(self, report: BatchReport, counts: Counts, arc_keeps: Mapping[str, float]) -> Batch:
+        """Put a batch on record."""
+        work = source_work(self.network, self._parts[report.fragment], arc_keeps)
+        batch = finished_batch(
+            report,
+            counts,
+            inputs=self.network.streams,
+            outputs=self._outputs,
+            work_seconds=sum(work.get(at, 0.0) * count for at, count in counts.kept.items()),
+            scale=self.steering.scale,
+            reason=self.reason,
+        )
+        self.figures.add(report.lines, batch)
+        try:
+            self.batches.append(batch)
+        except StoreError:  # a measurement is not worth the run; what the disk lacks shows where the ledger is written
+            self.errors += 1
+        self.record.batch(report.fragment, batch, counts)
+        return batch
 
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""

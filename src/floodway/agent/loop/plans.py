@@ -1,10 +1,10 @@
-"""Names for plans, and the book in which the ledger's `plan` can be looked up: ROOT/plans.jsonl.
+"""Names for plans, and the book in which the ledger's `plan` can be looked up: ROOT/plans/.
 
 A plan is named by what it does (`job/decision.py: named`): the same decision has the same name in every process and
 at any time, another one has another.
 
 The book gets a line when the first batch is cut under a plan: at most one a batch, and none for the plans in between,
-which change ten times a second and drop nothing.
+which change ten times a second and drop nothing. The newest lines are kept, some 64 MiB.
 
     {"arcs": {}, "id": "8f3a01bc", "keeps": {"clicks": 0.4}, "mode": "enforce", "salt": 0,
      "streams": {"clicks": {"budget": 800, "keep_ppm": 400000}}, "time_us": 1735689600000000, "why": {"A.main": "…"}}
@@ -12,34 +12,35 @@ which change ten times a second and drop nothing.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import JournaledBatch
 
-PLANS = "plans.jsonl"
+PLANS = "plans"
 REMEMBERED = 1000
 """Plans that may still be cut under: those of the last minute or two, ten a second."""
-TAIL_BYTES = 1 << 20
 
 
 class PlanBook:
     """Notes the plans that batches are cut under; `issued` and `cut` may be called from different threads."""
 
     def __init__(self, root: Path) -> None:
-        self._path = root / PLANS
+        self._lines = KeptLines(LocalStore(root), PLANS)
         self._issued: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._written: OrderedDict[str, None] = OrderedDict()
         self._lock = Lock()
-        for line in _lines(self._path, max(0, _size(self._path) - TAIL_BYTES)):
-            self._mark(str(line["id"]))
+        self.seen: bool | None = None
+        """Whether the last batch was cut under plans of this job; None before the first batch."""
+        for line in self._lines.latest():
+            self._mark(str(line.get("id")))
 
     def issued(self, steered: Steered) -> None:
         """A decision is in force from now on."""
@@ -54,9 +55,11 @@ class PlanBook:
         """A batch was journaled: its plans are on record before anything is dropped under them."""
         with self._lock:
             used = dict.fromkeys(offset.plan for offset in journal.offsets.values())
+            if used:
+                self.seen = all(plan in self._issued or plan in self._written for plan in used)
             fresh = [plan for plan in used if plan in self._issued and plan not in self._written]
             if fresh:
-                _append(self._path, [self._issued[plan] for plan in fresh])
+                self._lines.append([self._issued[plan] for plan in fresh])
             for plan in fresh:
                 self._mark(plan)
 
@@ -87,38 +90,10 @@ def entry(steered: Steered) -> dict[str, Any]:
 
 def find_plan(root: Path, plan: str) -> Mapping[str, Any]:
     """The line of a plan in a run's book, by its name as the ledger has it."""
-    for line in _lines(root / PLANS):
-        if line["id"] == plan:
+    for line in KeptLines(LocalStore(root), PLANS).read():
+        if line.get("id") == plan:
             return line
     raise InputError(
-        f"no plan {plan!r} in {root / PLANS}", hint="Take a name from the `plan` of a line in the folder's ledger"
+        f"no plan {plan!r} in {root / PLANS}",
+        hint="Take a name from the `plan` of a line in the folder's ledger; of a long run the newest are kept",
     )
-
-
-def _append(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(one, sort_keys=True) + "\n" for one in entries)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-
-
-def _lines(path: Path, start: int = 0) -> Iterable[dict[str, Any]]:
-    """The whole lines of a book; one torn by a crash is passed over."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        file.seek(start)
-        for raw in file:
-            try:
-                body = json.loads(raw)
-            except ValueError:
-                continue
-            if isinstance(body, dict) and "id" in body:
-                yield body
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

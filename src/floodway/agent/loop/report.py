@@ -6,36 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from floodway.job.fold import Counts
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Seconds from a tuple's arrival to its result being visible; None where nothing was delivered."""
-
-    mean: float | None
-    p50: float | None
-    p95: float | None
-    p99: float | None
-    target: float
-
-    @classmethod
-    def of(cls, seconds: NDArray[np.float64], tuples: NDArray[np.int64], target: float) -> Latency:
-        """Mean and quantiles of latencies with how many tuples had each."""
-        total = int(tuples.sum())
-        if total == 0:
-            return cls(None, None, None, None, target)
-        order = np.argsort(seconds)
-        reached = np.cumsum(tuples[order]) / total
-        p50, p95, p99 = (float(seconds[order][np.searchsorted(reached, q)]) for q in (0.5, 0.95, 0.99))
-        return cls(float(np.average(seconds, weights=tuples)), p50, p95, p99, target)
-
-    def to_dict(self) -> dict[str, float | None]:
-        """As in the `--json` output."""
-        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99, "target": self.target}
+from floodway.job.ledger.fold import Counts
+from floodway.job.status.latencies import Latency
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a run leaves beside its ledger for those who look at it later: its network, its batches and its report.
 
 ROOT/network.json    the network that runs, as a network file (JSON is YAML)
-ROOT/batches.jsonl   figures of its batches, latencies among them (agent/loop/batches.py)
+ROOT/batches/        figures of its batches, latencies among them (job/status/batches.py)
 ROOT/report.json     the figures at the end, as `floodway run --json` prints them
 
 The ledger alone tells what was offered, kept and dropped; these add what it cannot: latency, and where in the network
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from floodway.errors import FloodwayError
-from floodway.job.shed_state import write_atomically
+from floodway.job.store.state_files import write_atomically
 from floodway.network.dump import network_to_json
 from floodway.network.file import load_network
 from floodway.network.model import Network
 
-NETWORK, BATCHES, REPORT = "network.json", "batches.jsonl", "report.json"
+NETWORK, REPORT = "network.json", "report.json"
 
 
 def save_network(root: Path, network: Network) -> None:
@@ -48,11 +48,6 @@ def save_report(root: Path, body: Mapping[str, Any]) -> None:
 def saved_report(root: Path) -> dict[str, Any]:
     """The figures a finished run left; empty if there are none."""
     return _object(root / REPORT)
-
-
-def saved_status(root: Path) -> dict[str, Any]:
-    """The latest `status.json`; empty if there is none that can be read."""
-    return _object(root / "status.json")
 
 
 def node_folders(root: Path) -> list[Path]:

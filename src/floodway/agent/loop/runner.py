@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
-from floodway.agent.loop.report import Latency, RunReport
-from floodway.agent.loop.run_files import BATCHES, save_network, save_report
-from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
-from floodway.job.options import JobOptions
-from floodway.job.state_files import write_atomically
+from floodway.agent.loop.report import RunReport
+from floodway.agent.loop.run_files import save_network, save_report
+from floodway.agent.loop.steering import Steering
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import Status, write_status
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner
 from floodway.planning.program import Program
-from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import check_streams
 from floodway.spark.query.retaining import retention_of, run_retaining
@@ -50,7 +46,7 @@ class RunOptions(JobOptions):
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
-    progress: Callable[[Mapping[str, Any]], None] = lambda status: None
+    progress: Callable[[Status], None] = lambda status: None
 
 
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
@@ -76,7 +72,7 @@ class _Run:
         self.network = network
         self.options = options
         self.layout = Layout(options.root)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
         kept = retention_of(options)
@@ -89,7 +85,6 @@ class _Run:
             self.layout,
             LoopOptions(options, retaining),
             on_costs=self._replan,
-            on_batch=self._note,
         )
         self.record = self.loop.record
 
@@ -118,7 +113,7 @@ class _Run:
                 settled = True
                 self.record.settle(now, self.loop.arrived)
             status = self.loop.status(self.target, steered)
-            write_atomically(self.layout.status, json.dumps(status), durable=False)
+            write_status(self.layout.store, status)
             self.options.progress(status)
             time.sleep(max(0.0, TICK_SECONDS - (self.loop.clock.now() - now)))
         self.record.end(self.loop.clock.now(), self.loop.arrived)
@@ -134,13 +129,6 @@ class _Run:
         if self.options.replan:
             self.loop.steering.plan_with(_planner(corrected, self.options))
 
-    def _note(self, batch: FragmentBatch, report: BatchReport) -> None:
-        """Leave the batch's figures for the page and the report."""
-        work = source_work(self.network, self.parts[batch.fragment], batch.arc_keeps)
-        kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
-        figures = BatchFigures.of(report, self.network.outputs, kept, self.loop.steering.scale)
-        append_figures(self.options.root / BATCHES, figures)
-
     def _report(self) -> RunReport:
         rates, throughput = self.record.rates(), self.record.throughput()
         load = flows(self.network, rates, self.record.kept_shares()).load
@@ -151,7 +139,7 @@ class _Run:
         return RunReport(
             counts=fold.total,
             differences=tuple(fold.differences()),
-            latency=Latency.of(*self.record.latencies(), self.target),
+            latency=self.record.latencies().latency(self.target),
             score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
             optimum=exact.plan(rates, scale or 1.0).score,
             nominal_optimum=exact.plan(rates).score,
@@ -181,10 +169,12 @@ def _planner(network: Network, options: RunOptions) -> Planner:
 
 
 def _steering(network: Network, options: RunOptions) -> Steering:
+    target = options.target_for(network)
     return Steering(
         _planner(network, options),
         fragments_of(network, options.nodes),
-        target_seconds=options.target(network),
+        target_seconds=target.seconds,
+        quantile=target.quantile,
         controller=options.controller,
         drop=options.drop,
     )

@@ -24,6 +24,7 @@ from floodway.control.base import Controller, Observation
 from floodway.control.base import Decision as ControlDecision
 from floodway.control.forecast import BATCH_SHARE, Forecast
 from floodway.control.loop import Loop
+from floodway.control.percentile import Percentile, Spread
 from floodway.control.pid import PidConfig
 from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
@@ -50,7 +51,10 @@ def whole_share(operators: Collection[str], now_seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FragmentBatch:
-    """A finished batch as the controller sees it: counts by source, mean latency of its results in seconds."""
+    """A finished batch as the controller sees it: counts by source, mean latency of its results in seconds.
+
+    `latency_width_seconds` is how far the latencies lie apart, None where only their mean is known.
+    """
 
     fragment: str
     offered: Mapping[str, int]
@@ -58,6 +62,7 @@ class FragmentBatch:
     batch_seconds: float
     latency_seconds: float | None
     arc_keeps: Mapping[str, float]
+    latency_width_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class Steering:
 
     A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
     that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
+    With a `quantile` the target is that of the quantile, not of the mean.
     `share_factor` says what is left of the share of the target when results are late at outputs further down.
     `most_scale` bounds the capacity that is planned for, whatever the controllers find.
     """
@@ -91,6 +97,7 @@ class Steering:
         fragments: Mapping[str, Fragment],
         *,
         target_seconds: float,
+        quantile: float | None = None,
         controller: str = "batch",
         salt: int = 0,
         drop: Drop = "hash",
@@ -113,12 +120,17 @@ class Steering:
         self._share_factor = share_factor
         self._most_scale = most_scale
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
-        self._period = {name: seconds / BATCH_SHARE for name, seconds in share.items()}
+        # The mean that a quantile means, as far as it can be said before anything is measured.
+        ratio = 1.0 if quantile is None else Spread().ratio(quantile)
+        self._period = {name: seconds / ratio / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(self._period[name] for name in heads or fragments)
         self._salt = salt
         self._drop = drop
-        self._loops = {name: Loop(_controller(controller, share[name], self.period_seconds)) for name in fragments}
+        laws = {name: _controller(controller, share[name] / ratio, self.period_seconds) for name in fragments}
+        if quantile is not None:
+            laws = {name: Percentile(law, quantile, share[name]) for name, law in laws.items()}
+        self._loops = {name: Loop(law) for name, law in laws.items()}
         self.control: dict[str, ControlDecision] = {}
 
     @property
@@ -187,6 +199,7 @@ class Steering:
                 latency_seconds=self._own_latency(batch),
                 kept=kept,
                 offered=offered,
+                latency_width_seconds=batch.latency_width_seconds,
                 batch_seconds=batch.batch_seconds,
                 target_seconds=self._places[batch.fragment].share_seconds(self.target_seconds)
                 * self._share_factor(fragment.operators, now_seconds),

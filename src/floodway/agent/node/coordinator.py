@@ -10,12 +10,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from floodway.agent.planes.plane import make_coordinator
+from floodway.agent.planes.plane import make_coordinator, silent_peers
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
-from floodway.job.options import JobOptions
-from floodway.job.shed_state import write_atomically
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import ControlPart, ProcessPart, Status, write_status
+from floodway.job.store.state_files import write_atomically
 from floodway.network.model import Network
 from floodway.spark.query.node_layout import NodeLayout
 
@@ -55,8 +56,18 @@ def run_coordinator(
         process = {"node": COORDINATOR, "pid": os.getpid(), "url": server.url, "control": "coordinator"}
         write_atomically(files.agent(COORDINATOR), json.dumps(process))
         while not ended.is_set() and (parent is None or os.getppid() == parent):
-            body = {**process, "time_us": int(time.time() * 1e6), "phase": "running", "refused": dict(server.refused)}
-            write_atomically(files.own(COORDINATOR).status, json.dumps({**body, "control": plane.status()}))
+            told = plane.status()
+            status = Status(
+                name=f"{network.name}: {COORDINATOR}",
+                kind="node",
+                mode="off",
+                time=time.time(),
+                process=ProcessPart(os.getpid(), url=server.url, refused=dict(server.refused)),
+                control=ControlPart(COORDINATOR, silent_peers(told), told),
+                network=network.name,
+                node=COORDINATOR,
+            )
+            write_status(files.own(COORDINATOR).store, status)
             ended.wait(TICK_SECONDS)
     finally:
         plane.stop()

@@ -15,20 +15,21 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, append_figures
+from floodway.agent.loop.finished import result_latencies
 from floodway.agent.loop.loop import SteeringLoop, fragments_of
 from floodway.agent.loop.stages import stages
-from floodway.agent.loop.steering import FragmentBatch, source_work
+from floodway.agent.loop.steering import FragmentBatch
 from floodway.agent.node.api import node_routes
-from floodway.agent.node.metrics import FolderMetrics, node_metrics_routes
 from floodway.agent.node.options import NodeOptions, spark_master, spark_settings
 from floodway.agent.node.steering import NodeSteering
-from floodway.agent.planes.plane import ControlPlane, make_control_plane
+from floodway.agent.planes.plane import ControlPlane, make_control_plane, silent_peers
+from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.server import HttpServer
 from floodway.errors import PlanningError
-from floodway.job.state_files import write_atomically, write_mode
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.status import ControlPart, Phase, ProcessPart, Status, write_status
+from floodway.job.store.state_files import write_atomically, write_mode
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.node_layout import NodeLayout
@@ -51,7 +52,7 @@ class NodeAgent:
             self.files.choose_links(options.links, network)
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         self.plane: ControlPlane = make_control_plane(
             options.control,
             network,
@@ -69,6 +70,7 @@ class NodeAgent:
             self.part,
             self.plane.planner,
             target_seconds=self.target,
+            quantile=options.target_for(network).quantile,
             controller=options.controller,
             drop=options.drop,
             share_factor=self.plane.share_factor,
@@ -76,13 +78,24 @@ class NodeAgent:
         self._places = stages(fragments_of(network))
         self._refused: Counter[str] = Counter()
         self._ended = threading.Event()
-        self._status: dict[str, Any] = {"name": self.part.name, "node": options.node, "phase": "starting"}
-        self._status["pid"] = os.getpid()
+        self._process = ProcessPart(os.getpid(), "starting")
+        self._status = Status(
+            name=self.part.name, kind="node", mode=options.mode, time=time.time(), latency=Latency(target=self.target)
+        )
+        self._latencies = Sketch()
+        self._unplanned = 0
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """The latest figures, with those of the control plane and what the HTTP API has refused, by reason."""
-        control = {"kind": self.options.control, **self.plane.status()}
-        return {**self._status, "refused": dict(self._refused), "control": control}
+        plane = self.plane.status()
+        return replace(
+            self._status,
+            network=self.network.name,
+            node=self.options.node,
+            process=replace(self._process, refused=dict(self._refused)),
+            control=ControlPart(self.options.control, silent_peers(plane), plane),
+            errors=self._status.errors + self._unplanned,
+        )
 
     def stop(self) -> None:
         """Ask the node to end: between two batches, if it comes to one in time."""
@@ -90,15 +103,14 @@ class NodeAgent:
 
     def run(self) -> None:
         """Serve, process and steer until the end. A failed query raises; a restart continues where it ended."""
-        cpu = {name: node.cpu for name, node in self.network.nodes.items()}
-        metrics = FolderMetrics(self.options.node, self.layout.root, cpu)
-        shown = node_routes(lambda: {**self.status(), **metrics.told()}, self.network)
-        routes = [*self.plane.routes(), *shown, *node_metrics_routes(metrics, self.status)]
+        watched = metrics_route(lambda: [Watched(self.options.node, self.status(), self._latencies)])
+        routes = [*self.plane.routes(), *node_routes(self.status, self.network), watched]
         server = HttpServer(routes, host=self.options.host, port=self.options.port, security=self.options.security)
         self._refused = server.refused
         server.start()
         try:
-            self._say("starting", url=server.url)
+            self._process = replace(self._process, url=server.url)
+            self._say("starting")
             self._introduce(server.url)
             self.plane.start()
             self._with_spark()
@@ -128,6 +140,7 @@ class NodeAgent:
 
     def _loop(self, session: Session) -> SteeringLoop:
         options, kept = self._steering.loop_options(self.options), retention_of(self.options)
+        options = replace(options, outputs=self.network.outputs)
         if kept is not None:
             options = replace(options, retaining=node_retaining(self.network, self.files, self.options.node, kept))
         return SteeringLoop(
@@ -138,7 +151,7 @@ class NodeAgent:
             self.layout,
             options,
             on_costs=self._take_costs,
-            on_batch=self._write_figures,
+            on_batch=self._tell_latency,
         )
 
     def _take_costs(self, corrected: Network) -> None:
@@ -148,7 +161,7 @@ class NodeAgent:
     def _await_inputs(self, loop: SteeringLoop) -> bool:
         """Wait for the logs that other nodes are to create; False if the node was told to end meanwhile."""
         while missing := loop.missing_inputs():
-            self._say("waiting", waiting_for=missing)
+            self._say("waiting", waiting_for=tuple(missing))
             if self._told_to_end():
                 return False
             self._ended.wait(TICK_SECONDS)
@@ -171,36 +184,28 @@ class NodeAgent:
                 steered = loop.tick(now)
             except PlanningError as error:
                 # No plan is no reason to stop: the decision in force stays, as with a peer that is silent.
-                self._say("running", planning_error=error.message, unplanned=self._status.get("unplanned", 0) + 1)
+                self._unplanned += 1
+                self._status = replace(self._status, reason=f"no plan could be made: {error.message}")
+                self._say("running")
             else:
                 costs = self._steering.costs_to_tell(now)
                 if costs is not None:
                     self.plane.observe(steered.rates, costs, now)
-                figures = loop.status(self.target, steered)
-                self._say("running", **figures, waiting=loop.waiting(), idle=loop.idle, warm=loop.warm)
+                self._status = loop.status(self.target, steered, kind="node")
+                self._latencies = loop.figures.latencies.copy()
+                self._say("running", idle=loop.idle, warm=loop.warm)
             self._ended.wait(max(0.0, TICK_SECONDS - (loop.clock.now() - now)))
 
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
         if self.plane.mode is not None:
-            write_mode(self.layout.root, self.plane.mode)
+            write_mode(self.layout.store, self.plane.mode)
             self.plane.mode = None
 
-    def _write_figures(self, batch: FragmentBatch, report: BatchReport) -> None:
-        fragment = self._steering.fragments[batch.fragment]
-        work = source_work(self.part, fragment, batch.arc_keeps)
-        kept = sum(work.get(at, 0.0) * count for at, count in batch.kept.items())
-        figures = BatchFigures.of(report, self.network.outputs, kept, self._steering.steering.scale)
-        append_figures(self.files.batches(self.options.node), figures)
-        self._tell_latency(report)
-
-    def _tell_latency(self, report: BatchReport) -> None:
+    def _tell_latency(self, batch: FragmentBatch, report: BatchReport) -> None:
         """What the results of a batch took from their first arrival, for the nodes before this one."""
-        latencies = {}
-        for name, written in report.delivered.items():
-            seconds, tuples = written.latencies_seconds(report.ended_seconds)
-            if name in self.network.outputs and tuples.sum():
-                latencies[name] = float((seconds * tuples).sum() / tuples.sum())
+        means = {name: result_latencies(report, [name]).mean for name in self.network.outputs}
+        latencies = {name: mean for name, mean in means.items() if mean is not None}
         depth = self._places[report.fragment].depth if report.fragment in self._places else 1
         self.plane.observe_results(latencies, self.target, depth, report.ended_seconds)
 
@@ -208,10 +213,11 @@ class NodeAgent:
         body = {"node": self.options.node, "pid": os.getpid(), "url": url, "control": self.options.control}
         write_atomically(self.files.agent(self.options.node), json.dumps(body))
 
-    def _say(self, phase: str, **figures: Any) -> None:
-        """Keep and write the latest figures; those of an earlier phase stay until they are replaced."""
-        self._status = {**self._status, "time_us": time.time_ns() // 1000, "waiting_for": [], **figures, "phase": phase}
-        write_atomically(self.layout.status, json.dumps(self.status()), durable=False)
+    def _say(self, phase: Phase, *, waiting_for: tuple[str, ...] = (), idle: bool = False, warm: bool = False) -> None:
+        """Keep and write where the process stands; figures of an earlier phase stay until they are replaced."""
+        self._process = replace(self._process, phase=phase, waiting_for=waiting_for, idle=idle, warm=warm)
+        self._status = replace(self._status, time=time.time())
+        write_status(self.layout.store, self.status())
 
 
 def run_node(network: Network, options: NodeOptions) -> None:

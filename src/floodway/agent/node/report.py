@@ -1,7 +1,7 @@
 """One report over the nodes of a network: what each kept and dropped, links reconciled, latency and score end to end.
 
-Accounts come from the nodes' ledgers; rates, latency and score from the figures of their batches (`loop/batches.py`),
-so that a restarted process leaves no hole but its own absence.
+Accounts come from the nodes' ledgers; rates, latency and score from the figures of their batches
+(`job/status/batches.py`), so that a restarted process leaves no hole but its own absence.
 
 The optimum is the linear program's best for the rates that arrived and for the CPU that each node turned out to have:
 
@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from floodway.agent.loop.batches import BatchFigures, latencies_of, read_figures
-from floodway.agent.loop.report import Latency
-from floodway.job.fold import Counts
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.latencies import Latency, Sketch
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
@@ -101,20 +101,22 @@ def report_nodes(
 ) -> NodesReport:
     """The report over all nodes; `window` is the measured part in seconds since 1970, `rates` those that arrived."""
     audited = audit_nodes(network, layout)
-    measured = {node: _measured(read_figures(layout.batches(node)), window) for node in audited.nodes}
+    measured = {node: _measured(layout, node, window) for node in audited.nodes}
     throughput = _throughput(network, measured, window)
     nodes = {node: _node(network, layout, node, measured[node], restarts.get(node, 0)) for node in measured}
     had = {
         name: replace(node, cpu=node.cpu * (nodes[name].capacity if name in nodes else 1.0) or node.cpu)
         for name, node in network.nodes.items()
     }
-    everything = [figures for found in measured.values() for figures in found]
+    latencies = Sketch()
+    for batch in (batch for found in measured.values() for batch in found):
+        latencies.merge(batch.latencies)
     return NodesReport(
         control=control,
         nodes=nodes,
         links=audited.links,
         differences=audited.differences,
-        latency=Latency.of(*latencies_of(everything), target_seconds),
+        latency=latencies.latency(target_seconds),
         score=sum(network.outputs[name].weight * rate for name, rate in throughput.items()),
         optimum=ExactPlanner(Program(replace(network, nodes=had))).plan(rates).score,
         nominal_optimum=ExactPlanner(Program(network)).plan(rates).score,
@@ -125,14 +127,13 @@ def report_nodes(
     )
 
 
-def _measured(figures: Sequence[BatchFigures], window: tuple[float, float]) -> list[BatchFigures]:
-    return [item for item in figures if window[0] <= item.ended_seconds <= window[1]]
+def _measured(layout: NodeLayout, node: str, window: tuple[float, float]) -> list[Batch]:
+    batches = BatchReader(layout.own(node).store).advance() or []
+    return [batch for batch in batches if window[0] <= batch.ended_seconds <= window[1]]
 
 
-def _node(
-    network: Network, layout: NodeLayout, node: str, measured: Sequence[BatchFigures], restarts: int
-) -> NodeFigures:
-    busy = sum(item.ended_seconds - item.cut_seconds for item in measured)
+def _node(network: Network, layout: NodeLayout, node: str, measured: Sequence[Batch], restarts: int) -> NodeFigures:
+    busy = sum(item.busy_seconds for item in measured)
     work = sum(item.work_seconds for item in measured)
     length = max((item.ended_seconds for item in measured), default=0.0) - min(
         (item.cut_seconds for item in measured), default=0.0
@@ -141,13 +142,13 @@ def _node(
         counts=Ledger(layout.own(node).store).fold().total,
         capacity=work / busy if busy > 0 else 1.0,
         load=work / length if length > 0 else 0.0,
-        batches=len(measured),
+        batches=sum(item.batches for item in measured),
         restarts=restarts,
     )
 
 
 def _throughput(
-    network: Network, measured: Mapping[str, Sequence[BatchFigures]], window: tuple[float, float]
+    network: Network, measured: Mapping[str, Sequence[Batch]], window: tuple[float, float]
 ) -> dict[str, float]:
     """Tuples/s delivered to each output, from the end of its query's first measured batch to the end of its last.
 

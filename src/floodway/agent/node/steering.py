@@ -14,7 +14,7 @@ from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.steering import ShareFactor, Steering, whole_share
 from floodway.control.forecast import BATCH_SHARE
 from floodway.job.decision import Drop
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.planning.plan import Planner
@@ -35,6 +35,7 @@ class NodeSteering:
         planner: Planner,
         *,
         target_seconds: float,
+        quantile: float | None = None,
         controller: str = "batch",
         drop: Drop = "hash",
         share_factor: ShareFactor = whole_share,
@@ -50,6 +51,7 @@ class NodeSteering:
             planner,
             self.fragments,
             target_seconds=target_seconds,
+            quantile=quantile,
             controller=controller,
             drop=drop,
             places=self._places,

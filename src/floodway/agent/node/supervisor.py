@@ -8,6 +8,7 @@ its start is started again later and later: 0.5 s, doubled each time, at most 10
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -18,11 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from floodway.job.store.store import make_folder
+
 FIRST_BACKOFF_SECONDS = 0.5
 LAST_BACKOFF_SECONDS = 10.0
 STEADY_SECONDS = 30.0
 """A child that lived this long is taken to be well: its next restart does not wait longer for the ones before."""
 GRACE_SECONDS = 25.0
+OUTPUT_BYTES = 16 << 20
+"""What a program printed is moved to FILE.1 when it is longer than this, in place of what was there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,6 @@ class _Child:
     def __init__(self, program: Program, clock: Callable[[], float]) -> None:
         self.program = program
         self.restarts = 0
-        self.exit_codes: list[int] = []
         self._clock = clock
         self._early_deaths = 0
         self._start_at = 0.0
@@ -46,7 +50,7 @@ class _Child:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self.program.output.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.program.output.parent)
         with self.program.output.open("ab") as output:
             self.process = subprocess.Popen(
                 self.program.command,
@@ -60,12 +64,11 @@ class _Child:
     def poll(self) -> bool:
         """Restart it if it has died and its time has come; whether it was restarted now."""
         now = self._clock()
+        self._rotate()
         if self.process is not None:
-            code = self.process.poll()
-            if code is None:
+            if self.process.poll() is None:
                 return False
             self.sweep()
-            self.exit_codes.append(code)
             self._early_deaths = self._early_deaths + 1 if now - self._started < STEADY_SECONDS else 1
             wait = min(LAST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (self._early_deaths - 1))
             self._start_at = now + wait
@@ -75,6 +78,14 @@ class _Child:
         self.restarts += 1
         self.start()
         return True
+
+    def _rotate(self) -> None:
+        """Move what it has printed aside when that is much; it goes on to append to the emptied file."""
+        output = self.program.output
+        with suppress(OSError):  # what is printed is no reason to stop anything
+            if output.stat().st_size > OUTPUT_BYTES:
+                shutil.copyfile(output, output.with_suffix(f"{output.suffix}.1"))
+                os.truncate(output, 0)
 
     def terminate(self) -> None:
         if self.process is not None:

@@ -6,7 +6,6 @@ restarts what dies, and after the given time lets the nodes finish what waits, e
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -14,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import fragments_of
@@ -26,8 +24,9 @@ from floodway.agent.planes.plane import check_plane
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
-from floodway.job.flags import BUFFER, CONTROL, DROPS, PLANNING, SPARK, arguments
-from floodway.job.options import JobOptions
+from floodway.job.options.flags import BUFFER, CONTROL, DROPS, PLANNING, SPARK, arguments
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import ProcessPart, Status, read_status
 from floodway.network.model import Network
 from floodway.spark.query.logs import stream_arrivals
 from floodway.spark.query.node_layout import NodeLayout
@@ -60,7 +59,7 @@ class UpOptions(JobOptions):
     peers: Mapping[str, str] = field(default_factory=dict)
     key_file: Path | None = None
     links: str | None = None
-    progress: Callable[[Mapping[str, Mapping[str, Any]]], None] = lambda statuses: None
+    progress: Callable[[Mapping[str, Status | None]], None] = lambda statuses: None
     ended: threading.Event = field(default_factory=threading.Event)
 
 
@@ -79,7 +78,7 @@ class _Up:
         if options.links is not None:
             self.files.choose_links(options.links, network)  # the nodes find it in the folder
         save_network(options.root, network)
-        self.target = options.target(network)
+        self.target = options.target_for(network).seconds
         fragments_of(network)  # refuses what no node could run before any process starts
         used = {operator.node for operator in network.operators.values()}
         self.nodes = [node for node in network.nodes if node in used]
@@ -110,16 +109,16 @@ class _Up:
             restarts=self.supervisor.restarts,
         )
 
-    def statuses(self) -> dict[str, dict[str, Any]]:
-        """The latest status of every node; empty for one that has written none since it was started."""
-        found = {}
-        for node in self.nodes:
-            try:
-                body = json.loads(self.files.own(node).status.read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                body = {}
-            found[node] = body if body.get("pid") == self.supervisor.pid(node) else {}
-        return found
+    def statuses(self) -> dict[str, Status | None]:
+        """The latest status of every node; None for one that has written none since it was started."""
+        found = {node: read_status(self.files.own(node).store) for node in self.nodes}
+        return {
+            node: status if status and status.process and status.process.pid == self.supervisor.pid(node) else None
+            for node, status in found.items()
+        }
+
+    def _processes(self) -> dict[str, ProcessPart | None]:
+        return {node: status.process if status else None for node, status in self.statuses().items()}
 
     def _keep_up(self, feeder: Feeder, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -132,13 +131,14 @@ class _Up:
     def _await_nodes(self) -> None:
         """Until every node has processed a first batch: it starts workers and compiles plans, and takes its time."""
         end = time.monotonic() + START_SECONDS
-        while not self.options.ended.is_set() and not all(one.get("warm") for one in self.statuses().values()):
+        while not self.options.ended.is_set() and not all(one and one.warm for one in self._processes().values()):
             self.supervisor.poll()
             culprits = [name for name, count in self.supervisor.restarts.items() if count > MOST_EARLY_RESTARTS]
-            late = [name for name, status in self.statuses().items() if not status.get("warm")]
+            late = [name for name, one in self._processes().items() if not (one and one.warm)]
             if culprits or (late and time.monotonic() > end):
                 name = (culprits or late)[0]
-                missing = self.statuses().get(name, {}).get("waiting_for")
+                known = self._processes().get(name)
+                missing = known.waiting_for if known else ()
                 words = f"it waits for {', '.join(missing)}" if missing else self.supervisor.last_words(name)
                 raise UpError(
                     f"{name} did not come up: {words or 'it printed nothing'}",
@@ -153,7 +153,7 @@ class _Up:
         quiet = 0
         while quiet < 3 and time.monotonic() < end:
             # What one node has just written the next may not have seen: quiet for a while is idle.
-            quiet = quiet + 1 if all(status.get("idle") for status in self.statuses().values()) else 0
+            quiet = quiet + 1 if all(one and one.idle for one in self._processes().values()) else 0
             self.supervisor.poll()
             time.sleep(2 * POLL_SECONDS)
 

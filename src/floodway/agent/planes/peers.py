@@ -10,15 +10,16 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from floodway.agent.wire.certified import check_speaker
 from floodway.agent.wire.client import Client, PeerError
-from floodway.agent.wire.messages import AnyMessage, Mode, Noted, TablePush, decode, encode
+from floodway.agent.wire.messages import OPERATOR, AnyMessage, Mode, Noted, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.job.clocks import PROCESS_CLOCK
@@ -91,7 +92,7 @@ class Peers:
         self.traffic = Traffic()
         self._machine = machine
         self._clock = clock
-        self._clients = {name: Client(url, security, timeout_seconds) for name, url in urls.items()}
+        self._clients = {name: Client(url, security, timeout_seconds, peer=name) for name, url in urls.items()}
         self._queues: dict[str, deque[AnyMessage]] = {name: deque() for name in urls}
         self._threads: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
@@ -209,11 +210,12 @@ def peer_routes(
 
     async def take(request: Request) -> Response:
         body = await request.body()
-        answer = await run_in_threadpool(_take, body, request.url.path)
+        answer = await run_in_threadpool(_take, body, request.url.path, request.scope.get("state", {}))
         return Response(b"" if answer is None else encode(answer), media_type="application/octet-stream")
 
-    def _take(body: bytes, path: str) -> AnyMessage | None:
+    def _take(body: bytes, path: str, state: Mapping[str, Any]) -> AnyMessage | None:
         message = decode(body, network=machine.network, receiver=machine.name)
+        check_speaker(state, OPERATOR if isinstance(message, Mode) else message.sender)
         if message.path != path or message.sender == machine.name:
             raise RefusedError("unknown", f"a {message.kind} message does not belong to {path}")
         if isinstance(message, Mode):

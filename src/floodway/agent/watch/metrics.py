@@ -6,10 +6,8 @@ nothing for being watched, and its counters go on where they were after a restar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -20,44 +18,38 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.watch.statuses import has_mode, is_participant, normal, would_drop
-from floodway.job.fold import Counts
-from floodway.job.latencies import BUCKETS, Latencies
+from floodway.job.ledger.fold import ORDER
+from floodway.job.status.latencies import BUCKETS, Sketch
+from floodway.job.status.status import Status
 
 MODES = ("enforce", "observe", "off")
-ENDED = ("done", "failed")
-"""How a move ends; every other state is one on the way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is known of one job when it is asked: status, sums of its ledger, latencies, and what its nodes can do."""
+    """What is known of one job when it is asked: its status, all latencies, and what its nodes do.
+
+    `load` is the measured load of each node as a share of its CPU; where nothing is measured, the planned one counts.
+    """
 
     job: str
-    status: Mapping[str, Any]
-    counts: Counts = field(default_factory=Counts)
-    differences: int = 0
-    latencies: Latencies = field(default_factory=Latencies)
+    status: Status | None
+    latencies: Sketch = field(default_factory=Sketch)
     load: Mapping[str, float] = field(default_factory=dict)
-    waiting: Mapping[str, int] = field(default_factory=dict)
     score: float | None = None
     optimum: float | None = None
-    heard: Mapping[str, float] = field(default_factory=dict)
-    """When each of its nodes last spoke, in seconds since 1970, where they are processes of their own."""
 
-
-def of_status(status: Mapping[str, Any], job: str | None = None) -> Watched:
-    """A job of which only its status is known: a participant, which tells its load and its own CPU."""
-    told = normal(status)
-    name, cpu = job or str(told.get("name", "")), told.get("cpu")
-    load = {node: value / cpu for node, value in (told.get("load") or {}).items()} if cpu else {}
-    return Watched(job=name, status=told, load=load)
+    def node_loads(self) -> dict[str, float]:
+        """Load of each node over its CPU."""
+        if self.load or self.status is None:
+            return dict(self.load)
+        return {name: one.load / one.cpu for name, one in self.status.nodes.items() if one.load is not None and one.cpu}
 
 
 def metrics_text(watched: Iterable[Watched]) -> bytes:
     """The exposition of these jobs.
 
-    >>> text = metrics_text([Watched("shop", {"mode": "off", "target_seconds": 2.0})]).decode()
+    >>> text = metrics_text([Watched("shop", Status("shop", "run", "off", time=0.0))]).decode()
     >>> 'floodway_mode{job_name="shop",mode="off"} 1.0' in text
     True
     """
@@ -85,174 +77,134 @@ class _Jobs(Collector):
         self._watched = watched
 
     def collect(self) -> Iterator[Metric]:
-        yield from _tuples(self._watched)
-        yield from _latency(self._watched)
-        yield from _state(self._watched)
-        yield from _plans(self._watched)
-        yield from _federation(self._watched)
+        known = [(job, job.status) for job in self._watched if job.status is not None]
+        for part in (_tuples, _latency, _state, _plans, _federation):
+            yield from part(known)
 
 
-def _tuples(jobs: Sequence[Watched]) -> Iterator[Metric]:
-    offered = CounterMetricFamily(
-        "floodway_offered_tuples", "Tuples that came to a drop location.", labels=["job_name", "place"]
+Known = Sequence[tuple[Watched, Status]]
+
+
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"floodway_{name}", text, labels=["job_name", *labels])
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"floodway_{name}", text, labels=["job_name", *labels])
+
+
+def _set(family: GaugeMetricFamily, labels: Sequence[str], value: float | None) -> None:
+    """A gauge whose figure is not known has no sample."""
+    if value is not None:
+        family.add_metric(labels, value)
+
+
+def _tuples(jobs: Known) -> Iterator[Metric]:
+    offered = _counter("offered_tuples", "Tuples that came to a drop location.", "place")
+    kept = _counter("kept_tuples", "Tuples that passed a drop location.", "place")
+    dropped = _counter("dropped_tuples", "Tuples dropped, by place and reason.", "place", "reason")
+    delivered = _counter("delivered_tuples", "Tuples that a sink got.", "place")
+    recovered = _counter("recovered_tuples", "Dropped tuples that were processed later.")
+    ratio = _gauge("drop_ratio", "Share of tuples dropped at the inputs over the job's latest batches.")
+    planned = _gauge(
+        "would_drop_ratio", "Share of what arrives that the plan would drop: what enforcing would cost, in any mode."
     )
-    kept = CounterMetricFamily(
-        "floodway_kept_tuples", "Tuples that passed a drop location.", labels=["job_name", "place"]
-    )
-    dropped = CounterMetricFamily(
-        "floodway_dropped_tuples", "Tuples dropped, by place and reason.", labels=["job_name", "place", "reason"]
-    )
-    delivered = CounterMetricFamily(
-        "floodway_delivered_tuples", "Tuples that a sink got.", labels=["job_name", "place"]
-    )
-    ratio = GaugeMetricFamily(
-        "floodway_drop_ratio", "Share of tuples dropped over the job's latest batches.", labels=["job_name"]
-    )
-    planned = GaugeMetricFamily(
-        "floodway_would_drop_ratio",
-        "Share of what arrives that the plan would drop: what enforcing would cost, in any mode.",
-        labels=["job_name"],
-    )
-    for job in jobs:
-        for family, counts in (
-            (offered, job.counts.offered),
-            (kept, job.counts.kept),
-            (delivered, job.counts.delivered),
-        ):
-            for place, count in counts.items():
-                family.add_metric([job.job, place], count)
-        for place in job.counts.offered:
+    for job, status in jobs:
+        for at, place in status.places.items():
+            offered.add_metric([job.job, at], place.offered)
+            kept.add_metric([job.job, at], place.kept)
             # A counter that is there from the start: a rate over it is then right from the first drop on.
-            reasons = {reason for at, reason in job.counts.dropped if at == place} | {"shedder"}
-            for reason in sorted(reasons):
-                dropped.add_metric([job.job, place, reason], job.counts.dropped[place, reason])
-        if job.status.get("loss") is not None:
-            ratio.add_metric([job.job], job.status["loss"])
-        would = would_drop(job.status)
-        if would is not None:
-            planned.add_metric([job.job], would)
-    yield from (offered, kept, dropped, delivered, ratio, planned)
+            for reason in sorted({*place.dropped, ORDER[0]}):
+                dropped.add_metric([job.job, at, reason], place.dropped.get(reason, 0))
+        for sink, count in status.delivered.items():
+            delivered.add_metric([job.job, sink], count)
+        recovered.add_metric([job.job], status.totals.recovered)
+        _set(ratio, [job.job], status.loss)
+        planned.add_metric([job.job], status.would_drop)
+    yield from (offered, kept, dropped, delivered, recovered, ratio, planned)
 
 
-def _latency(jobs: Sequence[Watched]) -> Iterator[Metric]:
+def _latency(jobs: Known) -> Iterator[Metric]:
     histogram = HistogramMetricFamily(
         "floodway_result_latency_seconds",
         "From a tuple's arrival to its result being visible.",
         labels=["job_name"],
     )
-    mean = GaugeMetricFamily(
-        "floodway_latency_seconds", "Mean latency of the results of the last batch.", labels=["job_name"]
-    )
-    target = GaugeMetricFamily("floodway_latency_target_seconds", "The latency asked for.", labels=["job_name"])
-    floor = GaugeMetricFamily(
-        "floodway_latency_unreachable", "1 if the target lies below what the engine can reach.", labels=["job_name"]
-    )
-    for job in jobs:
-        bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+    mean = _gauge("latency_seconds", "Mean latency of the results of the latest batches.")
+    target = _gauge("latency_target_seconds", "The latency asked for.")
+    floor = _gauge("latency_unreachable", "1 if the target lies below what the engine can reach.")
+    bounds = [*map(str, BUCKETS), "+Inf"]
+    for job, status in jobs:
         buckets = list(zip(bounds, map(float, job.latencies.cumulative()), strict=True))
         histogram.add_metric([job.job], buckets, job.latencies.total_seconds)
-        if job.status.get("latency_seconds") is not None:
-            mean.add_metric([job.job], job.status["latency_seconds"])
-        if job.status.get("target_seconds") is not None:
-            target.add_metric([job.job], job.status["target_seconds"])
-        floor.add_metric([job.job], float(bool(job.status.get("unreachable"))))
+        _set(mean, [job.job], status.latency.mean)
+        _set(target, [job.job], status.latency.target)
+        floor.add_metric([job.job], float(status.unreachable))
     yield from (histogram, mean, target, floor)
 
 
-def _state(jobs: Sequence[Watched]) -> Iterator[Metric]:
-    backlog = GaugeMetricFamily(
-        "floodway_backlog_tuples", "Tuples that arrived and wait for a batch.", labels=["job_name", "place"]
+def _state(jobs: Known) -> Iterator[Metric]:
+    backlog = _gauge("backlog_tuples", "Tuples that arrived and wait for a batch.", "place")
+    load = _gauge("node_load_ratio", "Work of the tuples kept over the node's CPU.", "node")
+    mode = _gauge("mode", "1 for the mode in force.", "mode")
+    differences = _gauge("ledger_differences", "Ways in which the ledger does not add up.")
+    seen = _gauge("decision_seen", "1 if the last batch was cut by a decision of this job, 0 if by none.")
+    errors = _counter("errors", "Steps of the job's own that failed: writing, planning, talking to a partner.")
+    heard = _gauge(
+        "status_timestamp_seconds", "When the job last told its status, the one of its nodes that is silent longest."
     )
-    load = GaugeMetricFamily(
-        "floodway_node_load_ratio", "Work of the tuples kept over the node's CPU.", labels=["job_name", "node"]
+    nodes = _gauge(
+        "node_status_timestamp_seconds", "When a node that is a process of its own last told its status.", "node"
     )
-    mode = GaugeMetricFamily("floodway_mode", "1 for the mode in force.", labels=["job_name", "mode"])
-    differences = GaugeMetricFamily(
-        "floodway_ledger_differences", "Ways in which the ledger does not add up.", labels=["job_name"]
-    )
-    heard = GaugeMetricFamily(
-        "floodway_status_timestamp_seconds",
-        "When the job last told its status, the one of its nodes that is silent longest.",
-        labels=["job_name"],
-    )
-    nodes = GaugeMetricFamily(
-        "floodway_node_status_timestamp_seconds",
-        "When a node that is a process of its own last told its status.",
-        labels=["job_name", "node"],
-    )
-    for job in jobs:
-        for place, count in job.waiting.items():
-            backlog.add_metric([job.job, place], count)
-        for node, share in job.load.items():
-            load.add_metric([job.job, node], share)
-        current = str(job.status.get("mode") or "").split(", ")
-        for name in MODES if has_mode(job.status) else ():
-            mode.add_metric([job.job, name], float(name in current))
-        differences.add_metric([job.job], job.differences)
-        if "time_us" in job.status:
-            heard.add_metric([job.job], job.status["time_us"] / 1e6)
-        for node, seconds in job.heard.items():
-            nodes.add_metric([job.job, node], seconds)
-    yield from (backlog, load, mode, differences, heard, nodes)
+    for job, status in jobs:
+        for at, place in status.places.items():
+            _set(backlog, [job.job, at], place.waiting)
+        for name, share in job.node_loads().items():
+            load.add_metric([job.job, name], share)
+        modes = {one.mode for one in status.nodes.values()} if status.mode == "mixed" else {status.mode}
+        for name in MODES:
+            mode.add_metric([job.job, name], float(name in modes))
+        differences.add_metric([job.job], len(status.ledger.differences) if status.ledger else 0)
+        _set(seen, [job.job], None if status.decision_seen is None else float(status.decision_seen))
+        errors.add_metric([job.job], status.errors)
+        heard.add_metric([job.job], status.time)
+        for name, node in status.nodes.items():
+            _set(nodes, [job.job, name], node.time)
+    yield from (backlog, load, mode, differences, seen, errors, heard, nodes)
 
 
-def _plans(jobs: Sequence[Watched]) -> Iterator[Metric]:
-    plan = GaugeMetricFamily(
-        "floodway_plan_info",
+def _plans(jobs: Known) -> Iterator[Metric]:
+    info = _gauge(
+        "plan_info",
         "1; the labels say for which network, by which planner and for what it is planned, and whether it must drop.",
-        labels=["job_name", "network", "overloaded", "planner", "objective"],
+        *("network", "overloaded", "planner", "objective"),
     )
-    keep = GaugeMetricFamily("floodway_plan_keep_ratio", "Share to keep, as planned.", labels=["job_name", "place"])
-    scale = GaugeMetricFamily(
-        "floodway_capacity_scale_ratio", "Capacity planned for over the nominal one.", labels=["job_name"]
-    )
-    score = GaugeMetricFamily("floodway_score_per_second", "Weighted tuples/s delivered.", labels=["job_name"])
-    optimum = GaugeMetricFamily(
-        "floodway_optimum_per_second", "The best score for the rates and the capacity used.", labels=["job_name"]
-    )
-    for job in jobs:
-        status = job.status
-        overloaded = str(bool(status.get("overloaded"))).lower()
-        if has_mode(status):  # a participant moves and sheds, but has no plan of drops
-            by = [str(status.get(key) or "") for key in ("planner", "objective")]
-            plan.add_metric([job.job, str(status.get("name", job.job)), overloaded, *by], 1.0)
-        for place, share in (status.get("keeps") or {}).items():
-            keep.add_metric([job.job, place], share)
-        for family, value in ((scale, status.get("scale")), (score, job.score), (optimum, job.optimum)):
-            if value is not None:
-                family.add_metric([job.job], value)
-    yield from (plan, keep, scale, score, optimum)
+    keep = _gauge("plan_keep_ratio", "Share to keep, as planned.", "place")
+    scale = _gauge("capacity_scale_ratio", "Capacity planned for over the nominal one.")
+    score = _gauge("score_per_second", "Weighted tuples/s delivered.")
+    optimum = _gauge("optimum_per_second", "The best score for the rates and the capacity used.")
+    for job, status in jobs:
+        plan = status.plan
+        if plan is not None:
+            labels = [status.network, str(plan.overloaded).lower(), plan.planner, plan.objective]
+            info.add_metric([job.job, *labels], 1.0)
+            scale.add_metric([job.job], plan.scale)
+        for at, place in status.places.items():
+            keep.add_metric([job.job, at], place.keep)
+        _set(score, [job.job], job.score)
+        _set(optimum, [job.job], job.optimum)
+    yield from (info, keep, scale, score, optimum)
 
 
-def _federation(jobs: Sequence[Watched]) -> Iterator[Metric]:
-    moves = CounterMetricFamily(
-        "floodway_moves", "Moves of queries to or from a partner that have ended, by how.", labels=["job_name", "state"]
-    )
-    open_moves = GaugeMetricFamily("floodway_moves_open", "Moves that have begun and not ended.", labels=["job_name"])
-    contracts = GaugeMetricFamily("floodway_contracts", "Contracts with partners.", labels=["job_name"])
-    for job in jobs:
-        if not is_participant(job.status):
-            continue
-        ended, under_way = move_counts(job.status)
-        for state, count in ended.items():
-            moves.add_metric([job.job, state], count)
-        open_moves.add_metric([job.job], under_way)
-        contracts.add_metric([job.job], len(job.status.get("contracts") or ()))
+def _federation(jobs: Known) -> Iterator[Metric]:
+    moves = _counter("moves", "Moves of queries to or from a partner that have ended, by how.", "state")
+    open_moves = _gauge("moves_open", "Moves that have begun and not ended.")
+    contracts = _gauge("contracts", "Contracts with partners.")
+    for job, status in jobs:
+        member = status.participant
+        if member is not None:
+            for state, count in member.ended_moves.items():
+                moves.add_metric([job.job, state], count)
+            open_moves.add_metric([job.job], member.open_moves)
+            contracts.add_metric([job.job], len(member.contracts))
     yield from (moves, open_moves, contracts)
-
-
-def move_counts(status: Mapping[str, Any]) -> tuple[dict[str, int], int]:
-    """Moves by how they ended, both ways there from 0 on, and how many are under way.
-
-    Totals where the status has them, as it lists only the latest moves.
-
-    >>> move_counts({"moves": [{"state": "taking"}, {"state": "failed"}, {"state": "done"}]})
-    ({'done': 1, 'failed': 1}, 1)
-    >>> move_counts({"moves": [{"state": "done"}], "moves_total": {"done": 70, "failed": 2, "given": 1}})
-    ({'done': 70, 'failed': 2}, 1)
-    """
-    totals = status.get("moves_total")
-    if not isinstance(totals, Mapping):
-        totals = Counter(str(move.get("state")) for move in status.get("moves") or () if isinstance(move, Mapping))
-    ended = {state: int(totals.get(state, 0)) for state in ENDED}
-    return ended, sum(int(count) for count in totals.values()) - sum(ended.values())

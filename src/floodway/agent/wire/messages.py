@@ -19,6 +19,8 @@ from floodway.agent.wire.refusals import RefusedError
 VERSION = 1
 COORDINATOR = "coordinator"
 """The name the coordinator goes by as a sender and receiver; in a URL mapping, too."""
+OPERATOR = "operator"
+"""The name of who may set modes, in a certificate."""
 _MOST_ENTRIES = 10_000
 _MOST_INPUTS = 1_000
 _MOST_ROWS = 4_096

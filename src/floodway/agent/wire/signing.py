@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import ssl
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +48,7 @@ class TlsFiles:
     def context(self, *, server: bool) -> ssl.SSLContext:
         """TLS 1.2 or later, both sides with certificates of the same authority."""
         purpose = ssl.Purpose.CLIENT_AUTH if server else ssl.Purpose.SERVER_AUTH
+        read_secret("private key", self.private_key)
         try:
             context = ssl.create_default_context(purpose, cafile=str(self.ca))
             context.load_cert_chain(str(self.cert), str(self.private_key))
@@ -175,13 +178,23 @@ def answer_fault(key: bytes, status: int, nonce: str, body: bytes, signature: st
     return None if same_signature(sign_answer(key, status, nonce, body), signature) else "bad-answer"
 
 
-def _secret(what: str, file: Path | None, name: str, environ: Mapping[str, str]) -> bytes | None:
-    if file is None:
-        return environ.get(name, "").strip().encode() or None
+def read_secret(what: str, file: Path) -> bytes:
+    """The secret in a file; refuses one that every user of the machine can read."""
     try:
-        return file.read_bytes().strip()
+        with file.open("rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            if mode & (stat.S_IROTH | stat.S_IWOTH):
+                raise InputError(
+                    f"{what} file {file} can be read or changed by every user of this machine",
+                    hint=f"chmod 600 {file}, and make another {what} if others may have read this one",
+                )
+            return opened.read().strip()
     except OSError as error:
         raise InputError(f"{what} file {file} cannot be read: {error.strerror}", hint=MAKE_KEY) from error
+
+
+def _secret(what: str, file: Path | None, name: str, environ: Mapping[str, str]) -> bytes | None:
+    return environ.get(name, "").strip().encode() or None if file is None else read_secret(what, file)
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

@@ -4,7 +4,7 @@ import { draw, short } from "/static/charts.js";
 import { askKey, currentKey } from "/static/key.js";
 import { meet, signedHeaders } from "/static/sign.js";
 import { tiles } from "/static/tiles.js";
-import { headline, number, percent, silence, warning, whole } from "/static/words.js";
+import { headline, modes as inForce, number, percent, silence, warning, whole } from "/static/words.js";
 
 const $ = (id) => document.getElementById(id);
 const PAST = 900, WHOLE_MS = 10000;
@@ -129,13 +129,13 @@ function choices() {
 const rate = (value) => `${number(value)}/s`;
 
 function modes(job) {
-  $("mode-section").hidden = !job.switchable;
-  const current = (job.mode ?? "").split(", ");
+  $("mode-section").hidden = false;
+  const current = inForce(job);
   for (const button of document.querySelectorAll("[data-mode]")) {
     const is = current.includes(button.dataset.mode);
     button.setAttribute("aria-pressed", is && current.length > 1 ? "mixed" : String(is));
   }
-  const { id, planner, objective } = job.plan;
+  const { id, planner, objective } = job.plan ?? {};
   const parts = [id && `plan ${id}`, planner && `by ${planner}`, objective && `for ${objective}`].filter(Boolean);
   document.querySelector("[data-field=plan]").textContent = parts.length ? `In force: ${parts.join(" ")}.` : "";
 }
@@ -246,16 +246,18 @@ function rows(table, values) {
 }
 
 function places(job) {
-  const dropped = (at) => Object.entries(job.dropped[at] || {}).map(([reason, count]) => `${reason} ${whole(count)}`).join(", ") || "–";
-  $("places-section").hidden = !Object.keys(job.offered).length;
-  rows("places", Object.keys(job.offered).map((at) => [
-    at, whole(job.offered[at]), whole(job.kept[at] ?? 0), dropped(at), job.planned[at] == null ? "–" : percent(job.planned[at]),
-    job.waiting[at] == null ? "–" : whole(job.waiting[at]),
+  const dropped = (one) => Object.entries(one.dropped).map(([reason, count]) => `${reason} ${whole(count)}`).join(", ") || "–";
+  const known = Object.entries(job.places).filter(([, one]) => one.offered);
+  $("places-section").hidden = !known.length;
+  rows("places", known.map(([at, one]) => [
+    at, whole(one.offered), whole(one.kept), dropped(one), percent(one.keep), one.waiting == null ? "–" : whole(one.waiting),
   ]));
   $("why").replaceChildren(...Object.entries(job.why).flatMap(([reason, text]) => [term("dt", reason), term("dd", text)]));
-  list("differences", job.ledger.differences);
-  $("reasons-section").hidden = !Object.keys(job.reasons).length;
-  list("reasons", Object.entries(job.reasons).map(([name, text]) => `${name}: ${text}`));
+  list("differences", job.ledger?.differences ?? []);
+  const nodes = Object.entries(job.reasons).map(([name, text]) => `${name}: ${text}`);
+  const reasons = nodes.length ? nodes : [job.reason].filter(Boolean);
+  $("reasons-section").hidden = !reasons.length;
+  list("reasons", reasons);
 }
 
 function term(kind, text) {
@@ -270,24 +272,27 @@ function list(id, texts) {
 }
 
 function nodes(job) {
-  $("nodes-section").hidden = !job.nodes.length || job.participant != null;  // a participant has a tile for it
-  rows("nodes", job.nodes.map((one) => {
-    const cell = document.createElement("span");
-    if (one.share == null) { cell.textContent = one.planned == null ? "–" : `planned ${one.planned.toFixed(2)} CPU`; return [one.name, "–", cell]; }
+  const known = Object.entries(job.nodes).filter(([name, one]) => job.load[name] != null || one.load != null);
+  $("nodes-section").hidden = !known.length || job.participant != null;  // a participant has a tile for it
+  rows("nodes", known.map(([name, one]) => {
+    const cell = document.createElement("span"), share = job.load[name];
+    if (share == null) { cell.textContent = `planned ${one.load.toFixed(2)} CPU`; return [name, "–", cell]; }
     const meter = document.createElement("span"), bar = document.createElement("i");
-    meter.className = one.share > 1.005 ? "meter over" : "meter";
-    bar.style.width = `${Math.min(100, 100 * one.share)}%`;
+    meter.className = share > 1.005 ? "meter over" : "meter";
+    bar.style.width = `${Math.min(100, 100 * share)}%`;
     meter.append(bar);
-    cell.append(meter, `${Math.round(100 * one.share)}%`);
-    return [one.name, short(one.cpu), cell];
+    cell.append(meter, `${Math.round(100 * share)}%`);
+    return [name, one.cpu == null ? "–" : short(one.cpu), cell];
   }));
 }
 
 function federation(job) {
-  list("troubles", job.participant?.troubles ?? []);
-  $("federation-section").hidden = !["fragments", "contracts", "moves"].some((name) => job[name].length);
-  for (const name of ["fragments", "contracts", "moves"]) {
-    const values = job[name], keys = [...new Set(values.flatMap((one) => Object.keys(one)))];
+  const { fragments = {}, contracts = [], moves = [] } = job.participant ?? {};
+  const tables = { fragments: Object.entries(fragments).map(([fragment, one]) => ({ fragment, ...one })), contracts, moves };
+  list("troubles", job.troubles);
+  $("federation-section").hidden = !Object.values(tables).some((values) => values.length);
+  for (const [name, values] of Object.entries(tables)) {
+    const keys = [...new Set(values.flatMap((one) => Object.keys(one)))];
     const row = document.createElement("tr");
     row.append(...keys.map((text) => { const cell = document.createElement("th"); cell.scope = "col"; cell.textContent = text.replaceAll("_", " "); return cell; }));
     $(name).tHead.replaceChildren(row);

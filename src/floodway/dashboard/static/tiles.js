@@ -2,43 +2,41 @@
 
 import { duration, number, percent, seconds, whole } from "/static/words.js";
 
-const LEDGER = { reconciled: "reconciled", differs: "differs" };
-
 export function tiles(job) {
-  const { latency_seconds: latency, target_seconds: target } = job;
+  const { mean: latency, p95, target } = job.latency;
   const floor = job.unreachable && job.floor_seconds != null ? ` is below the floor of ${seconds(job.floor_seconds)}` : "";
-  tile("latency", latency, seconds, target == null ? "" : `target ${target} s${floor}`, target == null ? null : latency <= 1.1 * target);
+  const most = p95 == null ? "" : `, 95% below ${seconds(p95)}`;
+  tile("latency", latency, seconds, `${target == null ? "" : `target ${target} s${floor}`}${most}`, target == null ? null : latency <= 1.1 * target);
   mark("target", target);
-  const observed = job.would_drop != null && job.mode !== "enforce" && job.switchable;
+  const observed = job.mode === "observe";
   tile("loss", job.loss, percent, observed ? `${percent(job.would_drop)} if enforced` : "of what arrives");
   mark("would", observed ? job.would_drop : null);
   const share = job.score != null && job.optimum ? job.score / job.optimum : null;
   tile("share", share, percent, share == null ? "" : `${number(job.score)} of ${number(job.optimum)} weighted tuples/s`);
-  const state = job.ledger.state === "none" ? null : job.ledger.state;
-  tile("ledger", state, (name) => LEDGER[name], `${whole(job.ledger.lines)} lines`, state === "reconciled");
-  mark("lines", job.ledger.lines);
-  member(job.participant ?? {});
+  const state = job.ledger == null ? null : job.ledger.differences.length ? "differs" : "reconciled";
+  tile("ledger", state, (name) => name, `${whole(job.ledger?.lines ?? 0)} lines`, state === "reconciled");
+  mark("lines", job.ledger?.lines);
+  member(job, job.participant);
 }
 
-function member(one) {
-  tile("load", one.share, percent, one.share == null ? "" : `${one.load.toFixed(2)} of ${one.cpu.toFixed(2)} CPU`, one.share <= 1.005);
-  const running = one.own && one.own.length + Object.keys(one.borrowed).length;
-  tile("fragments", running, (count) => `${count} here`, one.own ? holdings(one) : "");
-  tile("moves", one.moving, (count) => `${count} under way`, one.moved ? moves(one) : "");
-  tile("balance", one.balance, (value) => `${value > 0 ? "+" : ""}${number(value)}`, "price × CPU × seconds");
-  const left = one.lease_seconds;
-  tile("leases", one.leases, (count) => `${count} held`, left == null ? "" : left > 0 ? `good for ${duration(left)}` : "run out", left == null ? null : left > 0);
+function member(job, one) {
+  const share = one?.cpu ? one.load / one.cpu : null;
+  tile("load", share, percent, share == null ? "" : `${one.load.toFixed(2)} of ${one.cpu.toFixed(2)} CPU`, share <= 1.005);
+  tile("fragments", one && Object.keys(one.fragments).length, (count) => `${count} here`, one ? holdings(job, one) : "");
+  const { done = 0, failed = 0, ...open } = one?.moves_total ?? {};
+  const offer = one?.offer ? `offers ${one.offer.fragments.join(", ")} to ${one.offer.taker}; ` : "";
+  tile("moves", one && Object.values(open).reduce((sum, count) => sum + count, 0), (count) => `${count} under way`, `${offer}${done} done, ${failed} failed`);
+  tile("balance", one?.balance, (value) => `${value > 0 ? "+" : ""}${number(value)}`, "price × CPU × seconds");
+  const held = Object.values(one?.leases ?? {}), left = held.length ? Math.min(...held) - job.time - (job.age_seconds ?? 0) : null;
+  tile("leases", one && held.length, (count) => `${count} held`, left == null ? "" : left > 0 ? `good for ${duration(left)}` : "run out", left == null ? null : left > 0);
 }
 
-function holdings(one) {
-  const by = (table) => Object.entries(table).map(([fragment, who]) => [who, fragment]).reduce((found, [who, fragment]) => ({ ...found, [who]: [...(found[who] ?? []), fragment] }), {});
-  const list = (table, word) => Object.entries(by(table)).map(([who, fragments]) => `${fragments.length} ${word} ${who}`);
-  return [`${one.own.length} own`, ...list(one.borrowed, "run for"), ...list(one.lent, "lent to")].join(", ");
-}
-
-function moves(one) {
-  const offer = one.offer ? `offers ${one.offer.fragments.join(", ")} to ${one.offer.to}; ` : "";
-  return `${offer}${one.moved.done} done, ${one.moved.failed} failed`;
+// How many fragments are run for whom, and how many of its own others run.
+function holdings(job, one) {
+  const count = (names, word) => [...names.reduce((found, name) => found.set(name, (found.get(name) ?? 0) + 1), new Map())].map(([name, times]) => `${times} ${word} ${name}`);
+  const owners = Object.values(one.fragments).map((fragment) => fragment.owner);
+  const others = owners.filter((owner) => owner !== job.name);
+  return [`${owners.length - others.length} own`, ...count(others, "run for"), ...count(Object.values(one.lent), "lent to")].join(", ");
 }
 
 // A tile is `#tile-NAME` with the figure in [data-field=NAME] and the rest of its line beside it.

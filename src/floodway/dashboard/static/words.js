@@ -17,28 +17,33 @@ export function duration(value) {
 }
 
 export function headline(job) {
-  const { latency_seconds: latency, target_seconds: target } = job;
-  const late = latency != null && target != null && latency > 1.1 * target;
-  const age = latency == null || target == null ? "" : `; results are ${seconds(latency)} old, ${late ? "later than the target of" : "the target is"} ${target} s`;
-  const text = `${drops(job, late)}${age}.`;
+  const { mean, target } = job.latency;
+  const late = mean != null && target != null && mean > 1.1 * target;
+  const age = mean == null || target == null ? "" : `; results are ${seconds(mean)} old, ${late ? "later than the target of" : "the target is"} ${target} s`;
+  const text = `${job.participant ? member(job) : drops(job)}${age}.`;
   return job.stale || job.problem ? `When last heard: ${text}` : text;
 }
 
-function drops(job, late) {
-  const modes = (job.mode ?? "").split(", ").filter(Boolean), loss = job.loss || 0;
-  const mixed = modes.length > 1 ? ` (the nodes' modes differ: ${job.mode})` : "";
-  if (!job.switchable) return participant(job);
-  if (loss > 0.0005) return `Floodway drops ${percent(loss)} of what arrives${mixed}${late ? "" : ", so that the rest is in time"}`;
-  if (mixed) return `Nothing is dropped now${mixed}`;
-  if (modes[0] === "enforce") return "Everything that arrives is processed";
-  const would = modes[0] === "observe" && job.would_drop > 0.0005 ? `; enforcing would drop ${percent(job.would_drop)} of what arrives` : "";
-  return `Nothing is dropped: the mode is ${job.mode ?? "not known yet"}${would}`;
+// The modes in force: several where the nodes of a network differ.
+export function modes(job) {
+  if (job.mode !== "mixed") return [job.mode];
+  return [...new Set(Object.values(job.nodes).map((node) => node.mode).filter(Boolean))].sort();
 }
 
-function participant(job) {
-  const cut = Object.entries(job.planned).filter(([, keep]) => keep < 0.9995);
-  if (cut.length) return `Overloaded: it keeps ${cut.map(([at, keep]) => `${percent(keep)} of ${at}`).join(", ")}`;
-  return job.participant?.share > 1.005 ? "Overloaded: it asks its partners for help, and drops nothing yet" : "Everything that arrives is processed";
+function drops(job) {
+  const differ = job.mode === "mixed" ? ` (the nodes' modes differ: ${modes(job).join(", ")})` : "";
+  if (job.loss == null) return "No batch has been counted yet";
+  if (job.loss > 0.0005) return `Floodway drops ${percent(job.loss)} of what arrives${differ}`;
+  if (job.mode === "off") return "Nothing is dropped: the mode is off";
+  const kept = job.keep < 0.9995 ? `; ${job.mode === "enforce" ? "the plan in force keeps" : "enforcing would keep"} ${percent(job.keep)} of what arrives` : "";
+  return `Nothing is dropped${job.mode === "observe" ? ": the mode is observe" : ` now${differ}`}${kept}`;
+}
+
+function member(job) {
+  const cut = Object.entries(job.participant.fragments).filter(([, one]) => one.keep < 0.9995);
+  const over = job.participant.load > 1.005 * job.participant.cpu ? "Overloaded: " : "";
+  if (cut.length) return `${over}${over ? "it" : "It"} keeps ${cut.map(([at, one]) => `${percent(one.keep)} of ${at}`).join(", ")}`;
+  return over ? `${over}more work arrives than its CPU can do; nothing is dropped yet` : "Nothing is dropped";
 }
 
 const ago = (age) => `${duration(age)} ago`;
@@ -56,6 +61,7 @@ export function silence(job) {
 export function warning(job) {
   if (job.problem && job.age_seconds == null) return `Nothing is known of this job yet: ${job.problem}.`;
   if (job.problem) return `Its agent does not answer: ${job.problem}. What follows is what it said last.`;
+  if (job.decision_seen === false) return "The last batch did not see the decision of this job and kept everything: can its executors read the state?";
   const silent = Object.keys(job.silent);
   if (silent.length) return `Nothing is heard of ${silent.join(", ")}: what follows of it is what it said last.`;
   return job.stale ? "Nothing is heard of this job: it has ended, or was killed. What follows is what it said last." : "";

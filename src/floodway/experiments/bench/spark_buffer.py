@@ -18,6 +18,7 @@ from floodway.buffering.options import Manager
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Workbench, workbench
 from floodway.experiments.result import Progress
+from floodway.job.options.targets import Target
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.spark.audit.run import audit
 from floodway.spark.query.layout import Layout
@@ -78,7 +79,7 @@ def _miss_ratio(report: RunReport) -> float:
 def _run(bench: Workbench, manager: Manager, seconds: float) -> RunReport:
     root = bench.fresh(manager)
     network = two_classes(root.name)
-    options: dict[str, Any] = {"seconds": seconds, "root": root, "settle_seconds": seconds / 2, "target_seconds": 2.0}
+    options: dict[str, Any] = {"seconds": seconds, "root": root, "settle_seconds": seconds / 2, "target": Target(2.0)}
     report = run_network(network, RunOptions(feeds=_feeds(), buffer=manager, **options), bench.spark)
     differences = (*report.differences, *audit(network, Layout(Path(root))).differences)
     if differences:

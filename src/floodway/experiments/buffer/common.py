@@ -1,6 +1,6 @@
 """What the buffer-preposed paper's figures share: their traffic, their runs over seeds, and how numbers are reported.
 
-Every variant of a seed sees the very same tuples. What the paper leaves open is chosen in decisions 0040 to 0044.
+Every variant of a seed sees the very same tuples. What the paper leaves open is said in experiments/NOTES.md.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from floodway.simulation.tuples import Tuples, draw
 
 SOURCE = "buffer-preposed"
 CAPACITY = 100.0
-"""Tuples/s the CPU can process: a full queue of L = 150 is then 1.5 s of work (decision 0040)."""
+"""Tuples/s the CPU can process: a full queue of L = 150 is then 1.5 s of work."""
 LOAD = 1.2
 SECONDS = 500.0
+CYCLES = {"cleaner once a cycle": False, "cleaner also at dispatch": True}
+"""Where the cleaner looks: in the paper once a buffer cycle; in Floodway also when a tuple is dispatched."""
+PAPERS_CYCLE, OURS = CYCLES
 TIE = 0.001
 """Utilisations closer than this are equal: a tenth of a percent of the CPU."""
 
@@ -42,10 +45,23 @@ class System:
 Variants = Mapping[str, System]
 
 
-def with_buffer(scheduler: str = "edf", adaptor: str = "pid", permitted: float = PERMITTED_MISS_RATIO) -> System:
+def with_buffer(
+    scheduler: str = "edf",
+    adaptor: str = "pid",
+    *,
+    cleaner: bool = True,
+    permitted: float = PERMITTED_MISS_RATIO,
+) -> System:
     """CWB at the paper's queue limit of 150 tuples."""
-    chosen = BufferOptions(scheduler=scheduler, adaptor=adaptor, limit=PAPER_LIMIT, permitted_miss_ratio=permitted)
-    return System(chosen)
+    return System(
+        BufferOptions(
+            scheduler=scheduler,
+            adaptor=adaptor,
+            cleaner=cleaner,
+            limit=PAPER_LIMIT,
+            permitted_miss_ratio=permitted,
+        )
+    )
 
 
 def without_buffer(
@@ -106,8 +122,12 @@ def run_all(
     *,
     precision: int = 0,
     clean_at_dispatch: bool = True,
+    first_estimate: float = 1.0,
 ) -> dict[str, list[Run]]:
-    """Every variant on every seed's tuples: runs by variant, in the order of the seeds."""
+    """Every variant on every seed's tuples: runs by variant, in the order of the seeds.
+
+    `first_estimate` is what the cost of a tuple is thought to be at the start, relative to the true mean.
+    """
     runs: dict[str, list[Run]] = {name: [] for name in variants}
     for place, seed in enumerate(seeds):
         tuples, cost = traffic.tuples(seed, precision=precision)
@@ -119,7 +139,7 @@ def run_all(
                     system.options,
                     rng,
                     seconds=traffic.seconds,
-                    first_estimate_seconds=cost,
+                    first_estimate_seconds=first_estimate * cost,
                     clean_at_dispatch=clean_at_dispatch,
                     control_seconds=system.control_seconds,
                 )

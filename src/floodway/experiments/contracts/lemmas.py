@@ -1,4 +1,4 @@
-"""Lemmas 1, 3 and 4: the price range a chain needs, and how many rounds and messages a federation takes."""
+"""Lemmas 1, 3, 4 and Theorem 2: the price range a chain needs, what it ensures, and how many rounds and messages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from floodway.contracts.cost import InFlight
 from floodway.contracts.pricing import PAPER_TASK, chain_range
 from floodway.experiments.contracts import common
-from floodway.experiments.result import Claim, Progress, Result
+from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_cases import PAPER_LEVEL, Variant, prices, uniform_prices
 from floodway.simulation.federation_market import Market, Outcome, converge
-from floodway.simulation.federation_topology import chain, from_pairs
+from floodway.simulation.federation_topology import Ints, Topology, chain, from_pairs, random_contracts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
 TITLE = "Chains, rounds and messages"
 CLAIM = Claim(
     common.SOURCE,
-    "Lemmas 1, 3, 4",
-    "a chain of M+1 nodes needs a price range of at least δ_{M-1}; settling takes O(1) rounds and O(N) messages "
-    "at best, O(NC) messages at worst with notifications",
+    "Lemmas 1, 3, 4, Theorem 2",
+    "a chain of M+1 nodes needs a price range of at least δ_{M-1}; with it the final allocation is acceptable in "
+    "underloaded and nearly acceptable in overloaded systems; settling takes O(1) rounds and O(N) messages at best, "
+    "O(NC) messages at worst with notifications",
 )
 LONGEST = 8
 PAIRS = (10, 100, 1000)
 SIZES = (125, 250, 500, 1000)
 OVERLOAD_CONTRACTS = 5
+COUNTEREXAMPLE = (15, 14, 13)
+"""A chain with room for every task, 14 a node, from which Lemma 1's range moves nothing."""
+NETWORKS = 20
+"""Random networks of Theorem 2 for each seed, each underloaded and overloaded."""
 
 
 def travels(transfers: int, range_transfers: int) -> bool:
@@ -45,6 +50,28 @@ def travels(transfers: int, range_transfers: int) -> bool:
     topology = chain(transfers + 1)
     outcome = converge(Market(topology, uniform_prices(topology, low, high), tasks))
     return bool((outcome.tasks <= PAPER_LEVEL).all())
+
+
+def final(topology: Topology, tasks: Ints) -> Ints:
+    """Tasks at rest with the range that Lemma 1 asks for, by the network's diameter."""
+    hops = min(int(topology.eccentricities().max()), PAPER_LEVEL - 1)
+    low, high = chain_range(InFlight(), PAPER_TASK, PAPER_LEVEL, hops)
+    return converge(Market(topology, uniform_prices(topology, low, high), tasks)).tasks
+
+
+def theorem_2(seed: int, *, overload: bool) -> list[bool]:
+    """Whether the final allocation of random networks of 5 to 29 nodes is acceptable, or nearly so if overloaded."""
+    rng = np.random.default_rng([seed, 104, overload])
+    found = []
+    for _ in range(NETWORKS):
+        nodes = int(rng.integers(5, 30))
+        topology = random_contracts(nodes, int(rng.integers(1, 4)), rng)
+        load = rng.uniform(1.05, 1.4) if overload else rng.uniform(0.6, 0.99)
+        tasks = np.bincount(rng.integers(0, nodes, size=round(load * PAPER_LEVEL * nodes)), minlength=nodes)
+        end = final(topology, tasks)
+        diameter = int(topology.eccentricities().max())
+        found.append(bool((end >= PAPER_LEVEL - diameter).all() if overload else (end <= PAPER_LEVEL).all()))
+    return found
 
 
 def best_case(pairs: int) -> Outcome:
@@ -73,11 +100,14 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     best = {pairs: best_case(pairs) for pairs in PAIRS}
     progress(0.5)
     per_contract: dict[int, float] = {}
+    trying_again: dict[int, float] = {}
     for place, size in enumerate(SIZES):
-        found = [overloaded(size, seed, notifications=True) for seed in seeds[: common.RUNS]]
-        per_contract[size] = common.mean([outcome.messages / contracts for outcome, contracts in found])
+        per_contract[size] = _messages(size, seeds, notifications=True)
+        trying_again[size] = _messages(size, seeds, notifications=False)
         progress(0.5 + 0.5 * (place + 1) / len(SIZES))
-    three_each = all(one.messages == 3 * pairs and len(one.rounds) == 2 for pairs, one in best.items())
+    counterexample = final(chain(len(COUNTEREXAMPLE)), np.array(COUNTEREXAMPLE)).tolist()
+    under, over = ([ok for seed in seeds for ok in theorem_2(seed, overload=kind)] for kind in (False, True))
+    three_each = all(one.messages == 3 * pairs for pairs, one in best.items())
     level = all(after <= 1.25 * before for before, after in pairwise(per_contract.values()))
     return Result(
         id="contracts-lemmas",
@@ -85,37 +115,81 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         paper=CLAIM,
         measured={
             "chain_needs_delta": {str(count): fine for count, fine in needed.items()},
+            "counterexample": {"start": list(COUNTEREXAMPLE), "end": counterexample, "room": PAPER_LEVEL},
+            "theorem_2": {
+                "networks": len(under),
+                "underload, acceptable": round(sum(under) / len(under), 4),
+                "overload, nearly acceptable": round(sum(over) / len(over), 4),
+            },
             "best_case_messages": {str(pairs): one.messages for pairs, one in best.items()},
             "best_case_rounds": {str(pairs): len(one.rounds) - 1 for pairs, one in best.items()},
             "overload_messages_per_contract": {str(size): value for size, value in per_contract.items()},
+            "the same without notifications": {str(size): value for size, value in trying_again.items()},
         },
-        holds=all(needed.values()) and three_each and level,
+        criteria=(
+            Criterion(
+                f"Lemma 1: δ_(M-1) is needed, and moves a task to an empty end, for M = 1 to {LONGEST}",
+                all(needed.values()),
+                str(needed),
+            ),
+            Criterion(
+                "Theorem 2: with Lemma 1's range an underloaded network ends in an acceptable allocation",
+                all(under) and max(counterexample) <= PAPER_LEVEL,
+                f"{under.count(False)} of {len(under)} random networks do not; the chain "
+                f"{list(COUNTEREXAMPLE)} ends as {counterexample}, with room for {PAPER_LEVEL} each",
+            ),
+            Criterion(
+                "Theorem 2: an overloaded network ends in a nearly acceptable one, M tasks below capacity at most",
+                all(over),
+                f"{over.count(False)} of {len(over)} do not",
+            ),
+            Criterion(
+                "Lemma 3: at best one round settles, however many nodes there are",
+                all(len(one.rounds) == 2 for one in best.values()),
+            ),
+            Criterion("Lemma 4: at best a move takes three messages", three_each),
+            Criterion(
+                "Lemma 4: messages per contract stay level with the network's size when overloaded",
+                level,
+                str(per_contract),
+            ),
+            Criterion(
+                "Lemma 4: notifications take fewer messages than trying again in every round",
+                all(per_contract[size] < trying_again[size] for size in SIZES),
+                f"{list(per_contract.values())} and {list(trying_again.values())} per contract",
+            ),
+        ),
+        why="In the chain the node in the middle would have to sell its 14th task below what it saves, and the last "
+        "would have to buy a 14th below what that costs. Both are the contract's highest price, so no range moves it. "
+        "Lemma 1 says how wide a range must at least be; near capacity no width is enough",
         where="simulation",
-        notes=(common.SEEDS_NOTE, "Messages: offers, answers, moves and notes of room."),
+        notes=("Messages: offers, answers, moves and notes of room.",),
         headline=f"δ_(M-1) needed and enough for M = 1..{LONGEST}: {all(needed.values())}; "
-        f"best case {best[PAIRS[-1]].messages / best[PAIRS[-1]].transfers:g} messages a move; "
+        f"best case {best[PAIRS[-1]].messages / max(best[PAIRS[-1]].transfers, 1):g} messages a move; "
         f"overload: {per_contract[SIZES[0]]:.2f} messages a contract at {SIZES[0]} nodes, "
         f"{per_contract[SIZES[-1]]:.2f} at {SIZES[-1]}",
-        plots={"contracts-lemmas": lambda: _draw(per_contract, seeds[: common.RUNS])},
+        plots={"contracts-lemmas": lambda: _draw(per_contract, trying_again)},
     )
 
 
-def _draw(per_contract: dict[int, float], seeds: Sequence[int]) -> Figure:
+def _messages(size: int, seeds: Sequence[int], *, notifications: bool) -> float:
+    """Messages per contract until an overloaded network comes to rest, mean over seeds."""
+    found = [overloaded(size, seed, notifications=notifications) for seed in seeds]
+    return common.mean([outcome.messages / contracts for outcome, contracts in found])
+
+
+def _draw(per_contract: dict[int, float], trying_again: dict[int, float]) -> Figure:
     from floodway.experiments.plots import lines, panels, style
 
     figure, (left, right) = panels(1, 2, width=9.6)
     widths = [chain_range(InFlight(), PAPER_TASK, PAPER_LEVEL, count) for count in range(1, LONGEST + 1)]
     lines(left, range(1, LONGEST + 1), {"δ_(M-1)": [high - low for low, high in widths]}, marker="o")
-    without = [
-        common.mean(
-            [
-                found.messages / contracts
-                for found, contracts in (overloaded(size, seed, notifications=False) for seed in seeds)
-            ]
-        )
-        for size in SIZES
-    ]
-    lines(right, SIZES, {"with notifications": list(per_contract.values()), "trying again": without}, marker="o")
+    lines(
+        right,
+        SIZES,
+        {"with notifications": list(per_contract.values()), "trying again": list(trying_again.values())},
+        marker="o",
+    )
     right.set_ylim(bottom=0)
     style(left, title="(a) Price range a chain needs", x="transfers M", y="price range")
     style(right, title="(b) Messages in an overloaded network", x="nodes", y="messages a contract", legend=True)

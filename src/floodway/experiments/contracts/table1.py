@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from floodway.experiments.contracts import common
-from floodway.experiments.result import Claim, Progress, Result
+from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_topology import random_contracts
 
 if TYPE_CHECKING:
@@ -32,17 +32,13 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     most: list[float] = []
     hops: list[float] = []
     widest: list[float] = []
-    used = seeds[: common.RUNS]
     for step, contracts in enumerate(common.CONTRACTS):
-        found = [random_contracts(common.NODES, contracts, np.random.default_rng([seed, contracts])) for seed in used]
+        found = [random_contracts(common.NODES, contracts, np.random.default_rng([seed, contracts])) for seed in seeds]
         distances = [one.eccentricities() for one in found]
         most.append(common.mean([int(one.degrees.max()) for one in found]))
         hops.append(common.mean([float(one.mean()) for one in distances]))
         widest.append(common.mean([int(one.max()) for one in distances]))
         progress((step + 1) / len(common.CONTRACTS))
-    holds = all(abs(ours - theirs) <= CLOSE_CONTRACTS for ours, theirs in zip(most, PAPER_MAX, strict=True)) and all(
-        abs(ours - theirs) <= CLOSE_HOPS for ours, theirs in zip(hops, PAPER_DIAMETER, strict=True)
-    )
     return Result(
         id="contracts-table1",
         title=TITLE,
@@ -55,9 +51,20 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "paper_max_contracts": list(PAPER_MAX),
             "paper_avg_diameter": list(PAPER_DIAMETER),
         },
-        holds=holds,
+        criteria=(
+            Criterion(
+                f"the most contracts of a node are within {CLOSE_CONTRACTS:g} of the printed ones",
+                all(abs(ours - theirs) <= CLOSE_CONTRACTS for ours, theirs in zip(most, PAPER_MAX, strict=True)),
+                str(most),
+            ),
+            Criterion(
+                f"the mean eccentricity is within {CLOSE_HOPS:g} of the printed average diameter",
+                all(abs(ours - theirs) <= CLOSE_HOPS for ours, theirs in zip(hops, PAPER_DIAMETER, strict=True)),
+                str(hops),
+            ),
+        ),
         where="simulation",
-        notes=(common.SEEDS_NOTE, "The printed average diameter is the mean eccentricity (decision 0072)."),
+        notes=("The printed average diameter is the mean eccentricity: true diameters are larger.",),
         headline="max contracts "
         + ", ".join(f"{value:.1f}" for value in most)
         + "; eccentricity "

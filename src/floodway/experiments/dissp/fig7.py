@@ -10,7 +10,7 @@ import numpy as np
 
 from floodway.control.latency import choose_gain
 from floodway.experiments.dissp import common
-from floodway.experiments.result import Claim, Progress, Result
+from floodway.experiments.result import Claim, Criterion, Progress, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,16 +23,14 @@ CLAIM = Claim(
 )
 QUERIES = 200
 CLOSE = 0.1
-SEEDS = 3
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """The paper's gain beside the one Floodway chooses from the target."""
-    used = tuple(seeds)[:SEEDS]
     table: dict[float, dict[str, float]] = {}
     for index, target in enumerate(common.TARGETS):
-        papers = [common.controlled(target, QUERIES, seed) for seed in used]
-        chosen = [common.controlled(target, QUERIES, seed, chosen=True) for seed in used]
+        papers = [common.controlled(target, QUERIES, seed) for seed in seeds]
+        chosen = [common.controlled(target, QUERIES, seed, chosen=True) for seed in seeds]
         table[target] = {
             "mean": float(np.mean([found.mean_latency() for found in papers])),
             "spread": float(np.mean([found.spread() for found in papers])),
@@ -48,14 +46,21 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         title=TITLE,
         paper=CLAIM,
         measured={f"target {target:g} s": row for target, row in table.items()},
-        holds=close and spreads == sorted(spreads) and spreads[-1] > 2 * spreads[0],
+        criteria=(
+            Criterion(f"the mean is within {CLOSE:.0%} of every target", close),
+            Criterion(
+                "the spread rises with the target, and at 3 s is more than twice that at 0.5 s",
+                spreads == sorted(spreads) and spreads[-1] > 2 * spreads[0],
+                ", ".join(f"{value:.2f} s" for value in spreads),
+            ),
+        ),
         where="simulation",
         notes=(
             "On this workload, which changes every ten seconds, the paper's gain follows faster at 2 and 3 s than the "
             "one chosen for stability, half the bound, and so has the smaller spread there.",
         ),
         headline="spread: " + ", ".join(f"{table[t]['spread']:.2f} s at {t:g} s" for t in common.TARGETS),
-        plots={"dissp-fig7": lambda: _draw({t: common.controlled(t, QUERIES, used[0]) for t in common.TARGETS})},
+        plots={"dissp-fig7": lambda: _draw({t: common.controlled(t, QUERIES, seeds[0]) for t in common.TARGETS})},
     )
 
 

@@ -15,14 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.experiments.federation.story import CATALOGUE, Feeding, Story, example, rows
-from floodway.experiments.result import Claim, Progress, Result
+from floodway.experiments.result import Claim, Criterion, Progress, Result
+from floodway.job.status.participant_status import MovePart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,27 +160,26 @@ def _same_as_unmoved(root: Path, federation: Federation) -> tuple[dict[str, bool
 
 def _result(
     story: Story,
-    moves: list[dict[str, Any]],
+    moves: list[MovePart],
     ends: list[PhaseEnd],
     pauses: list[dict[str, float]],
     equal: dict[str, bool],
     written: dict[str, int],
     trace: Path | None,
 ) -> Result:
-    told = [f"{move['from']}→{move['to']}" for move in moves]
+    told = [f"{move.giver}→{move.taker}" for move in moves]
     after_fall = ends[-1].moves - ends[-2].moves
     names = ("prepare", "stop", "hand_over", "start")
-    phases = {phase: [move["seconds"].get(phase, 0.0) for move in moves] for phase in names}
+    phases = {phase: [move.seconds.get(phase, 0.0) for move in moves] for phase in names}
     mean = {phase: sum(found) / max(1, len(found)) for phase, found in phases.items()}
     same = all(equal.values()) and all(written[name] > 0 for name in written)
-    holds = told == ["A→B", "A→B", "A→C", "B→C"] and after_fall == 0 and same
     return Result(
         id="federation-fig13",
         title=TITLE,
         paper=CLAIM,
         measured={
             "moves": [
-                {"route": route, "fragments": move["fragments"], "seconds": move["seconds"], "price": move["price"]}
+                {"route": route, "fragments": list(move.fragments), "seconds": dict(move.seconds), "price": move.price}
                 for route, move in zip(told, moves, strict=True)
             ],
             "moves_after_the_fall": after_fall,
@@ -190,7 +190,11 @@ def _result(
             "phase_ends": [{"phase": one.phase, "at_seconds": one.at, "moves": one.moves} for one in ends],
             "trace": "generated" if trace is None else trace.name,
         },
-        holds=holds,
+        criteria=(
+            Criterion("load moves A→B twice, A→C, then B→C", told == ["A→B", "A→B", "A→C", "B→C"], ", ".join(told)),
+            Criterion("nothing moves when load falls", after_fall == 0, str(after_fall)),
+            Criterion("results equal those of a run in which nothing moved", same),
+        ),
         where="spark",
         notes=(
             "The paper's traces could not be had; the replayed one stands for both, cut into seven parts in turn.",
@@ -207,7 +211,7 @@ def _result(
     )
 
 
-def _draw(story: Story, moves: list[dict[str, Any]]) -> Figure:
+def _draw(story: Story, moves: list[MovePart]) -> Figure:
     from floodway.experiments.plots import FAINT, PALETTE, panels, style
 
     figure, (axes,) = panels(1, 1, width=9.0)
@@ -219,7 +223,7 @@ def _draw(story: Story, moves: list[dict[str, Any]]) -> Figure:
         while seen < min(sample.moves, len(moves)):
             move = moves[seen]
             axes.axvline(sample.at, color=FAINT, linestyle="--", linewidth=0.9)
-            axes.text(sample.at, 102, f"{move['from']}→{move['to']}", fontsize=8, ha="center")
+            axes.text(sample.at, 102, f"{move.giver}→{move.taker}", fontsize=8, ha="center")
             seen += 1
     axes.axhline(70, color=FAINT, linewidth=0.9)
     axes.set_ylim(0, 110)

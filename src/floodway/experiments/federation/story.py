@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,6 +20,9 @@ import floodway
 from floodway.agent.federation.leases import LeaseStore
 from floodway.contracts.federation_file import Federation
 from floodway.errors import FloodwayError, InputError
+from floodway.job.status.participant_status import MovePart, ParticipantPart
+from floodway.job.status.status import read_status
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.journal import committed_batches, journaled_batches, read_batch
 
@@ -150,7 +152,7 @@ class Story:
         """Until every participant runs the fragments it owns."""
         wanted = {name: {one.name for one in self.federation.owned_by(name)} for name in self.federation.members}
         deadline = time.monotonic() + _START_SECONDS
-        while any(not wanted[name] <= set(self.status(name).get("fragments", ())) for name in wanted):
+        while any(not wanted[name] <= self.part(name).fragments.keys() for name in wanted):
             self._alive()
             if time.monotonic() > deadline:
                 raise StoryError("not all participants are ready", hint=f"See the logs in {self.root}")
@@ -167,7 +169,7 @@ class Story:
             last = now
             self._alive()
             if not self.samples or now - self._began - self.samples[-1].at >= 1.0:
-                load = {name: float(self.status(name).get("load", 0.0)) for name in self.federation.members}
+                load = {name: self.part(name).load for name in self.federation.members}
                 self.samples.append(Sample(self.seconds(), load, len(self.moves())))
             time.sleep(max(0.0, FEED_SECONDS - (time.monotonic() - now)))
 
@@ -175,23 +177,20 @@ class Story:
         """Since all were ready."""
         return time.monotonic() - self._began
 
-    def status(self, name: str) -> dict[str, Any]:
+    def part(self, name: str) -> ParticipantPart:
         """What a participant wrote last; empty before its first tick."""
-        try:
-            found: dict[str, Any] = json.loads((self.root / name / "status.json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return found
+        status = read_status(LocalStore(self.root / name))
+        return (status.participant if status else None) or ParticipantPart(cpu=0.0, load=0.0)
 
-    def moves(self) -> list[dict[str, Any]]:
+    def moves(self) -> list[MovePart]:
         """Moves that were done, as their givers tell, in the order of time."""
         found = [
             move
             for name in self.federation.members
-            for move in self.status(name).get("moves", ())
-            if move["from"] == name and move["state"] == "done"
+            for move in self.part(name).moves
+            if move.giver == name and move.state == "done"
         ]
-        return sorted(found, key=lambda move: float(move["at"]))
+        return sorted(found, key=lambda move: move.at)
 
     def drain(self) -> None:
         """Until every fragment has committed all that is in its logs, and what its last tuple closed.
@@ -210,18 +209,18 @@ class Story:
                     raise StoryError(f"fragment {spec.name} did not catch up", hint=f"See the logs in {self.root}")
                 time.sleep(0.5)
 
-    def pauses(self, move: Mapping[str, Any]) -> dict[str, float]:
+    def pauses(self, move: MovePart) -> dict[str, float]:
         """Seconds from the last batch at the giver to the first at the taker, by fragment; asked for soon after."""
         store = LeaseStore(self.shared)
         found = {}
-        for fragment in move["fragments"]:
+        for fragment in move.fragments:
             checkpoint = store.checkpoint(fragment)
             for number in journaled_batches(checkpoint):
                 cut, before = (
                     read_batch(checkpoint, number).timestamp_ms / 1e3,
                     checkpoint / "commits" / f"{number - 1}",
                 )
-                if cut > move["at"] and before.exists():
+                if cut > move.at and before.exists():
                     found[fragment] = cut - before.stat().st_mtime
                     break
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floodway.experiments.result import Claim, Progress, Result
+from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
@@ -68,7 +68,16 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         title=TITLE,
         paper=CLAIM,
         measured=measured,
-        holds=order == ("shared->bottom", "s") and bool(np.allclose(found, wanted, atol=1e-7)),
+        criteria=(
+            Criterion(
+                "the lower branch is dropped from before the input", order == ("shared->bottom", "s"), str(order)
+            ),
+            Criterion(
+                "limits, drops and scores as printed, and equal to the linear program's optimum",
+                bool(np.allclose(found, wanted, atol=1e-7)),
+                ", ".join(f"{value:.4g}" for value in found),
+            ),
+        ),
         where="computation",
         notes=("The greedy local plans equal the optimum of the linear program at every rate up to 1/3.",),
         headline=f"order {' then '.join(order)}; limits {measured['limit without a plan']:.4g} and "

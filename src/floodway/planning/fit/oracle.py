@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from floodway.planning.exact import ExactPlanner
+from floodway.planning.fit.plans import useful_rates
 from floodway.planning.fit.reduce import Fragment, Reduced, reduce_program
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector
@@ -63,9 +64,10 @@ class Oracle:
         # The solver is right to 1e-9; clipping makes flows exactly what can arrive.
         return fragment.clip(np.maximum(flows, 0.0), here)
 
-    def optimum(self, fragment: Fragment, here: Vector) -> float:
-        """The best score of a fragment at rates of its streams."""
-        return self.value(fragment, self.optimal(fragment, here[None])[0], here)
+    def optima(self, fragment: Fragment, here: Matrix) -> list[float]:
+        """The best scores of a fragment for rows of rates of its streams."""
+        flows = self.optimal(fragment, here)
+        return [self.value(fragment, flow, rates) for flow, rates in zip(flows, here, strict=True)]
 
     def value(self, fragment: Fragment, flow: Vector, here: Vector) -> float:
         """Score of flows on a fragment's arcs, with what its streams earn on free arcs."""
@@ -78,7 +80,10 @@ class Oracle:
         return self.lp.solve(rates)[1]
 
     def probes(self, fragment: Fragment) -> Matrix:
-        """Rates that find errors: axes, corners, tiny parts, and a spread of random mixes."""
+        """Rates that find errors: axes, corners, tiny parts, and a spread of random mixes.
+
+        Up to twice what can be brought without drops, and, where splits make higher rates useful, up to those too.
+        """
         rng = np.random.default_rng(_SEED)
         inputs = len(fragment.streams)
         tops = self.program.max_feasible_rates[fragment.streams]
@@ -86,7 +91,9 @@ class Oracle:
         random = rng.random((_PROBES, inputs)) ** rng.choice([0.5, 1.0, 3.0], size=(_PROBES, 1))
         mixed = random * rng.choice([1.0, 1e-3], size=random.shape, p=[0.85, 0.15])
         axes = np.eye(inputs)[:_AXES]
-        return np.vstack([axes, np.ones((1, inputs)), 1.0 - axes, mixed]) * tops
+        shape = np.vstack([axes, np.ones((1, inputs)), 1.0 - axes, mixed])
+        useful = np.maximum(tops, useful_rates(fragment))
+        return np.vstack([shape * tops, shape * useful]) if np.any(useful > tops) else shape * tops
 
     def worst(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float]) -> float:
         """Largest relative error of a table over probes whose optima are `best`."""

@@ -127,7 +127,7 @@ class FitPlanner(Planner):
         worst = 0.0
         for part in self._parts:
             probes = self._oracle.probes(part.fragment)
-            best = [self._oracle.optimum(part.fragment, here) for here in probes]
+            best = self._oracle.optima(part.fragment, probes)
             worst = max(worst, self._oracle.worst(part.fragment, part.table, probes, best))
         return worst
 
@@ -147,7 +147,7 @@ class FitPlanner(Planner):
         if fragment.direct:
             return direct_table(fragment, self.epsilon, spread, most_rows)
         probes = self._oracle.probes(fragment)
-        best = [self._oracle.optimum(fragment, here) for here in probes]
+        best = self._oracle.optima(fragment, probes)
         return plan_table(
             fragment,
             self.epsilon,
@@ -165,8 +165,10 @@ class FitPlanner(Planner):
     def _bounds(self, fragment: Fragment) -> DualBounds:
         """Bounds that are tight at the probes; look-ups add others where these are loose."""
         bounds = DualBounds(self._oracle.reduced, fragment, self._oracle.lp)
-        for here in self._oracle.probes(fragment):
-            bounds.add(self._oracle.basis(fragment, here))
+        probes = self._oracle.probes(fragment)
+        for here, top in zip(probes, self._oracle.optima(fragment, probes), strict=True):
+            if bounds.at(here) > top * (1.0 + _LOOSE):
+                bounds.add(self._oracle.basis(fragment, here))
         return bounds
 
     def _solve(self, part: _Part, flow: Vector, value: float, here: Vector) -> Vector:

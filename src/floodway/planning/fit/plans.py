@@ -5,7 +5,7 @@ microseconds). Between grid points plans are mixed: a convex combination of feas
 because the set of all such pairs is convex. A cell has several triangulations; the one that earns most is taken.
 
 Where nothing has to be dropped nothing is lost; elsewhere only cells that a bend of the optimum crosses lose
-anything. The grid is made finer until probes against the optimum find at most half of ε (docs/decisions/0056).
+anything. The grid is made finer until probes against the optimum find at most half of ε (docs/decisions/0055).
 """
 
 from __future__ import annotations
@@ -124,14 +124,10 @@ def fragment_filler(fragment: Fragment) -> Filler | None:
 
 def _axes(fragment: Fragment, count: int) -> list[Vector]:
     """Even steps up to R_i, what a stream can bring with no drop; above it wider ones, to where more is no use."""
-    full = full_flow(fragment)
-    use = fragment.share @ full
-    limit = 1.0 / fragment.share.max(axis=0)
+    use = fragment.share @ full_flow(fragment)
     axes = []
-    for i in range(len(fragment.streams)):
+    for i, most in enumerate(useful_rates(fragment)):
         below = 1.0 / float(use[:, i].max())
-        reached = full[:, i] > 0
-        most = float((limit[reached] / full[reached, i]).max())
         if most <= below * (1 + 1e-9):
             axes.append(np.linspace(0.0, below, count + 1))
             continue
@@ -139,6 +135,14 @@ def _axes(fragment: Fragment, count: int) -> list[Vector]:
         tail = below * (most / below) ** (np.arange(1, above + 1) / above)
         axes.append(np.concatenate([np.linspace(0.0, below, max(count - above, 1) + 1), tail]))
     return axes
+
+
+def useful_rates(fragment: Fragment) -> list[float]:
+    """What each stream can bring before no path below it can carry more, however much is dropped elsewhere."""
+    full = full_flow(fragment)
+    limit = 1.0 / fragment.share.max(axis=0)
+    reached = full > 0
+    return [float((limit[reached[:, i]] / full[reached[:, i], i]).max()) for i in range(len(fragment.streams))]
 
 
 def full_flow(fragment: Fragment) -> Matrix:

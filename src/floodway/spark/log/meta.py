@@ -8,13 +8,13 @@ LOG/p0/writer.lock                        held by the one writer of partition 0
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
+from floodway.job.store.store import LocalStore, make_folder
 from floodway.spark.log.errors import LogError, MissingLogError, SchemaError
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, check_columns, parse_schema, schema_text
 
@@ -59,16 +59,15 @@ def create_log(path: Path | str, schema: pa.Schema | str, *, partitions: int = 1
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise LogError(f"a log has 1 to {MAX_PARTITIONS} partitions, not {partitions}", hint="Choose another")
     if not (root / META).exists():
-        root.mkdir(parents=True, exist_ok=True)
         for partition in range(partitions):
-            (root / f"p{partition}").mkdir(exist_ok=True)
+            make_folder(root / f"p{partition}")
         body = {
             "version": VERSION,
             "stream": stream or root.name,
             "schema": schema_text(wanted),
             "partitions": partitions,
         }
-        write_once(root / META, json.dumps(body, indent=2) + "\n")
+        LocalStore(root).create(META, f"{json.dumps(body, indent=2)}\n".encode())
     found = open_log(root)
     if not found.schema.equals(wanted):
         raise SchemaError(
@@ -107,18 +106,3 @@ def open_log(path: Path | str) -> LogMeta:
         raise MissingLogError(
             f"{root / META} does not describe a log: {error!r}", hint="Restore the file, or use another path"
         ) from None
-
-
-def write_once(target: Path, text: str) -> None:
-    """Put the whole text in place or nothing; a file that is there already wins."""
-    temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        return
-    finally:
-        temporary.unlink()

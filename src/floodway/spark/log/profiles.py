@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from floodway import units
 from floodway.errors import InputError
 
 Piece = tuple[float, float, float]
@@ -33,22 +34,20 @@ def ramp(low: float, high: float, *, seconds: float) -> list[Piece]:
 
 
 def steps(text: str) -> list[Piece]:
-    """`10:500,10:1000`: ten seconds at 500 tuples/s, then ten at 1000.
+    """`10:500,1m:5k/s`: ten seconds at 500 tuples/s, then a minute at 5000.
 
-    >>> steps("10:500,5:1000")
-    [(10.0, 500.0, 500.0), (5.0, 1000.0, 1000.0)]
+    >>> steps("10:500,1m:5k/s")
+    [(10.0, 500.0, 500.0), (60.0, 5000.0, 5000.0)]
     """
     pieces: list[Piece] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        seconds, colon, rate = part.partition(":")
-        try:
-            if not colon:
-                raise ValueError
-            pieces += constant(float(rate), seconds=float(seconds))
-        except ValueError:
-            raise InputError(f"step {part!r} is not seconds:rate", hint='Write steps as "10:500,10:1000"') from None
+        length, _, height = part.partition(":")
+        seconds, rate = units.seconds(length), units.rate(height)
+        if seconds is None or rate is None:
+            raise InputError(f"step {part!r} is not duration:rate", hint='Write steps as "10s:500,1m:5k/s"')
+        pieces += constant(rate, seconds=seconds)
     if not pieces:
-        raise InputError("no steps given", hint='Write steps as "10:500,10:1000"')
+        raise InputError("no steps given", hint='Write steps as "10s:500,1m:5k/s"')
     return pieces
 
 

@@ -2,7 +2,7 @@
 
 ROOT/nodes/NODE/                  what is one node's alone: a `Layout` (decision, status, ledger, checkpoints, …)
 ROOT/nodes/NODE/agent.json        the process: its id, address and control
-ROOT/nodes/NODE/batches.jsonl     figures of its batches
+ROOT/nodes/NODE/batches/          figures of its batches
 ROOT/nodes/NODE/control/          what its control plane remembers over a restart
 ROOT/streams, ROOT/outputs        logs that the network file leaves out, as in `Layout`
 ROOT/links/PRODUCER--CONSUMER     the log of a link: written by one node, read by another
@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from floodway.errors import InputError
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Arc, Network
 from floodway.network.part import incoming, node_part, outgoing
 from floodway.spark.log.kafka_links import SCHEME, link_topic
-from floodway.spark.log.meta import write_once
 from floodway.spark.query.layout import Layout
 
 _MOST_PREFIX = 100
@@ -75,10 +75,6 @@ class NodeLayout:
         """Who runs the node now."""
         return self.own(node).root / "agent.json"
 
-    def batches(self, node: str) -> Path:
-        """Figures of the node's batches."""
-        return self.own(node).root / "batches.jsonl"
-
     def control(self, node: str) -> Path:
         """The control plane's journal of one node."""
         return self.own(node).root / "control"
@@ -109,9 +105,8 @@ class NodeLayout:
             raise InputError(
                 f"the nodes of {self.root} have run with links through logs", hint="Use a new state folder for --links"
             )
-        self.root.mkdir(parents=True, exist_ok=True)
         body = {"servers": wanted.servers, "prefix": wanted.prefix}
-        write_once(self.root / "links.json", json.dumps(body) + "\n")
+        LocalStore(self.root).create("links.json", f"{json.dumps(body)}\n".encode())
         found = self.links()
         made_up = not text.removeprefix(SCHEME).partition("/")[2]
         if found is None or found.servers != wanted.servers or (found.prefix != wanted.prefix and not made_up):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.functions import named_function
 from floodway.network.model import Operator, OperatorKind
 from floodway.spark.query.drops import hash_ppm
 
@@ -46,24 +46,7 @@ def apply_operator(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
 
 def load_function(operator: Operator) -> Callable[..., Any]:
     """The function that `run: package.module:function` names; one clear error when it cannot be had."""
-    module_name, colon, function_name = (operator.run or "").partition(":")
-    where = f"operators.{operator.name}.run"
-    if not (module_name and colon and function_name):
-        raise InputError(f"{where}: {operator.run!r} names no function", hint="Write package.module:function")
-    try:
-        function = getattr(import_module(module_name), function_name)
-    except ImportError as error:
-        raise InputError(
-            f"{where}: {module_name!r} cannot be imported: {error}", hint="Check the name and the Python path"
-        ) from error
-    except AttributeError:
-        raise InputError(
-            f"{where}: {module_name!r} has no function {function_name!r}", hint="Check the spelling"
-        ) from None
-    if not callable(function):
-        raise InputError(f"{where}: {operator.run!r} is not a function", hint="Name a function of DataFrames")
-    loaded: Callable[..., Any] = function
-    return loaded
+    return named_function(f"operators.{operator.name}.run", operator.run or "")
 
 
 def delay(df: DataFrame, operator: Operator) -> DataFrame:

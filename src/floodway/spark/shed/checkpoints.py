@@ -1,22 +1,23 @@
-"""Where the queries of a shed have their checkpoints: `checkpoints.json` in the shed's folder, for `floodway audit`
-and for a restart, which must know which batch is repeated.
+"""What ties a shed and the checkpoints of its queries together, for restarts and for `floodway audit`.
 
-    {"6f0c…": "/data/checkpoints/clicks"}          query id, as in the ledger: folder
-
-A shed learns its query's name from Spark's events, and its checkpoint from the query itself when it starts. Whether it
-is in a query at all shows in the query's first progress: until then all that start are noted.
+- `checkpoints.json` in the shed's state, {"6f0c…": "/data/checkpoints/clicks"}: query id, as in the ledger, and folder.
+  A shed learns its query's name from Spark's events, and its checkpoint from the query itself when it starts. Whether
+  it is in a query at all shows in the query's first progress: until then all that start are noted.
+- `floodway/NAME.json` in a query's checkpoint, {"since": 17, "state": "file:///…"}: from which batch on the shed has
+  counted, and where. A state that was lost cannot say so itself.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
 from floodway.job.shed_state import ShedFiles
-from floodway.job.state_files import write_atomically
+from floodway.job.store.store import Store
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -38,13 +39,39 @@ def note_checkpoint(files: ShedFiles, query: str, checkpoint: str | None) -> Non
     if known.get(query) != checkpoint:
         known.pop(query, None)
         kept = [*known.items(), *([] if checkpoint is None else [(query, checkpoint)])]
-        write_atomically(files.folder / CHECKPOINTS, json.dumps(dict(kept[-MOST:])))
+        files.store.write(CHECKPOINTS, json.dumps(dict(kept[-MOST:])).encode())
 
 
 def noted_checkpoints(files: ShedFiles) -> dict[str, str]:
     """Where the queries of a shed have their checkpoints, as far as noted; by query id."""
     try:
-        body = json.loads((files.folder / CHECKPOINTS).read_bytes())
+        body = json.loads(files.store.read(CHECKPOINTS) or b"{}")
         return {str(query): str(path) for query, path in body.items()}
-    except (OSError, ValueError, AttributeError):
+    except (ValueError, AttributeError):
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The first batch of a query that a shed counted, and the place of its state."""
+
+    since: int
+    state: str
+
+
+def read_record(checkpoint: Store, shed: str) -> Record | None:
+    """The record of a shed in a checkpoint; None if there is none, or none that can be understood."""
+    try:
+        body = json.loads(checkpoint.read(_record(shed)) or b"null")
+        return Record(int(body["since"]), str(body["state"]))
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def write_record(checkpoint: Store, shed: str, record: Record) -> None:
+    """Leave a record, unless there is one."""
+    checkpoint.create(_record(shed), json.dumps(asdict(record)).encode())
+
+
+def _record(shed: str) -> str:
+    return f"floodway/{shed}.json"

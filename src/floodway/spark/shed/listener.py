@@ -27,7 +27,9 @@ from typing_extensions import override
 
 from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of
-from floodway.spark.shed.loop import BatchReport, ShedLoop
+from floodway.spark.shed.loop import ShedLoop
+from floodway.spark.shed.positions import backlog, positions
+from floodway.spark.shed.report import BatchReport
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +38,21 @@ _applied: dict[str, Applied] = {}
 _listeners: WeakKeyDictionary[SparkSession, ShedListener] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Applied:
-    """A shed of this process: what was asked of it, as comparable values, and the loop that steers it."""
+    """A shed of this process: what was asked of it, as comparable values, and the loop that steers it.
+
+    `on_source` says that all that a source hands over is offered to the shed, wherever it is applied.
+    """
 
     options: tuple[object, ...]
     loop: ShedLoop
+    on_source: bool
 
 
-def attach(spark: SparkSession, key: str, options: tuple[object, ...], make: Callable[[], ShedLoop]) -> ShedLoop:
+def attach(
+    spark: SparkSession, key: str, options: tuple[object, ...], make: Callable[[], ShedLoop], *, on_source: bool
+) -> ShedLoop:
     """The loop of the shed `key`, which from now on hears of every query of the session that observes the key.
 
     The same shed applied again has the same loop. One with other options would write over its decisions: it is refused
@@ -53,13 +61,14 @@ def attach(spark: SparkSession, key: str, options: tuple[object, ...], make: Cal
     with _lock:
         known = _applied.get(key)
         if known is None or known.loop.finished:
-            known = _applied[key] = Applied(options, make())
+            known = _applied[key] = Applied(options, make(), on_source)
         elif known.options != options:
             name = known.loop.settings.name
             raise InputError(
                 f"shed {name!r} is already in use in this process with other options",
                 hint="Give each shed a name of its own, or stop the queries of the first one.",
             )
+        known.on_source &= on_source
         if spark not in _listeners:
             listener = ShedListener(spark)
             spark.streams.addListener(listener)
@@ -67,9 +76,9 @@ def attach(spark: SparkSession, key: str, options: tuple[object, ...], make: Cal
     return known.loop
 
 
-def _loops() -> list[tuple[str, ShedLoop]]:
+def _loops() -> list[ShedLoop]:
     with _lock:
-        return [(key, applied.loop) for key, applied in _applied.items()]
+        return [applied.loop for applied in _applied.values()]
 
 
 def metric_name(key: str) -> str:
@@ -92,35 +101,39 @@ class ShedListener(StreamingQueryListener):
             checkpoint = None if spark is None else checkpoint_of(spark, str(event.id))
         except Exception:  # whatever Spark raises: an audit can be told the folder
             log.debug("no checkpoint of query %s", event.id, exc_info=True)
-        for _, loop in _loops():
+        for loop in _loops():
             loop.on_start(str(event.id), checkpoint)
 
     @override
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        for key, loop in _loops():
+        with _lock:
+            applied = list(_applied.items())
+        for key, shed in applied:
             if metric_name(key) not in progress.observedMetrics:
-                loop.on_foreign(str(progress.id))
+                shed.loop.on_foreign(str(progress.id))
                 continue
             try:
-                loop.on_batch(report(progress, key))
+                shed.loop.on_batch(report(progress, key, on_source=shed.on_source))
             except Exception:
                 log.exception("floodway shed %s could not take in batch %s", key, progress.batchId)
 
     @override
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        for _, loop in _loops():
+        for loop in _loops():
             loop.on_idle(str(event.id), _micros(event.timestamp))
 
     @override
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        for _, loop in _loops():
+        for loop in _loops():
             loop.on_end(str(event.id))
 
 
-def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
+def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> BatchReport:
     """The report of one shed from a progress event."""
+    sources = progress.sources if on_source else []
     seen = progress.observedMetrics[metric_name(key)].asDict()
+    ranges, why = positions(progress.sources)
     return BatchReport(
         query=str(progress.id),
         run=str(progress.runId),
@@ -138,6 +151,10 @@ def report(progress: StreamingQueryProgress, key: str) -> BatchReport:
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),
         dropped_tuples=seen.get("dropped_tuples") or (),
+        read=sources[0].numInputRows if len(sources) == 1 else None,
+        backlog=backlog(sources),
+        ranges=ranges,
+        no_ranges=why,
     )
 
 

@@ -8,24 +8,32 @@ What the keep is to be is decided in `control/keep_loop.py`.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
 from floodway.control.base import Controller
-from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
+from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.locks import hold
-from floodway.job.shed_state import ShedFiles, Status
+from floodway.job.ledger.facts import BatchFacts, FactsLog
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.shed_state import ShedFiles
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.status import ShedPart
+from floodway.job.status.tail import read_figures
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.locks import hold
 from floodway.planning.window_drop import WindowShape
-from floodway.spark.shed.checkpoints import note_checkpoint, noted_checkpoints
+from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
+from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
@@ -34,44 +42,9 @@ log = logging.getLogger(__name__)
 DEADBAND = 0.01
 """Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
 
-DROPPED_BYTES = 64 << 20
-"""Cap of the side output of one shed; tuples beyond it are only counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """What Spark counted in one micro-batch. Times in microseconds of the epoch, `seconds` its duration.
-
-    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples. `arrival_us`
-    is the mean arrival of the kept tuples, `event_us` the latest event time offered.
-    """
-
-    query: str
-    run: str
-    batch: int
-    started_us: int
-    seconds: float
-    offered: int
-    kept: int
-    would_keep: int
-    batch_time_us: int | None = None
-    seq: int | None = None
-    keep_ppm: int | None = None
-    mode: str | None = None
-    arrival_us: float | None = None
-    event_us: int | None = None
-    utilities: Sequence[float] | None = None
-    dropped_tuples: Sequence[str] = ()
-
-    @property
-    def ended_us(self) -> int:
-        """When the batch ended, in microseconds of the epoch."""
-        return self.started_us + round(self.seconds * 1e6)
-
-    def finished(self) -> FinishedBatch:
-        """The part that a decision is made from."""
-        arrival = None if self.arrival_us is None else self.arrival_us / 1e6
-        return FinishedBatch(self.started_us / 1e6, self.seconds, self.offered, self.kept, arrival)
+MOST_WARNINGS = 8
+UNSEEN_BATCHES = 2
+"""Batches in a row without their decision before that is said: one may have met a write that took long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +69,10 @@ class _Query:
     loop: KeepLoop
     last_batch: int | None
     decided: KeepDecision | None = None
+    started_us: int | None = None
+    """When the last batch began; None before the first."""
+    latency_seconds: float | None = None
+    """Of the last batch; None where it is not known."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 
@@ -111,6 +88,7 @@ class ShedLoop:
     settings: ShedSettings
     files: ShedFiles
     clock_us: Callable[[], int]
+    open_journal: OpenJournal = open_checkpoint
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, _Query] = field(default_factory=dict)
@@ -120,16 +98,27 @@ class ShedLoop:
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
-        hold(self.files.folder)
+        self.files = ShedFiles(hold(self.files.store))
+        self.warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
+        """What an operator must know beside the figures, latest last."""
+        self.decision_seen: bool | None = None
+        """Whether the last batch with tuples found the decision written for it; None before the first."""
+        self._unseen = 0
+        self._opened_us = self.clock_us()
         self.ledger = Ledger(self.files.store)
-        self.totals = self.ledger.fold().total
+        self.figures, last = read_figures(self.files.store)
+        self.batches = BatchLog(self.files.store, last)
+        self.facts = FactsLog(self.files.store)
+        self.dropped = KeptLines(self.files.store, "dropped")
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
-        self.control = ControlTable(self.files.store, self.clock_us, first, noted_checkpoints(self.files))
+        self.control = ControlTable(
+            self.files.store, self.clock_us, first, noted_checkpoints(self.files), self.open_journal
+        )
         self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
         if self.settings.window is not None:
-            seen_us = self._status.seen_us if self._status else None
+            seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
             self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=self._unsure())
 
     @property
@@ -161,6 +150,9 @@ class ShedLoop:
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             missed = self._missed(query, report)
+            # Before a new decision: the table has the batch's own until then.
+            facts = self._facts_of(report)
+            self._guarded("writing the control table again", lambda: self._look_at_decision(report))
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
                 windows = self.windows
@@ -168,11 +160,14 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
-            line = self._line(report)
-            self.totals.add(line)
+            lines = [*missed, self._line(report), *self._uncertain(report)]
+            batch = self._batch(query, report)
+            self.figures.add(lines, batch)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
-            self._guarded("writing the status", lambda: self._report(query, report, line))
-            self._guarded("writing the ledger", lambda: self.ledger.append([*missed, line]))
+            self._guarded("writing the status", lambda: self._report(query, report, batch))
+            self._guarded("writing the ledger", lambda: self.ledger.append(lines))
+            self._guarded("writing the batch", lambda: self.batches.append(batch))
+            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 
@@ -198,11 +193,50 @@ class ShedLoop:
         if known is None or known.run != report.run:
             last = self.ledger.last_batch(report.query, self.settings.name)
             known = self._queries[report.query] = _Query(report.run, self._restored(), last)
+            self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
         return known
+
+    def _look_for_record(self, query: _Query, report: BatchReport) -> None:
+        """A query that the ledger does not know is new; unless its checkpoint says that it is not."""
+        checkpoint = self.control.open_batches.journal(report.query)
+        if checkpoint is None:
+            return
+        record = read_record(checkpoint, self.settings.name)
+        if record is None:
+            write_record(checkpoint, self.settings.name, Record(report.batch, self.files.store.uri))
+        if record is None or query.last_batch is not None or record.since >= report.batch:
+            return
+        query.last_batch = record.since - 1
+        lost = f"batches {record.since} to {report.batch - 1} of query {report.query} are not accounted for"
+        self._warn(f"the state that this shed had at {record.state} is not here: {lost}; the mode is {self._mode()}")
+        if not self.control.resumed and (report.batch_time_us or report.started_us) < self._opened_us:
+            self._warn(f"batch {report.batch} of query {report.query} is a replay; its first decision is not known")
+
+    def _look_at_decision(self, report: BatchReport) -> None:
+        """Whether the batch found the decision that was written for it: executors may not see the file at all."""
+        if not report.offered:
+            return
+        expected = self.control.table.at(report.batch_time_us or report.started_us)
+        self.decision_seen = report.seq == expected.seq
+        self._unseen = 0 if self.decision_seen else self._unseen + 1
+        unseen = f"batches do not find the decisions in {self.control.uri} and keep everything: can executors read it?"
+        if self.decision_seen:
+            if unseen in self.warnings:
+                self.warnings.remove(unseen)
+        else:
+            self.control.write_again()
+            if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
+                self._warn(unseen)
+
+    def _warn(self, text: str) -> None:
+        """Say it once, in the log, and in the status from now on."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+            log.warning("floodway shed %s: %s", self.settings.name, text)
 
     def _restored(self) -> KeepLoop:
         """The controller as the last run left it, so that a restart does not learn from the start."""
-        snapshot = self._status.controller if self._status else None
+        snapshot = self._status.shed.controller if self._status and self._status.shed else None
         try:
             return KeepLoop(self.settings.controller, snapshot or None)
         except FloodwayError:
@@ -224,14 +258,28 @@ class ShedLoop:
             )
         ]  # fmt: skip
 
+    def _uncertain(self, report: BatchReport) -> list[LedgerLine]:
+        if not report.uncertain or report.read is None:
+            return []
+        self._warn(
+            f"query {report.query} reads its batches several times, and Spark counted only a part of some: where "
+            "foreachBatch has several actions, call batch.persist() before the first"
+        )
+        line = self._line(report)
+        reason = Reason.UNCERTAIN.value
+        return [replace(line, reason=reason, offered=report.read, kept=report.read, dropped=0)]
+
     def _decide(self, query: _Query, report: BatchReport) -> None:
         self._utilities.add(report.utilities, report.offered)
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
-            keep_in_force=latest.keep_ppm / PPM if latest.mode == "enforce" else 1.0,
+            keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
+        query.latency_seconds = None if decided is None else decided.latency_seconds
+        if decided is None and report.arrival_us is not None:
+            query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
             query.decided = decided
             query.follow = None
@@ -292,41 +340,67 @@ class ShedLoop:
             time_us=self.clock_us(),
         )
 
-    def _save_dropped(self, report: BatchReport) -> None:
-        path = self.files.dropped
-        if not report.dropped_tuples or (path.exists() and path.stat().st_size >= DROPPED_BYTES):
-            return
-        with path.open("a") as file:
-            for text in report.dropped_tuples:
-                file.write(json.dumps({"query": report.query, "batch": report.batch, "tuple": text}) + "\n")
-
-    def _report(self, query: _Query, report: BatchReport, line: LedgerLine) -> None:
-        decided = query.decided
-        decision, rate = (decided.control, decided.offered_rate) if decided else (None, None)
-        self._status = Status(
-            name=self.settings.name,
-            time_us=self.clock_us(),
+    def _facts_of(self, report: BatchReport) -> BatchFacts:
+        """What made tuples of this batch go, for whoever wants them back."""
+        entry = self.control.table.at(report.batch_time_us or report.started_us)
+        ranges, why = report.ranges, report.no_ranges
+        if report.seq is not None and entry.seq != report.seq:
+            ranges, why = (), "the decision that the batch found is no longer on record"
+        known = [epoch for epoch in self.control.table.epochs if epoch.seq <= entry.seq]
+        return BatchFacts(
             query=report.query,
             batch=report.batch,
-            mode=self.control.latest.mode,
-            keep=self.control.latest.keep_ppm / PPM,
-            offered_rate=rate,
-            kept_rate=rate * line.kept / line.offered if rate is not None and line.offered else rate,
-            latency_seconds=decided.latency_seconds if decided else None,
-            target_seconds=self.settings.target_seconds,
+            time_us=self.clock_us(),
+            mode=entry.mode,
+            offered=report.offered,
+            kept=report.kept,
+            keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
+            salt=entry.salt,
+            threshold=entry.threshold,
+            tie_ppm=entry.tie_ppm,
+            epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known)
+            if self.windows is not None
+            else (),
+            ranges=ranges,
+            why=why,
+        )
+
+    def _save_dropped(self, report: BatchReport) -> None:
+        if report.dropped_tuples:
+            self.dropped.append(
+                {"query": report.query, "batch": report.batch, "tuple": text} for text in report.dropped_tuples
+            )
+
+    def _batch(self, query: _Query, report: BatchReport) -> Batch:
+        gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
+        query.started_us = report.started_us
+        mode = self.control.latest.mode
+        reason = reason_of(query.decided, mode, self.settings.target_seconds)
+        return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
+
+    def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
+        latest = self.control.latest
+        part = ShedPart(
+            query=report.query,
+            batch=report.batch,
             batch_seconds=report.seconds,
-            loss=line.dropped / line.offered if line.offered else 0.0,
-            would_drop=report.offered - report.would_keep,
-            offered_total=self.totals.offered.total(),
-            kept_total=self.totals.kept.total(),
-            dropped_total=self.totals.dropped.total(),
-            reason=decision.reason if decision else "no measurement yet",
-            unreachable=decision.unreachable if decision else False,
-            floor_seconds=decision.floor_seconds if decision else None,
-            late_writes=self.control.late_writes,
-            errors=self.errors,
             controller=dict(query.loop.snapshot()),
             seen_us=self.windows.seen_us if self.windows is not None else None,
+            late_writes=self.control.late_writes,
+        )
+        self._status = shed_status(
+            self.settings.name,
+            self.figures,
+            part,
+            batch,
+            mode=latest.mode,
+            keep=latest.keep_ppm / PPM,
+            now_seconds=self.clock_us() / 1e6,
+            target_seconds=self.settings.target_seconds,
+            decided=query.decided,
+            decision_seen=self.decision_seen,
+            warnings=tuple(self.warnings),
+            errors=self.errors,
         )
         self.files.write_status(self._status)
 

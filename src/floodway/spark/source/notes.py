@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from floodway.job.store.store import make_folder
+
 LOST = "lost"
 """Tuples that were deleted before they could be read."""
 
@@ -29,7 +31,7 @@ class Note(NamedTuple):
 
 def leave(folder: Path, stream: str, partition: int, start: int, end: int) -> None:
     """Leave a note."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     (folder / f"{quote(stream, safe='')}.{partition}.{start}.{end}").touch()
 
 

@@ -1,0 +1,126 @@
+"""The gradient limit of admission control: shrink by how much the latency of now exceeds the usual one.
+
+    gradient = clamp(tolerance l_long / l, 0.5, 1)
+    n'(t+1)  = n(t) gradient + queue,             queue = sqrt(n / unit) unit
+    n(t+1)   = (1 - smoothing) n(t) + smoothing n'(t+1)
+
+l is the latency of the last batch and l_long its exponential mean over `window` batches. While latency is usual the
+limit grows by the queue, so that it finds more capacity by itself; when latency rises beyond `tolerance` times the
+usual one, it shrinks by that ratio, to half at most. Where the long mean is more than twice the latency, after an
+overload, it falls by a twentieth each time. A limit that was not half used says nothing and stays.
+
+There is no target: the law looks for the knee of the latency curve, which on an engine with a fixed cost a batch lies
+elsewhere than where a user wants it. Kept as a peer. A request of the original is `unit` = n / `requests` here, as work
+has no natural unit.
+
+The second gradient limit of Netflix's concurrency-limits, after "Performance Under Load" (Netflix TechBlog, 2018) and
+the description in its README.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from floodway.control.base import (
+    LEAST_SECONDS,
+    Controller,
+    Decision,
+    Observation,
+    State,
+    bounded,
+    clamp,
+    optional_positive,
+    positive,
+    within,
+)
+
+RECOVERY = 0.95
+STEEPEST = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class GradientConfig:
+    """`tolerance` of the latency before the limit shrinks, `smoothing` of the limit, `window` in batches.
+
+    `requests` is how many requests the first limit counts as; `nominal` is the n at which g = 1, and n's start.
+    """
+
+    tolerance: float = 1.5
+    smoothing: float = 0.2
+    window: float = 600.0
+    requests: float = 100.0
+    floor: float = 1.0
+    nominal: float | None = None
+
+    def __post_init__(self) -> None:
+        within("gradient.tolerance", self.tolerance, 1.0, 1e3)
+        for key in ("smoothing", "window", "requests", "floor"):
+            positive(f"gradient.{key}", getattr(self, key))
+        within("gradient.smoothing", self.smoothing, 0.0, 1.0)
+        optional_positive("gradient.nominal", self.nominal)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientState(State):
+    """n and the work of one request (None before the first latency), the mean latency and how many it is of."""
+
+    n: float | None = None
+    nominal: float | None = None
+    unit: float | None = None
+    usual_seconds: float = 0.0
+    samples: float = 0.0
+
+
+def gradient(tolerance: float, usual_seconds: float, latency_seconds: float) -> float:
+    """What is left of the limit, in [1/2, 1].
+
+    >>> gradient(1.5, 2.0, 2.5), gradient(1.5, 2.0, 4.0), gradient(1.5, 2.0, 40.0)
+    (1.0, 0.75, 0.5)
+    """
+    return clamp(tolerance * usual_seconds / max(latency_seconds, LEAST_SECONDS), STEEPEST, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientController(Controller[GradientState]):
+    """The limit from the ratio of the usual latency to that of now; holds when there is no new measurement."""
+
+    config: GradientConfig = GradientConfig()
+    name: ClassVar[str] = "gradient"
+    signal: ClassVar[str] = "latency_seconds"
+
+    def initial(self) -> GradientState:
+        return GradientState(self.config.nominal, self.config.nominal)
+
+    def update(self, state: GradientState, observation: Observation) -> tuple[GradientState, Decision]:
+        waiting, latency = observation.waiting, observation.latency_seconds
+        if latency is None:
+            return state, self._decide(state, waiting, "hold: no measurement")
+        state = self._usual(state, latency)
+        if state.n is None:
+            if waiting < self.config.floor:
+                return state, self._decide(state, waiting, "admit all: nothing known yet")
+            state = replace(state, n=waiting, nominal=state.nominal or waiting)
+        n = state.n or waiting
+        unit = state.unit or max(n, self.config.floor) / self.config.requests
+        state = replace(state, unit=unit)
+        if waiting < n / 2.0:
+            return state, self._decide(state, waiting, "hold: the limit is not half used")
+        slope = gradient(self.config.tolerance, state.usual_seconds, latency)
+        wanted = n * slope + math.sqrt(n / unit) * unit
+        limit = max(n + self.config.smoothing * (wanted - n), self.config.floor)
+        state = replace(state, n=min(limit, max(waiting, n)))
+        reason = f"gradient {slope:.2f}: latency {latency:.3f} s, usually {state.usual_seconds:.3f} s"
+        return state, self._decide(state, waiting, reason)
+
+    def _usual(self, state: GradientState, latency: float) -> GradientState:
+        samples = min(state.samples + 1.0, self.config.window)
+        usual = state.usual_seconds + (latency - state.usual_seconds) / samples
+        return replace(state, samples=samples, usual_seconds=usual * RECOVERY if usual > 2.0 * latency else usual)
+
+    def _decide(self, state: GradientState, waiting: float, reason: str) -> Decision:
+        if state.n is None:
+            return Decision(waiting, 1.0, reason)
+        scale = state.n / state.nominal if state.nominal else 1.0
+        return Decision(bounded(state.n, self.config.floor, waiting), scale, reason)

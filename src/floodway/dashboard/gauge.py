@@ -1,0 +1,82 @@
+"""What flows in a network now, and how good that is, from counts over a window: measured, not planned.
+
+    rate(stream) = offered / window         keep(place) = kept / offered         throughput(output) = delivered / window
+    score = Σ weight · throughput           optimum = the LP's best for those rates and the capacity that was used
+
+The capacity that was used is g times nominal, g = max over nodes of load / cpu for the tuples kept: the same definition
+as in the report of a run (`agent/loop/report.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from floodway.errors import FloodwayError
+from floodway.job.ledger.fold import Counts
+from floodway.network.flow import flows
+from floodway.network.model import Network
+from floodway.planning.exact import ExactPlanner
+from floodway.planning.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Tuples/s on streams, arcs and outputs; keeps in [0, 1]; load as a share of each node's CPU."""
+
+    rates: Mapping[str, float]
+    keeps: Mapping[str, float]
+    arcs: Mapping[str, float]
+    load: Mapping[str, float]
+    throughput: Mapping[str, float]
+    score: float | None
+    optimum: float | None
+
+
+class Gauge:
+    """Flows of one network; its planner remembers the regions it has met, so that a look costs microseconds."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        try:
+            self._planner: ExactPlanner | None = ExactPlanner(Program(network))
+        except FloodwayError:  # costs that are still to be measured: flows can be shown, an optimum cannot
+            self._planner = None
+
+    def measured(self, counts: Counts, seconds: float) -> Flow:
+        """The flow of a window of `seconds` seconds."""
+        network = self.network
+        rates = {name: counts.offered[name] / seconds for name in network.streams}
+        keeps = {at: max(0, counts.kept[at]) / offered for at, offered in counts.offered.items() if offered}
+        throughput = {name: counts.delivered[name] / seconds for name in network.outputs}
+        score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
+        return self._flow(rates, keeps, throughput, score)
+
+    def planned(self, rates: Mapping[str, float], keeps: Mapping[str, float]) -> Flow:
+        """The flow that rates and keeps would give, where nothing has been measured yet; without score."""
+        known = {name: float(rates.get(name, 0.0)) for name in self.network.streams}
+        return self._flow(known, dict(keeps), {}, None)
+
+    def _flow(
+        self,
+        rates: Mapping[str, float],
+        keeps: Mapping[str, float],
+        throughput: Mapping[str, float],
+        score: float | None,
+    ) -> Flow:
+        network = self.network
+        now = flows(network, rates, keeps)
+        load = {name: now.load[name] / node.cpu for name, node in network.nodes.items()}
+        scale = max(load.values(), default=0.0)
+        optimum = None
+        if self._planner is not None and score is not None and scale > 0:
+            optimum = self._planner.plan(rates, scale).score
+        return Flow(
+            rates=rates,
+            keeps=keeps,
+            arcs={str(arc): rate for arc, rate in now.arc.items()},
+            load=load,
+            throughput=throughput or now.throughput,
+            score=score,
+            optimum=optimum,
+        )

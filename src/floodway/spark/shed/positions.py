@@ -1,0 +1,57 @@
+"""Which positions of its source a micro-batch read, from Spark's progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from floodway.job.ledger.facts import Range
+
+
+def positions(sources: Sequence[Any]) -> tuple[tuple[Range, ...], str]:
+    """The ranges of Kafka that a batch read, and why there are none.
+
+    `sources` are those of a progress event: each with `description`, `startOffset` and `endOffset`.
+    """
+    ranges: list[Range] = []
+    for source in sources:
+        if "kafka" not in source.description.lower():
+            return (), f"{source.description} cannot be read again by position"
+        if source.startOffset in (None, "null"):
+            return (), "Spark does not say where the first batch of a query begins"
+        starts, ends = _offsets(source.startOffset), _offsets(source.endOffset)
+        if starts is None or ends is None:
+            return (), f"{source.description} tells no offsets"
+        for topic, partitions in ends.items():
+            for partition, end in partitions.items():
+                start = starts.get(topic, {}).get(partition, 0)
+                if end > start:
+                    ranges.append(Range(topic, int(partition), int(start), int(end)))
+    return tuple(ranges), ""
+
+
+def backlog(sources: Sequence[Any]) -> int | None:
+    """Tuples that were there when a batch was cut and that it left in the source: latest minus end offset.
+
+    0 for a source that hands over all it has. None where the source does not tell, and for several sources, of which
+    nothing says which one the tuples wait in.
+    """
+    if len(sources) != 1:
+        return None
+    latest, ends = _offsets(getattr(sources[0], "latestOffset", None)), _offsets(sources[0].endOffset)
+    if not latest or ends is None:
+        return None
+    return sum(
+        max(0, int(last) - int(ends.get(topic, {}).get(partition, last)))
+        for topic, partitions in latest.items()
+        for partition, last in partitions.items()
+    )
+
+
+def _offsets(text: object) -> dict[str, dict[str, int]] | None:
+    try:
+        found = json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and all(isinstance(part, dict) for part in found.values()) else None

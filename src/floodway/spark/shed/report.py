@@ -1,0 +1,71 @@
+"""What Spark reports of one micro-batch of a query that a shed is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodway.control.keep_loop import FinishedBatch
+from floodway.job.ledger.facts import Range
+
+MOST_ACTIONS = 10
+"""Times that a sink may read a whole batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What Spark counted in one micro-batch. Times in microseconds of the epoch, `seconds` its duration.
+
+    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples. `arrival_us`
+    is the mean arrival of the kept tuples, `event_us` the latest event time offered.
+    """
+
+    query: str
+    run: str
+    batch: int
+    started_us: int
+    seconds: float
+    offered: int
+    kept: int
+    would_keep: int
+    batch_time_us: int | None = None
+    seq: int | None = None
+    keep_ppm: int | None = None
+    mode: str | None = None
+    arrival_us: float | None = None
+    event_us: int | None = None
+    utilities: Sequence[float] | None = None
+    dropped_tuples: Sequence[str] = ()
+    read: int | None = None
+    """Tuples that Spark read for the batch, where those are what the shed is offered: by all actions on the batch."""
+    backlog: int | None = None
+    """Tuples that the batch left in the source, where the source tells."""
+    ranges: tuple[Range, ...] = ()
+    no_ranges: str = ""
+    """Why there are no ranges."""
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the counts are of a part of the batch.
+
+        A batch that a sink uses in several actions (`foreachBatch` that writes, then shows) is read by each. Spark's
+        counts are those of the last one. That one read all if the others together read less, or just as much each.
+        """
+        if self.read is None or self.read - self.offered < self.offered:
+            return False
+        actions, rest = divmod(self.read, self.offered) if self.offered else (0, self.read)
+        return rest > 0 or actions > MOST_ACTIONS
+
+    @property
+    def ended_us(self) -> int:
+        """When the batch ended, in microseconds of the epoch."""
+        return self.started_us + round(self.seconds * 1e6)
+
+    def finished(self) -> FinishedBatch:
+        """The part that a decision is made from."""
+        arrival = None if self.arrival_us is None else self.arrival_us / 1e6
+        offered, kept = self.offered, self.kept
+        if self.uncertain and self.read is not None and offered:
+            # The actions before the last one read the rest: all of the batch, if it was one action.
+            offered, kept = self.read - offered, kept * (self.read - offered) // offered
+        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, self.backlog)

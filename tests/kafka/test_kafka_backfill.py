@@ -1,0 +1,160 @@
+"""What a shed dropped comes back to the tuple: kept and recovered together are what an unshed job would have had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+import floodway
+from floodway.errors import InputError
+from floodway.job.ledger.backfill import Live
+from floodway.job.ledger.facts import FactsLog
+from floodway.job.ledger.ledger import Ledger
+from floodway.spark.shed.backfill import Backfill, BackfillError
+from floodway.spark.shed.recover import Recovery
+from floodway.spark.shed.shed import Shedder
+from scripts.kafka_broker import Broker
+from tests.spark.shedding import Scripted, wait_for
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+RECORDS = 400
+BATCHES = 5
+SCHEMA = "id int, user int, value double, ts timestamp"
+
+
+def parsed(df: DataFrame) -> DataFrame:
+    """What the job does between its source and the shed."""
+    return df.selectExpr(f"from_json(CAST(value AS STRING), '{SCHEMA}') AS r", "topic", "partition", "offset").select(
+        "r.*", "topic", "partition", "offset"
+    )
+
+
+class Job:
+    """A Kafka job that parses, sheds half of what it reads and remembers the ids that it kept."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, topic: str, folder: Path, options: dict[str, Any]) -> None:
+        self.kept: list[int] = []
+        self.kafka = {"kafka.bootstrap.servers": broker.address, "subscribe": topic, "startingOffsets": "earliest"}
+        self.shed: Shedder = floodway.shed(
+            "clicks", target_latency="2s", mode="enforce", controller=Scripted([0.5]),
+            state_dir=str(folder / "state"), **options,
+        )  # fmt: skip
+        stream = spark.readStream.format("kafka").options(**self.kafka).load()
+        shed = parsed(stream).withWatermark("ts", "1 hour").transform(self.shed)
+        self.query = (
+            shed.writeStream.foreachBatch(self._keep)
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .start()
+        )  # fmt: skip
+        self.producer = Producer({"bootstrap.servers": broker.address})
+        self.topic = topic
+        self.sent = 0
+
+    def _keep(self, batch: DataFrame, _: int) -> None:
+        self.kept += [row.id for row in batch.select("id").collect()]
+
+    def send(self) -> None:
+        """One batch, processed and accounted for."""
+        for number in range(self.sent, self.sent + RECORDS):
+            hour = number // RECORDS
+            body = {"id": number, "user": number % 20, "value": number % 10, "ts": f"2026-01-01T{hour:02d}:00:00Z"}
+            self.producer.produce(self.topic, value=json.dumps(body).encode())
+        self.sent += RECORDS
+        assert self.producer.flush(60) == 0
+        self.query.processAllAvailable()
+        wait_for(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
+
+
+@pytest.fixture
+def make(spark: SparkSession, broker: Broker, tmp_path: Path) -> Any:
+    """Jobs that have dropped something and were stopped."""
+    jobs: list[Job] = []
+
+    def made(name: str, **options: Any) -> Job:
+        job = Job(spark, broker, broker.create_topic(name, 2), tmp_path, options)
+        jobs.append(job)
+        for _ in range(BATCHES):
+            job.send()
+        job.query.stop()
+        assert 0 < len(job.kept) < job.sent
+        return job
+
+    yield made
+    for job in jobs:
+        job.query.stop()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"identity": "id"},
+        {"utility": "value", "identity": "id"},
+        {"key": "user"},
+        {"window": floodway.WindowDrop("ts", "1 hour")},
+    ],
+    ids=["hash", "utility", "key", "window"],
+)
+def test_kept_and_dropped_are_all(make: Callable[..., Job], request: Any, options: dict[str, Any]) -> None:
+    job = make(f"dropped-{request.node.callspec.id}", **options)
+    gone = floodway.dropped("clicks", kafka=job.kafka, through=parsed, state_dir=str(job.shed.files.folder.parent))
+    ids = [row.id for row in gone.select("id").collect()]
+    assert sorted([*ids, *job.kept]) == list(range(job.sent))
+
+
+def filled(spark: SparkSession, job: Job, run: Any, live: Any = lambda: Live(False)) -> Backfill:
+    return Backfill("clicks", Recovery(spark, job.shed.files, job.kafka, parsed), run, live, sleep=lambda _: None)
+
+
+def test_a_backfill_cut_short_goes_on_and_the_books_agree(make: Callable[..., Job], spark: SparkSession) -> None:
+    job = make("backfill", identity="id")
+    written: dict[str, list[int]] = {}
+
+    class Killed(BaseException):
+        """As a kill: nothing of ours sees it."""
+
+    def dies(frame: DataFrame, step: str) -> None:
+        written[step] = [row.id for row in frame.select("id").collect()]
+        raise Killed
+
+    with pytest.raises(Killed):
+        list(filled(spark, job, dies).steps())
+    assert Ledger(job.shed.files.store).fold().total.recovered.total() == 0
+
+    def run(frame: DataFrame, step: str) -> None:
+        written[step] = [row.id for row in frame.select("id").collect()]
+
+    work = filled(spark, job, run)
+    *_, last = work.steps()
+    recovered = [number for ids in written.values() for number in ids]
+    assert sorted([*recovered, *job.kept]) == list(range(job.sent))
+    total = Ledger(job.shed.files.store).fold().total
+    assert total.kept.total() + total.recovered.total() == total.offered.total() == job.sent
+    assert (last.remaining, last.lost, work.differences()) == (0, 0, [])
+    assert list(filled(spark, job, dies).steps()) == []  # nothing is left to do
+
+
+def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(make: Callable[..., Job], spark: SparkSession) -> None:
+    job = make("breaker", identity="id")
+    live = iter([Live(True, 1.0, 2.0, keep=0.4), Live(True, 3.0, 2.0), *[Live(True, 1.0, 2.0)] * 100])
+
+    def fails(_: DataFrame, step: str) -> None:
+        raise RuntimeError("the warehouse is full")
+
+    work = filled(spark, job, fails, lambda: next(live))
+    told = []
+    with pytest.raises(BackfillError, match="the warehouse is full"):
+        told += [one.waiting for one in work.steps()]
+    assert work.progress().recovered == 0
+
+
+def test_what_never_ran_or_cannot_be_read_again_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="dropped nothing"):
+        floodway.dropped("nobody", kafka={}, state_dir=str(tmp_path), spark=spark)
+    assert list(FactsLog(floodway.shed("x", target_latency=1, state_dir=str(tmp_path)).files.store).read()) == []

@@ -1,0 +1,50 @@
+"""What a batch left in the source, from Spark's progress."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from floodway.spark.shed.positions import backlog
+
+
+def source(end: str | None, latest: str | None) -> SimpleNamespace:
+    """The part of Spark's `SourceProgress` that is read."""
+    return SimpleNamespace(description="KafkaV2[Subscribe[clicks]]", endOffset=end, latestOffset=latest)
+
+
+END = '{"clicks":{"0":100,"1":250}}'
+
+
+@pytest.mark.parametrize(
+    ("latest", "expected"),
+    [
+        (END, 0),
+        ('{"clicks":{"0":130,"1":250}}', 30),
+        ('{"clicks":{"0":130,"1":260},"views":{"0":7}}', 40),
+        ('{"clicks":{"0":90,"1":250}}', 0),
+        (None, None),
+        ("null", None),
+        ("17", None),
+        ("{broken", None),
+    ],
+    ids=[
+        "all taken",
+        "a limit",
+        "a topic that is new",
+        "a topic that was made anew",
+        "unknown",
+        "null",
+        "other",
+        "torn",
+    ],
+)
+def test_backlog_is_latest_minus_end(latest: str | None, expected: int | None) -> None:
+    assert backlog([source(END, latest)]) == expected
+
+
+def test_of_several_sources_nobody_knows_which_one_is_behind() -> None:
+    one = source(END, '{"clicks":{"0":130,"1":250}}')
+    assert backlog([one, one]) is None
+    assert backlog([]) is None

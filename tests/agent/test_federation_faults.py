@@ -19,6 +19,7 @@ from floodway.agent.wire.client import Client, PeerError
 from floodway.contracts.messages import Accept
 from tests.agent.federation_sides import LEASE, Sides
 from tests.agent.federation_world import World, agent, part_of
+from tests.patience import PATIENCE_SECONDS
 
 FULL = OSError(28, "No space left on device")
 
@@ -251,7 +252,7 @@ def alone(tmp_path: Path) -> Iterator[ParticipantAgent]:
 
 
 def wait(condition: Callable[[], bool], member: ParticipantAgent) -> None:
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, member.status()
         member.tick()

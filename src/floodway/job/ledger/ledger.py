@@ -22,11 +22,11 @@ from dataclasses import replace
 from itertools import pairwise
 from threading import RLock
 
-from floodway.job.fold import Fold
-from floodway.job.ledger_line import LedgerLine, Reason
-from floodway.job.ledger_memory import Counts, Key, RecentLines
-from floodway.job.ledger_tail import LedgerError, LedgerTail
-from floodway.job.store import Store, StoreError
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger_line import LedgerLine, Reason
+from floodway.job.ledger.ledger_memory import Counts, Key, RecentLines
+from floodway.job.ledger.ledger_tail import LedgerError, LedgerTail
+from floodway.job.store.store import Store, StoreError
 
 __all__ = ["Ledger", "LedgerError", "LedgerLine", "Reason"]
 
@@ -40,7 +40,7 @@ class Ledger:
     """The ledger on a store; safe for several threads, and for several processes in turn.
 
     >>> import tempfile
-    >>> from floodway.job.store import LocalStore
+    >>> from floodway.job.store.store import LocalStore
     >>> ledger = Ledger(LocalStore(tempfile.mkdtemp()))
     >>> line = LedgerLine("q", 0, "clicks", "shedder", offered=10, kept=4, dropped=6)
     >>> ledger.append([line]), ledger.append([line])
@@ -102,6 +102,11 @@ class Ledger:
     def lines(self) -> Iterator[LedgerLine]:
         """As `read`, one by one: memory does not grow with the log."""
         return self._tail.lines(0, Fold()) if self.exists() else iter(())
+
+    def latest(self) -> list[LedgerLine]:
+        """The newest lines, those of the last two segments: some ten thousand batches."""
+        segments = self._tail.log.segments()[-2:] if self.exists() else []
+        return list(self._tail.lines(segments[0], Fold())) if segments else []
 
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""

@@ -15,25 +15,25 @@ from pydantic import TypeAdapter
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore, Store
 
 MODE = "mode.json"
 MODES: tuple[str, ...] = get_args(Mode)
 
 
-def read_mode(folder: Path) -> Mode | None:
+def read_mode(store: Store) -> Mode | None:
     """The operator's wish; None if there is none, or none that can be understood."""
     try:
-        body = json.loads((folder / MODE).read_bytes())
-    except (FileNotFoundError, ValueError):
+        body = json.loads(store.read(MODE) or b"null")
+    except ValueError:
         return None
     mode = body.get("mode") if isinstance(body, dict) else None
     return mode if mode in MODES else None
 
 
-def write_mode(folder: Path, mode: str) -> None:
+def write_mode(store: Store, mode: str) -> None:
     """Leave a wish for the running job."""
-    write_atomically(folder / MODE, json.dumps({"mode": checked_mode(mode)}))
+    store.write(MODE, json.dumps({"mode": checked_mode(mode)}).encode())
 
 
 def checked_mode(mode: str) -> Mode:

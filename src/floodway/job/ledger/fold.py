@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.job.ledger_line import LedgerLine, Reason
-from floodway.job.spans import Spans
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.ledger_line import LedgerLine, Reason
+from floodway.job.ledger.spans import Spans
+from floodway.job.ledger.timeline import Timeline
 
 ORDER = (Reason.SHEDDER, Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER)
 """The reasons for which a tuple can go, in the order in which they account for it."""
@@ -133,6 +133,8 @@ class Fold:
         self.unreadable = 0
         """Lines that are no ledger lines: whatever they counted is missing from the sums."""
         self.modes: Counter[str] = Counter()
+        self.lost_batches = 0
+        """Batches whose counts were never heard."""
         self._wrong: list[str] = []
         self._more = 0
         self._batches: dict[tuple[str, str], Spans] = {}
@@ -154,6 +156,7 @@ class Fold:
         self.timeline.merge(other.timeline)
         self.lines += other.lines
         self.unreadable += other.unreadable
+        self.lost_batches += other.lost_batches
         self.modes.update(other.modes)
         for text in other._wrong:
             self.differ(text)
@@ -170,12 +173,17 @@ class Fold:
         batches = self._batches.get((query, at))
         return batches.spans[-1][1] if batches else None
 
+    def batches(self, at: str) -> dict[str, Spans]:
+        """The batches on record (gaps included) at a location, by query."""
+        return {query: batches for (query, place), batches in self._batches.items() if place == at}
+
     def snapshot(self) -> dict[str, Any]:
         """As JSON, for `restored`: the sums of lines that need not be read again."""
         return {
             "version": VERSION,
             "lines": self.lines,
             "unreadable": self.unreadable,
+            "lost_batches": self.lost_batches,
             "modes": dict(self.modes),
             "total": self.total.snapshot(),
             "timeline": self.timeline.snapshot(Counts.snapshot),
@@ -191,6 +199,7 @@ class Fold:
             raise ValueError(f"sums of version {body['version']!r}")
         found = cls()
         found.lines, found.unreadable, found._more = int(body["lines"]), int(body["unreadable"]), int(body["more"])
+        found.lost_batches = int(body.get("lost_batches", 0))
         found.modes = _counter(body["modes"])
         found.total = Counts.restored(body["total"])
         found.timeline = Timeline.restored(Counts, body["timeline"], Counts.restored)
@@ -219,6 +228,7 @@ class Fold:
                 f"{place}, batch {line.batch}: offered {line.offered} ≠ kept {line.kept} + dropped {line.dropped}"
             )
         if line.reason == Reason.GAP:
+            self.lost_batches += line.last_batch - line.batch + 1
             self.differ(f"{place}: no counts for batches {line.batch} to {line.last_batch}")
         if line.reason == Reason.CONFLICT:
             self.differ(

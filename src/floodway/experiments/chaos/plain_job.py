@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from floodway.job.decision import PPM, Decision, StreamDecision, named, write_decision
-from floodway.job.ledger import Ledger
-from floodway.job.state_files import write_atomically
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.state_files import write_atomically
 from floodway.network.file import load_network
 from floodway.network.model import Network
 from floodway.spark.log import LogWriter, create_log

@@ -27,7 +27,7 @@ from floodway.experiments.chaos.kills import FINISH_SECONDS, Phase, campaign, la
 from floodway.experiments.chaos.plain_job import run_plain_job
 from floodway.experiments.chaos.processes import CommandJob, ForkedJob, Job, Strike
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.network.file import load_network
 from floodway.spark.audit.run import audit
 from floodway.spark.audit.sinks import count_log

@@ -23,7 +23,7 @@ from floodway.experiments.chaos.processes import CommandJob, Job
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
 from floodway.experiments.chaos.run_kills import Feeding, LogFeeding
 from floodway.experiments.chaos.shed_job import NAME
-from floodway.job.ledger import Ledger, Reason
+from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.shed_state import ShedFiles
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.journal import committed_batches

@@ -37,7 +37,7 @@ def place_files(spark: SparkSession | None, name: str, state_dir: str | None) ->
     """The state of the shed of this name; InputError or StoreError for a place that will not do. Nothing is written."""
     checked_name(name)
     if spark is None:
-        place = state_dir or str(state_root())
+        place = state_dir or state_root()
     else:
         place = state_place(
             state_dir,
@@ -57,10 +57,10 @@ def state_place(state_dir: str | None, setting: Setting, *, local: bool, default
     if not place and (checkpoints := setting(CHECKPOINTS)):
         place = join(checkpoints, BESIDE)
     if local:
-        return place or str(state_root())
+        return place or state_root()
     if place and scheme_of(default_fs) != "file" and scheme_of(place) == "file" and not place.startswith("file:"):
         place = join(default_fs, place.lstrip("/"))
-    place = place or str(state_root())
+    place = place or state_root()
     if scheme_of(place) == "file" and (setting(SHARED) or "").lower() != "true":
         raise InputError(
             f"Spark runs on {setting('spark.master')}, whose executors do not see {place}",

@@ -27,8 +27,8 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from floodway.errors import InputError
 from floodway.job.decision import PPM, read_decision
-from floodway.job.state_files import write_mode
-from floodway.job.store import LocalStore
+from floodway.job.store.state_files import write_mode
+from floodway.job.store.store import LocalStore
 from tests.agent.federation_engine import LogEngine, measured
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
 from tests.agent.wire.meeting import signed_for

@@ -19,9 +19,9 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
-from floodway.job.ledger import Ledger
-from floodway.job.state_files import write_mode
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.state_files import write_mode
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.catalogue import load_catalogue
 from floodway.spark.query.fragment_query import BatchError

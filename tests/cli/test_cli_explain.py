@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from floodway.agent.loop.plans import PLANS
 from floodway.cli.explain import explain
 from floodway.errors import InputError, NetworkError
-from floodway.job.kept_lines import KeptLines
-from floodway.job.store import LocalStore
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
 FIGURE1 = str(EXAMPLES / "figure1.yaml")

@@ -15,12 +15,12 @@ from floodway.cli.report import report
 from floodway.cli.set import set as set_
 from floodway.cli.top import top
 from floodway.dashboard.sources import StateSource
-from floodway.job.ledger import Ledger
-from floodway.job.ledger_line import LedgerLine
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.places import note_place
-from floodway.job.state_files import read_mode
-from floodway.job.status import Status, write_status
-from floodway.job.store import Store
+from floodway.job.status.status import Status, write_status
+from floodway.job.store.state_files import read_mode
+from floodway.job.store.store import Store
 from floodway.spark.session.stores import open_store
 from scripts.s3_server import S3Server
 

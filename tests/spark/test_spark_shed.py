@@ -16,8 +16,8 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.errors import InputError
-from floodway.job.kept_lines import KeptLines
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.kept_lines import KeptLines
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from floodway.cli.audit import audit
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import ShedAudit, audit_shed
 from floodway.spark.shed.checkpoints import MOST, Record, note_checkpoint, noted_checkpoints, write_record
 

@@ -9,7 +9,7 @@ import pytest
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.shed_state import state_root
-from floodway.job.store import LocalStore, StoreError, probe
+from floodway.job.store.store import LocalStore, StoreError, probe
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
 from floodway.spark.shed.place import place_files, state_place
 from floodway.spark.shed.shed import shed

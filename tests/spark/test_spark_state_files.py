@@ -10,8 +10,8 @@ import pytest
 
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles
-from floodway.job.state_files import read_mode, write_atomically, write_mode
-from floodway.job.store import LocalStore
+from floodway.job.store.state_files import read_mode, write_atomically, write_mode
+from floodway.job.store.store import LocalStore
 
 
 def test_a_status_is_replaced_without_a_flush_and_a_wish_with_one(

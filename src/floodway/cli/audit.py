@@ -15,7 +15,7 @@ from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.job.findings import Audit
+    from floodway.job.ledger.findings import Audit
     from floodway.job.places import JobPlace
     from floodway.network.model import Network
 
@@ -91,7 +91,7 @@ def _network(folder: Path, file: Path | None) -> Network | None:
 
 
 def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
-    from floodway.job.ledger import Ledger
+    from floodway.job.ledger.ledger import Ledger
     from floodway.spark.audit.run import audit as audit_run
     from floodway.spark.query.layout import Layout
 

@@ -44,7 +44,7 @@ def explain(
 
     Example: floodway explain examples/networks/figure1.yaml --rates s1=1,s2=1 --plan exact --picture figure1.svg
     """
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.checks import check_keeps, check_rates, require_costs
     from floodway.network.dump import network_to_dict
     from floodway.network.fair import fair
@@ -92,7 +92,7 @@ def explain(
 
 
 def _made_plan(network: Network, planner: str, rates: str) -> Plan:
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.checks import check_rates
     from floodway.planning.factory import PLANNERS, make_planner
 

@@ -39,7 +39,7 @@ def plan(
 
     Example: floodway plan examples/networks/figure1.yaml --rates s1=1,s2=1 --planner solver --epsilon 0.05
     """
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
     from floodway.planning import store

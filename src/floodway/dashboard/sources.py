@@ -14,13 +14,13 @@ from typing import Protocol
 
 from floodway.agent.loop.run_files import NETWORK
 from floodway.errors import FloodwayError, InputError
-from floodway.job.figures import Figures
-from floodway.job.fold import Counts
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
 from floodway.job.places import JobPlace, is_job, job_names
-from floodway.job.status import Status
-from floodway.job.store import Store, join, local_folder, scheme_of
-from floodway.job.tail import JobTail
-from floodway.job.timeline import Timeline
+from floodway.job.status.figures import Figures
+from floodway.job.status.status import Status
+from floodway.job.status.tail import JobTail
+from floodway.job.store.store import Store, join, local_folder, scheme_of
 from floodway.network.file import load_network
 from floodway.network.model import Network
 from floodway.spark.session.stores import open_store

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
-from floodway.job.state_files import checked_mode as checked_mode
-from floodway.job.state_files import read_mode, write_mode
-from floodway.job.status import Status, read_status, write_status
-from floodway.job.store import LocalStore, Store, local_folder, scheme_of
+from floodway.job.status.status import Status, read_status, write_status
+from floodway.job.store.state_files import checked_mode as checked_mode
+from floodway.job.store.state_files import read_mode, write_mode
+from floodway.job.store.store import LocalStore, Store, local_folder, scheme_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -39,11 +39,6 @@ class ExactPlanner(Planner):
         """Regions in the map."""
         return len(self._map)
 
-    @property
-    def hits(self) -> int:
-        """Look-ups that a region now in the map answered."""
-        return self._map.hits
-
     def lookup(self, rates: Vector) -> Vector:
         """Keeps of an optimal plan, of the most even one where several are optimal."""
         known = self._map.find(rates, self._plain)

@@ -90,11 +90,6 @@ class RegionMap:
         """Whether the region found last has other optimal plans too."""
         return self._tied[self.last]
 
-    @property
-    def hits(self) -> int:
-        """Look-ups that a region now in the map answered."""
-        return sum(self._hits)
-
     def find(self, rates: Vector, as_keeps: bool = False) -> Vector | None:
         """Flows (or flows over rates) of the region that holds these rates; None if it is not in the map.
 

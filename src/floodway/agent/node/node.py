@@ -27,9 +27,9 @@ from floodway.agent.planes.plane import ControlPlane, make_control_plane, silent
 from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.server import HttpServer
 from floodway.errors import PlanningError
-from floodway.job.latencies import Latency, Sketch
-from floodway.job.state_files import write_atomically, write_mode
-from floodway.job.status import ControlPart, Phase, ProcessPart, Status, write_status
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.status import ControlPart, Phase, ProcessPart, Status, write_status
+from floodway.job.store.state_files import write_atomically, write_mode
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.node_layout import NodeLayout

@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos.result import FaultResult, Trial
-from floodway.job.kept_lines import KeptLines
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.query_notes import QueryNotes, note_tasks, read_notes
 

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodway.errors import FloodwayError, InputError
-from floodway.job.findings import Findings
-from floodway.job.fold import Fold
-from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
-from floodway.job.store import Store
+from floodway.job.store.store import Store
 from floodway.spark.session.stores import open_store
 from floodway.spark.shed.checkpoints import noted_checkpoints, read_record
 from floodway.spark.shed.open_batches import journaled_batches

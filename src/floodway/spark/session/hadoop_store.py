@@ -18,8 +18,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from floodway.errors import InputError
-from floodway.job.store import StoreError, prefixed, scheme_of
-from floodway.job.store_claims import create_by_claim
+from floodway.job.store.store import StoreError, prefixed, scheme_of
+from floodway.job.store.store_claims import create_by_claim
 
 _CLASS = re.compile(r"(?:[a-z0-9]+\.)+[A-Z]\w*: ")
 OBJECT_STORES = ("s3a", "s3", "s3n", "gs")

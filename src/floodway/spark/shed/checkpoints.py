@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from floodway.job.shed_state import ShedFiles
-from floodway.job.store import Store
+from floodway.job.store.store import Store
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from floodway.errors import FloodwayError
-from floodway.job.store import Store
+from floodway.job.store.store import Store
 from floodway.planning.window_drop import Epoch
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.open_batches import OpenBatches, OpenJournal, open_checkpoint

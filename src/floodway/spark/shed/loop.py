@@ -18,15 +18,15 @@ from typing import Any
 from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
-from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
-from floodway.job.facts import BatchFacts, FactsLog
-from floodway.job.kept_lines import KeptLines
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.locks import hold
+from floodway.job.ledger.facts import BatchFacts, FactsLog
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import ShedPart
-from floodway.job.tail import read_figures
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.status import ShedPart
+from floodway.job.status.tail import read_figures
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.locks import hold
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable

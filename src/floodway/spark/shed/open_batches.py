@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodway.errors import FloodwayError
-from floodway.job.store import Store, StoreError
+from floodway.job.store.store import Store, StoreError
 from floodway.spark.session.stores import open_store
 from floodway.spark.shed.control_table import Span
 

@@ -20,9 +20,9 @@ from floodway.control.base import Controller
 from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
-from floodway.job.state_files import checked_mode
-from floodway.job.targets import Target
-from floodway.job.values import suggestion
+from floodway.job.options.targets import Target
+from floodway.job.options.values import suggestion
+from floodway.job.store.state_files import checked_mode
 from floodway.spark.shed.loop import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles, checked_name, state_root
-from floodway.job.store import join, scheme_of
+from floodway.job.store.store import join, scheme_of
 from floodway.spark.session.stores import is_connect, open_store
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from floodway.control.base import Controller
 from floodway.errors import InputError
 from floodway.job.places import note_place
 from floodway.job.shed_state import ShedFiles, checked_name
-from floodway.job.store import probe
+from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.control_columns import (

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from floodway.job.line_files import FileLog
-from floodway.job.line_objects import ObjectLog
-from floodway.job.store import LocalStore, Store
+from floodway.job.store.line_files import FileLog
+from floodway.job.store.line_objects import ObjectLog
+from floodway.job.store.store import LocalStore, Store
 
 
 class LineLog(Protocol):

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from floodway.errors import FloodwayError
-from floodway.job.fold import Fold
-from floodway.job.ledger_line import LedgerLine
-from floodway.job.line_log import open_log
-from floodway.job.store import Store
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger_line import LedgerLine
+from floodway.job.store.line_log import open_log
+from floodway.job.store.store import Store
 
 LEDGER = "ledger"
 _VERSION_1 = "ledger.jsonl"

@@ -21,10 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
-from floodway.job.fold import Counts
-from floodway.job.latencies import Latency
-from floodway.job.participant_status import ParticipantPart
-from floodway.job.store import Store
+from floodway.job.ledger.fold import Counts
+from floodway.job.status.latencies import Latency
+from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.store.store import Store
 
 STATUS = "status.json"
 Kind = Literal["shed", "run", "node", "participant"]

@@ -22,11 +22,11 @@ from dataclasses import replace
 from itertools import pairwise
 from threading import RLock
 
-from floodway.job.fold import Fold
-from floodway.job.ledger_line import LedgerLine, Reason
-from floodway.job.ledger_memory import Counts, Key, RecentLines
-from floodway.job.ledger_tail import LedgerError, LedgerTail
-from floodway.job.store import Store, StoreError
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger_line import LedgerLine, Reason
+from floodway.job.ledger.ledger_memory import Counts, Key, RecentLines
+from floodway.job.ledger.ledger_tail import LedgerError, LedgerTail
+from floodway.job.store.store import Store, StoreError
 
 __all__ = ["Ledger", "LedgerError", "LedgerLine", "Reason"]
 
@@ -40,7 +40,7 @@ class Ledger:
     """The ledger on a store; safe for several threads, and for several processes in turn.
 
     >>> import tempfile
-    >>> from floodway.job.store import LocalStore
+    >>> from floodway.job.store.store import LocalStore
     >>> ledger = Ledger(LocalStore(tempfile.mkdtemp()))
     >>> line = LedgerLine("q", 0, "clicks", "shedder", offered=10, kept=4, dropped=6)
     >>> ledger.append([line]), ledger.append([line])

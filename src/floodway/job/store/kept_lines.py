@@ -4,7 +4,7 @@ They lie in a log of lines (`line_log.py`) whose oldest segments go when there a
 a disk nor a start grows with the age of the job. Accounts are not kept so: those are in the ledger.
 
 >>> import tempfile
->>> from floodway.job.store import LocalStore
+>>> from floodway.job.store.store import LocalStore
 >>> lines = KeptLines(LocalStore(tempfile.mkdtemp()), "figures")
 >>> lines.append([{"batch": 0}, {"batch": 1}])
 >>> list(lines.read())
@@ -17,8 +17,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from floodway.job.line_log import open_log
-from floodway.job.store import Store
+from floodway.job.store.line_log import open_log
+from floodway.job.store.store import Store
 
 KEPT_SEGMENTS = 16
 """Some 64 MiB: two days of batches, one a second."""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from secrets import token_hex
 
-from floodway.job.store import Store, StoreError
+from floodway.job.store.store import Store, StoreError
 
 CLAIM_SECONDS = 60.0
 ATTEMPTS = 50

@@ -20,10 +20,10 @@ from floodway.buffering.options import MANAGERS
 from floodway.buffering.schedulers import schedulers
 from floodway.control.registry import controllers
 from floodway.errors import InputError
-from floodway.job import values
 from floodway.job.decision import Drop, Mode
-from floodway.job.options import JobOptions, OnLoss
-from floodway.job.targets import Target
+from floodway.job.options import values
+from floodway.job.options.options import JobOptions, OnLoss
+from floodway.job.options.targets import Target
 from floodway.planning.factory import PLANNERS
 from floodway.planning.plan import Objective
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
-from floodway.job.store import LocalStore, Store
+from floodway.job.store.store import LocalStore, Store
 
 MODE = "mode.json"
 MODES: tuple[str, ...] = get_args(Mode)

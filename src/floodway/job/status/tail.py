@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from floodway.job.batches import BatchReader
-from floodway.job.figures import Figures
-from floodway.job.ledger_tail import LedgerTail
-from floodway.job.store import Store
+from floodway.job.ledger.ledger_tail import LedgerTail
+from floodway.job.status.batches import BatchReader
+from floodway.job.status.figures import Figures
+from floodway.job.store.store import Store
 
 
 class JobTail:

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodway.job.downsample import Downsampled
-from floodway.job.latencies import Sketch
-from floodway.job.store import Store
+from floodway.job.ledger.downsample import Downsampled
+from floodway.job.status.latencies import Sketch
+from floodway.job.store.store import Store
 
 FOLDER = "batches"
 HISTORY = f"{FOLDER}/history.jsonl"
@@ -111,7 +111,7 @@ class BatchLog:
     """The writer, one per job; `last` has the number of the latest batch of every query, from the reader at the start.
 
     >>> import tempfile
-    >>> from floodway.job.store import LocalStore
+    >>> from floodway.job.store.store import LocalStore
     >>> store = LocalStore(tempfile.mkdtemp())
     >>> log = BatchLog(store)
     >>> log.append(Batch("q", 0, 1.0, 2.0)), log.append(Batch("q", 0, 1.0, 9.0))

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from floodway.errors import InputError
-from floodway.job.store import StoreError, prefixed, scheme_of
-from floodway.job.store_claims import create_by_claim
+from floodway.job.store.store import StoreError, prefixed, scheme_of
+from floodway.job.store.store_claims import create_by_claim
 
 SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
 CONNECT_SECONDS, REQUEST_SECONDS = 5, 20

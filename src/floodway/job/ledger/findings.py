@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.ledger import LedgerLine, Reason
 
 MOST = 20
 """Sentences about single batches of one place; of more only the number is told."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from floodway.job.ledger_memory import Counts, Key
+from floodway.job.ledger.ledger_memory import Counts, Key
 
 VERSION = 2
 """Of the form of a line; lines of version 1 did not say it."""

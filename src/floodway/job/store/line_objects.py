@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from secrets import token_hex
 
-from floodway.job.store import Store, StoreError
+from floodway.job.store.store import Store, StoreError
 
 log = logging.getLogger(__name__)
 

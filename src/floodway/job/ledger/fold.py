@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.job.ledger_line import LedgerLine, Reason
-from floodway.job.spans import Spans
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.ledger_line import LedgerLine, Reason
+from floodway.job.ledger.spans import Spans
+from floodway.job.ledger.timeline import Timeline
 
 ORDER = (Reason.SHEDDER, Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER)
 """The reasons for which a tuple can go, in the order in which they account for it."""

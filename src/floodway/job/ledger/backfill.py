@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from floodway.job.facts import BatchFacts
-from floodway.job.ledger_line import LedgerLine, Reason
+from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.ledger_line import LedgerLine, Reason
 
 STEP_TUPLES = 200_000
 LEAST_STEP_TUPLES = 1_000

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from floodway.job.batches import Batch
-from floodway.job.fold import Counts, Fold
-from floodway.job.latencies import Latency, Sketch
-from floodway.job.ledger_line import LedgerLine
-from floodway.job.status import LedgerPart, Place, Rates, Status, at_inputs
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.fold import Counts, Fold
+from floodway.job.ledger.ledger_line import LedgerLine
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.batches import Batch
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.status import LedgerPart, Place, Rates, Status, at_inputs
 
 WINDOW_SECONDS = 10
 BATCH_SECONDS = 4.0

@@ -27,7 +27,7 @@ from secrets import token_hex
 from typing import Any
 
 from floodway.errors import InputError
-from floodway.job.store import Store, StoreError
+from floodway.job.store.store import Store, StoreError
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The options of every job, whatever its kind; the flags that set them are in `job/flags.py`.
+"""The options of every job, whatever its kind; the flags that set them are in `job/options/flags.py`.
 
 A run, a node and a supervisor of nodes add fields of their own (how long, where, who plans) to this class.
 """
@@ -13,8 +13,8 @@ from floodway.buffering.options import BufferOptions, Manager
 from floodway.control.registry import controllers
 from floodway.errors import InputError
 from floodway.job.decision import Drop, Mode
-from floodway.job.targets import Target
-from floodway.job.values import suggestion
+from floodway.job.options.targets import Target
+from floodway.job.options.values import suggestion
 from floodway.network.model import Network
 from floodway.planning.factory import check_choice
 from floodway.planning.plan import Objective

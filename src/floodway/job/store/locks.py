@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from floodway.errors import InputError
-from floodway.job.lease import Lease, LeasedStore
-from floodway.job.store import LocalStore, Store, make_folder
+from floodway.job.store.lease import Lease, LeasedStore
+from floodway.job.store.store import LocalStore, Store, make_folder
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from secrets import token_hex
 
-from floodway.job.store import LocalStore, StoreError, file_mode, sync_folder
+from floodway.job.store.store import LocalStore, StoreError, file_mode, sync_folder
 
 SEGMENT_BYTES = 4 << 20
 PART_BYTES = 1 << 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic
 
-from floodway.job.downsample import Cell, Downsampled
-from floodway.job.spans import Running
+from floodway.job.ledger.downsample import Cell, Downsampled
+from floodway.job.ledger.spans import Running
 
 
 class Stretch(Generic[Cell]):
@@ -29,7 +29,7 @@ class Stretch(Generic[Cell]):
 class Timeline(Generic[Cell]):
     """The figures of one job by time; `make` makes empty ones.
 
-    >>> from floodway.job.fold import Counts
+    >>> from floodway.job.ledger.fold import Counts
     >>> timeline = Timeline(Counts)
     >>> for second in (100, 103, 106):
     ...     timeline.at("q", second).offered["s"] += 30

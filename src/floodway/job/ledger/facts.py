@@ -18,8 +18,8 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.job.decision import Mode
-from floodway.job.line_log import open_log
-from floodway.job.store import Store
+from floodway.job.store.line_log import open_log
+from floodway.job.store.store import Store
 
 FACTS = "facts"
 KEPT_SEGMENTS = 256
@@ -72,7 +72,7 @@ class FactsLog:
     """The facts of a job's batches on its store; written by the job alone.
 
     >>> import tempfile
-    >>> from floodway.job.store import LocalStore
+    >>> from floodway.job.store.store import LocalStore
     >>> log = FactsLog(LocalStore(tempfile.mkdtemp()))
     >>> log.add(BatchFacts("q", 3, 5_000_000, "enforce", 10, 4, 400_000, 7, ranges=(Range("clicks", 0, 20, 30),)))
     >>> [facts.dropped for facts in log.read()]

@@ -247,7 +247,7 @@ def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Pat
 
 
 def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
-    hold = "import sys; from floodway.job.store.store import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
+    hold = "import sys; from floodway.job.store import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
     command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"

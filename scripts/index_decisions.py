@@ -29,9 +29,9 @@ GROUPS = {
 }
 HEAD = """# Decisions
 
-A record (context, decision, consequences; at most 150 words) for each choice that a newcomer would question. This page is written by `scripts/index_decisions.py`.
-To add a record, take the next free number of its group, write `NNNN-what-was-decided.md` with the heading
-`# NNNN What was decided`, and run the script.
+A record (context, decision, consequences; at most 150 words) for each choice that a newcomer would question. This page
+is written by `scripts/index_decisions.py`. To add a record, take the next free number of its group, write
+`NNNN-what-was-decided.md` with the heading `# NNNN What was decided`, and run the script.
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
@@ -139,7 +139,7 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
 
 
 def test_a_wish_that_is_no_mode_is_passed_over(tmp_path: Path) -> None:
-    files = shed_files("job", tmp_path)
+    files = ShedFiles(tmp_path / "job")
     files.folder.mkdir()
     (files.folder / "mode.json").write_text('{"mode": "of')
     assert files.read_mode() is None

@@ -25,6 +25,7 @@ from pyspark.sql.types import NumericType
 
 from floodway.control.base import Controller
 from floodway.errors import InputError
+from floodway.job.places import note_place
 from floodway.job.shed_state import ShedFiles, checked_name
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
@@ -115,6 +116,7 @@ class BoundShed:
         spark = df.sparkSession
         loop = attach(spark, self.metric_key, self._compared, self._new_loop, on_source=stands_on_source(df))
         self.loops.append(loop)
+        note_place(self.settings.name, self.files.store.uri)
         write_rule(loop.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)

@@ -20,9 +20,9 @@ from floodway.agent.federation.participant import Pace, ParticipantAgent
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.contracts.participant import Settings
-from floodway.job.participant_status import ParticipantPart
-from floodway.job.status import Status, read_status
-from floodway.job.store import LocalStore
+from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.status import Status, read_status
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from tests.agent.federation_engine import LogEngine
 
@@ -41,7 +41,7 @@ FAST = Pace(
     tick=0.02, measure=0.1, lease=1.0, margin=0.2, bill=0.5, message=2.0, move=3.0, failed_move=0.3, patience=1.0
 )
 SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
-STEP_SECONDS = 40.0
+STEP_SECONDS = 240.0
 """How long a test waits for something to happen before it fails; it never waits for nothing."""
 LATE_SECONDS = 10.0
 """How long after its end a period is billed at most: when the lease was renewed, a third of its length later."""

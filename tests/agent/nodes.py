@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.status import ControlPart, ProcessPart, Status, read_status
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.status.status import ControlPart, ProcessPart, Status, read_status
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
@@ -213,7 +213,7 @@ class Relay:
     def _pass_on(self, client: socket.socket) -> None:
         with client, suppress(OSError):
             host, _, port = self._target().removeprefix("http://").partition(":")
-            with socket.create_connection((host, int(port)), timeout=5) as there:
+            with socket.create_connection((host, int(port)), timeout=60) as there:
                 back = threading.Thread(target=_pump, args=(there, client), daemon=True)
                 back.start()
                 _pump(client, there)

@@ -11,7 +11,6 @@ passes through `zip_with`, which Spark calls and does not compile. All else is c
 
 from __future__ import annotations
 
-from pathlib import Path
 from zlib import crc32
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,10 +42,10 @@ _DELIVERED = """(SELECT named_struct(
 """What is found once in a batch, so that it is not searched for every tuple."""
 
 
-def with_control(df: DataFrame, path: Path) -> DataFrame:
+def with_control(df: DataFrame, uri: str) -> DataFrame:
     """The stream with the decision in force beside every row."""
     timed = df.select("*", fn.expr(f"zip_with(array({_NOW}), array({_NOW}), (time, _) -> time)[0]").alias(TIME))
-    found = timed.select("*", fn.expr(_DELIVERED.format(view=_view(df.sparkSession, path))).alias(TABLE))
+    found = timed.select("*", fn.expr(_DELIVERED.format(view=_view(df.sparkSession, uri))).alias(TABLE))
     entry = fn.col(_ENTRY)
     return found.select("*", _in_force().alias(_ENTRY)).select(
         *[column(name) for name in df.columns],
@@ -80,9 +79,8 @@ def epoch_keep(field: str, batch_start_us: Column) -> Column:
     )
 
 
-def _view(spark: SparkSession, path: Path) -> str:
+def _view(spark: SparkSession, uri: str) -> str:
     """The table as a view of the session, named by its file, so that several sheds do not meet."""
-    uri = path.as_uri()
     view = f"floodway_control_{crc32(uri.encode()):08x}"
     text = (
         spark.read.option("ignoreMissingFiles", "true")  # without its table a query goes on

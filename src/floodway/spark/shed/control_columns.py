@@ -1,7 +1,7 @@
 """The decision in force for the micro-batch that is running, as columns of the stream.
 
-The control table is one small file. An uncorrelated scalar subquery reads it whole, anew in every micro-batch, and gives
-it to the plan as one value: no join, no broadcast. A file that is missing or torn gives nulls, and everything is kept.
+The control table is one small file. An uncorrelated scalar subquery reads it in every micro-batch and gives it to the
+plan as one value: no join, no broadcast. A file that is missing or torn gives nulls, and everything is kept.
 
 Spark replaces `current_timestamp()` by the batch's journaled timestamp in the main plan, but not inside subqueries. So
 the subquery only delivers the table, and the main plan chooses from it. Spark writes the timestamp as a number into the
@@ -47,14 +47,15 @@ def with_control(df: DataFrame, uri: str) -> DataFrame:
     timed = df.select("*", fn.expr(f"zip_with(array({_NOW}), array({_NOW}), (time, _) -> time)[0]").alias(TIME))
     found = timed.select("*", fn.expr(_DELIVERED.format(view=_view(df.sparkSession, uri))).alias(TABLE))
     entry = fn.col(_ENTRY)
+    expired = fn.coalesce(fn.col(TIME) >= entry["until_us"], fn.lit(False))
     return found.select("*", _in_force().alias(_ENTRY)).select(
         *[column(name) for name in df.columns],
         TIME,
         TABLE,
         entry["seq"].alias(SEQ),
         entry["mode"].alias(MODE),
-        (entry["mode"] == "enforce").alias(ENFORCED),
-        _keep_in_force(entry, fn.col(TIME)).alias(KEEP),
+        ((entry["mode"] == "enforce") & ~expired).alias(ENFORCED),
+        fn.when(expired, PPM).otherwise(_keep_in_force(entry, fn.col(TIME))).cast("int").alias(KEEP),
         entry["salt"].alias(SALT),
         entry["threshold"].alias(THRESHOLD),
         entry["tie_ppm"].alias(TIE),
@@ -111,9 +112,9 @@ def _count_to(ascending: Column, value: Column) -> Column:
 
 
 def _keep_in_force(entry: Column, now_us: Column) -> Column:
-    """The keep in ppm for this batch, `Entry.keep_at`; null without an entry."""
+    """The keep in ppm for this batch, as `Entry.keep_at` has it; null without an entry."""
     keep = entry["keep_ppm"]
     offered = entry["rate"] * fn.greatest(now_us - entry["base_us"], fn.lit(1)) / 1e6
     wanted = fn.coalesce(fn.floor(fn.try_divide(PPM * entry["budget"], offered)), fn.lit(PPM))
     bounded = fn.floor(fn.greatest(keep * LOWEST, fn.least(wanted, fn.lit(PPM), keep * HIGHEST)))
-    return fn.when(entry["budget"].isNull(), keep).otherwise(bounded).cast("int")
+    return fn.when(entry["budget"].isNull(), keep).otherwise(bounded)

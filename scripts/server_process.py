@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Self
 
 from floodway.errors import FloodwayError
 
@@ -24,7 +24,7 @@ class ServerError(RuntimeError):
 class ServerProcess(ABC):
     """One server. Use it as a context manager, or call `start` and `stop`."""
 
-    what: ClassVar[str]
+    what: str
     """What it is, for messages."""
 
     def __init__(self, folder: Path) -> None:

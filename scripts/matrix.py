@@ -30,8 +30,8 @@ TOOLS = ("pytest>=8", "hypothesis>=6")
 CONNECT = ("grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65", "zstandard", "pandas>=2.0.3,<3")
 """What a Connect client needs; the extra `pyspark[connect]` asks for the same, in older versions without wheels."""
 
-OLD = ("numpy<2", "setuptools<80")
-"""For 3.5: its own code still uses names that NumPy 2 removed, and `distutils`."""
+OLD = ("numpy<2", "pyarrow<20", "setuptools<80")
+"""For 3.5: its own code still uses names that NumPy 2 removed, and `distutils`; later pyarrow needs NumPy 2."""
 
 
 def main(arguments: list[str]) -> int:

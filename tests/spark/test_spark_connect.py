@@ -1,4 +1,4 @@
-"""The one line through Spark Connect: the tests of `tests/matrix` against a server of their own, in a process of theirs.
+"""The one line through Spark Connect: tests of `tests/matrix` against a server of their own, in a process of theirs.
 
 A process has sessions of one kind only: beside the Classic session of the other tests there can be no Connect client.
 """

@@ -11,13 +11,13 @@ ledger lines and folders of files name it, because batches are counted from 0 in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from floodway.errors import InputError
+from floodway.json_text import load_json
 from floodway.spark.source.offsets import BatchOffset, parse_offset
 
 _ID_DIGITS = 12
@@ -49,7 +49,7 @@ def query_key(name: str, checkpoint: Path) -> str:
     """
     path = checkpoint / "metadata"
     try:
-        digits = UUID(json.loads(path.read_text(encoding="utf-8"))["id"]).hex
+        digits = UUID(load_json(path.read_text(encoding="utf-8"))["id"]).hex
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} has no id of a query: {error!r}", hint="Restore the checkpoint") from error
     return f"{name}@{digits[:_ID_DIGITS]}"
@@ -79,7 +79,7 @@ def _read(path: Path, batch: int) -> JournaledBatch:
     """Read `offsets/N`: a version line, a line of metadata, a line for each source."""
     try:
         _, metadata, *sources = path.read_text(encoding="utf-8").splitlines()
-        timestamp = int(json.loads(metadata)["batchTimestampMs"])
+        timestamp = int(load_json(metadata)["batchTimestampMs"])
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{path} is not Spark's journal of batch {batch}: {error}", hint="Restore the checkpoint"

@@ -31,8 +31,6 @@ def cells(heading: str) -> list[list[str]]:
     """The rows of the table below a heading."""
     parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.M)
     (part,) = [part for part in parts if heading in part[:200]]
-        part for part in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.M) if heading in part[:200]
-    ]
     lines = [line for line in part.splitlines() if line[:1] == "|"]
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
 

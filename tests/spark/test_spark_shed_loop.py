@@ -336,6 +336,13 @@ def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:
     low = tied.threshold(0.05)
     assert low is not None
     assert (low.value, low.tie_ppm) == (5.0, 500_000)
+    floored = tied.threshold(0.24, floor=0.05)
+    assert floored is not None
+    share = (0.19 / 0.95 - 0.1) / 0.9
+    assert (floored.value, floored.tie_ppm) == (1.0, round((0.05 + 0.95 * share) * PPM))
+    starved = tied.threshold(0.01, floor=0.05)
+    assert starved is not None
+    assert (starved.value, starved.tie_ppm) == (5.0, 50_000)
     everything = tied.threshold(1.0)
     assert everything is not None
     assert (everything.value, everything.tie_ppm) == (1.0, PPM)

@@ -19,7 +19,7 @@ from floodway.spark.session.java import find_java
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE1 = ROOT / "examples" / "networks" / "figure1.yaml"
 DATA = (
-    *("cli/demo.yaml", "dashboard/static/index.html", "dashboard/static/page.css", "dashboard/static/page.js"),
+    *("dashboard/static/index.html", "dashboard/static/page.css", "dashboard/static/page.js"),
     *("dashboard/static/charts.js", "dashboard/static/sign.js", "dashboard/static/icon.svg"),
 )
 """Files that are no Python and without which a command fails."""
@@ -48,7 +48,7 @@ def test_wheel_and_sdist_hold_what_is_needed_and_nothing_else(built: Path) -> No
     assert [name for name in names if not name.startswith(("floodway/", "floodway-"))] == []
     with tarfile.open(sdist) as archive:
         inside = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/floodway/cli/demo.yaml"} <= inside
+    assert {"pyproject.toml", "README.md", "LICENSE", "examples/networks/shop.yaml"} <= inside
     assert [name for name in inside if name.startswith((".venv", ".cache", "runs/", "demo-out"))] == []
     assert sdist.stat().st_size < 10_000_000
 
@@ -103,6 +103,6 @@ def test_the_wheel_brings_all_it_needs_into_an_empty_environment(built: Path, tm
     assert '"score": 0.6' in planned
     # Java is the one thing that pip does not bring; here it is the one of this project.
     env["JAVA_HOME"] = str(find_java())
-    shown = json.loads(run([floodway, "demo", "--seconds", "15", "--json"], cwd=tmp_path, env=env))
-    assert shown["with"]["reconciled"] is True
+    shown = json.loads(run([floodway, "demo", "--seconds", "15s", "--json"], cwd=tmp_path, env=env))
+    assert shown["with"]["ledger"]["offered"] == sum(shown["with"]["offered"].values())
     assert (tmp_path / "demo-out" / "report.html").is_file()

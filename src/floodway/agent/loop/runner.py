@@ -12,15 +12,13 @@ from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.run_files import save_network, save_report
+from floodway.agent.loop.score import score_of
 from floodway.agent.loop.steering import Steering
 from floodway.job.options import JobOptions
 from floodway.job.status import Status, write_status
-from floodway.network.flow import flows
 from floodway.network.model import Network
-from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner
-from floodway.planning.program import Program
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import check_streams
 from floodway.spark.query.retaining import retention_of, run_retaining
@@ -130,23 +128,20 @@ class _Run:
             self.loop.steering.plan_with(_planner(corrected, self.options))
 
     def _report(self) -> RunReport:
-        rates, throughput = self.record.rates(), self.record.throughput()
-        load = flows(self.network, rates, self.record.kept_shares()).load
-        scale = max(load[name] / node.cpu for name, node in self.network.nodes.items())
-        exact = ExactPlanner(Program(self.network))
+        found = score_of(self.network, self.record)
         control = self.loop.steering.control.values()
         fold = self.loop.ledger.fold()
         return RunReport(
             counts=fold.total,
             differences=tuple(fold.differences()),
             latency=self.record.latencies().latency(self.target),
-            score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
-            optimum=exact.plan(rates, scale or 1.0).score,
-            nominal_optimum=exact.plan(rates).score,
-            load=load,
-            throughput=throughput,
-            rates=rates,
-            capacity_scale=scale,
+            score=found.score,
+            optimum=found.optimum,
+            nominal_optimum=found.nominal_optimum,
+            load=found.load,
+            throughput=found.throughput,
+            rates=self.record.rates(),
+            capacity_scale=found.capacity_scale,
             measured_seconds=self.record.measured_seconds,
             mode=self.loop.mode,
             unreachable=any(decision.unreachable for decision in control),

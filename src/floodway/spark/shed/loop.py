@@ -60,6 +60,7 @@ class ShedSettings:
     salt: int
     headroom: float = 1.0
     by_utility: bool = False
+    floor_ppm: int = 0
     window: WindowShape | None = None
 
 
@@ -318,7 +319,7 @@ class ShedLoop:
             base_us=base_us,
         )
         if self.settings.by_utility and keep_ppm < PPM:
-            threshold = self._utilities.threshold(keep_ppm / PPM)
+            threshold = self._utilities.threshold(keep_ppm / PPM, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         self.control.put(entry)

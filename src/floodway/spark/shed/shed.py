@@ -154,6 +154,7 @@ class Shedder:
             hashed=() if self.window is not None else self._hashed(df),
             by_utility=self.utility is not None,
             utility=self.utility if isinstance(self.utility, str) else None,
+            floor_ppm=self.settings.floor_ppm,
             window=self.settings.window,
             time_column=None if self.window is None else self.window.time_column,
             salt=self.settings.salt,
@@ -190,7 +191,7 @@ class Shedder:
         threshold = fn.col(THRESHOLD)
         above = fn.col(UTILITY) > threshold
         tied = (fn.col(UTILITY) == threshold) & (fn.col(SLOT) < fn.col(TIE))
-        fate = fn.when(threshold.isNull(), below).otherwise(above | tied)
+        fate = fn.when(threshold.isNull(), below).otherwise(above | tied | (fn.col(SLOT) < self.settings.floor_ppm))
         return valued.withColumn(FATE, fn.coalesce(fate, fn.lit(True)))
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
@@ -229,10 +230,11 @@ class Shedder:
         ppm = fn.lit(float(PPM))
         weight = ppm / fn.greatest(fn.col(KEEP), fn.lit(1))
         if self.utility is not None:
-            # What is above the threshold stands for itself; what is below can be neither kept nor estimated.
-            tied = fn.col(UTILITY) == fn.col(THRESHOLD)
-            by_tie = fn.when(tied, ppm / fn.greatest(fn.col(TIE), fn.lit(1))).otherwise(fn.lit(1.0))
-            weight = fn.when(fn.col(THRESHOLD).isNull(), weight).otherwise(by_tie)
+            # What is above the threshold stands for itself; what is below is kept, and estimated, by the floor alone.
+            utility, threshold = fn.col(UTILITY), fn.col(THRESHOLD)
+            by_tie = fn.when(utility > threshold, 1.0).when(utility == threshold, ppm / fn.greatest(TIE, fn.lit(1)))
+            by_value = by_tie.otherwise(ppm / max(self.settings.floor_ppm, 1))
+            weight = fn.when(threshold.isNull(), weight).otherwise(by_value)
         return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))
 
 
@@ -266,6 +268,7 @@ def shed(
     options: Mapping[str, object] | None = None,
     headroom: float = 1.0,
     utility: str | Column | None = None,
+    floor: float = 0.0,
     key: str | Sequence[str] | None = None,
     identity: str | Sequence[str] | None = None,
     arrival: str | None = None,
@@ -285,6 +288,8 @@ def shed(
       the target with every batch; `headroom` scales the target that it is given.
     - A column `_weight` that the stream has is multiplied by 1/keep, and has to be a number.
     - `utility`: a column or expression; the most valuable tuples are kept, ties broken by hash.
+    - `floor`, with `utility`: the share of the least valuable tuples that is kept however little there is time for, so
+      that counts and sums by `_weight` are unbiased for them too. Without it what is never kept cannot be estimated.
     - `key`: columns whose values are kept or dropped whole.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.
     - `arrival`: the timestamp column from which latency counts (`_arrival` if there is one). Left out, tuples
@@ -303,6 +308,11 @@ def shed(
             f"shed {name!r}: utility= and key= cannot both decide",
             hint="Make the utility a function of the key.",
         )
+    if not 0.0 <= floor <= 0.5 or (floor and utility is None):
+        raise InputError(
+            f"shed {name!r}: floor={floor} is no share in [0, 0.5] of tuples chosen by utility=",
+            hint="Give utility= and a small share, such as 0.02.",
+        )
     if not 0 <= side_output <= 10_000:
         raise InputError(
             f"shed {name!r}: side_output={side_output} is not in [0, 10000]",
@@ -317,6 +327,7 @@ def shed(
         salt=crc32(name.encode()) if seed is None else seed,
         headroom=headroom,
         by_utility=utility is not None,
+        floor_ppm=round(floor * PPM),
         window=None if window is None else window.shape,
     )
     return Shedder(

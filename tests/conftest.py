@@ -58,6 +58,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{tests} NOT RUN: {reason}", red=True, bold=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The places of jobs are noted below the user's home: not below that of who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def kafka_jars() -> str:
     """The jars of Spark's Kafka connector as a comma list for `spark.jars`; skips if not to be had."""

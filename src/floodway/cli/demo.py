@@ -39,7 +39,7 @@ def demo(
 
     Example: floodway demo --out demo-out --target 3s --open
     """
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.spark.session.session import spark_session
 
     length, goal = values.duration("--seconds")(seconds), values.duration("--target")(target)

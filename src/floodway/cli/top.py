@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.jobs import Job, State
+from floodway.cli.jobs import Job, State, find
 from floodway.cli.output import print_json
 from floodway.errors import InputError
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from floodway.job.places import JobPlace
-    from floodway.job.status import Status
-    from floodway.job.tail import JobTail
+    from floodway.job.status.status import Status
+    from floodway.job.status.tail import JobTail
 
 STALE_SECONDS = 30.0
 
@@ -37,10 +37,9 @@ def top(
     from rich.console import Console
     from rich.live import Live
 
-    from floodway.job.places import find_job
-    from floodway.job.tail import JobTail
+    from floodway.job.status.tail import JobTail
 
-    found, tail = find_job(job, state), JobTail()
+    found, tail = find(job, state), JobTail()
     if as_json:
         status = found.status(tail)
         if status is None:
@@ -68,7 +67,7 @@ def _tables(job: JobPlace, tail: JobTail) -> Group:
 
 def _nothing(job: JobPlace) -> InputError:
     return InputError(
-        f"{job.folder} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
+        f"{job.place} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
     )
 
 

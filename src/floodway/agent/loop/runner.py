@@ -14,8 +14,8 @@ from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.run_files import save_network, save_report
 from floodway.agent.loop.score import score_of
 from floodway.agent.loop.steering import Steering
-from floodway.job.options import JobOptions
-from floodway.job.status import Status, write_status
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import Status, write_status
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner

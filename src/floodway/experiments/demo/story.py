@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from floodway.experiments.demo.job import windows
 from floodway.experiments.demo.result import PARTS, Batch, Run
 from floodway.experiments.demo.shop import RECORDS, WORTH, Shop, Totals, write
-from floodway.job.status import Totals as Counts
+from floodway.job.status.status import Totals as Counts
 from floodway.spark.query.drops import expression
 from floodway.spark.shed.shed import Shedder, shed
 

@@ -27,7 +27,7 @@ def test_the_demo_runs_and_ends_in_a_picture_and_a_report(tmp_path: Path) -> Non
     for key in ("without", "sample", "with"):
         run = body[key]
         offered, processed = sum(run["offered"].values()), sum(run["processed"].values())
-        assert offered == pytest.approx(15 * body["rate"], abs=1)
+        assert 10 * body["rate"] < offered < 16 * body["rate"]
         assert 0 < processed <= offered
         assert run["score"] <= run["optimum"]
     assert body["without"]["worst_error"] is None

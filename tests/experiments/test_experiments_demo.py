@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,14 @@ def test_the_feeder_writes_a_file_per_tick_on_one_schedule(tmp_path: Path) -> No
     assert now[0] == pytest.approx(1_001.0)
     first = pq.read_table(files[1])["timestamp"][0].as_py().timestamp()
     assert first == pytest.approx(1_000.0 + TICK)
-    assert sum(pq.read_table(path).num_rows for path in files) == sum(ticks(1000.0, 1.0)) == 1000
+    assert sum(pq.read_table(path).num_rows for path in files) == sum(ticks(1000.0, 1.0))
+
+
+def test_the_load_rises_to_its_rate_and_stays() -> None:
+    found = list(ticks(1000.0, 12.0))
+    assert found[0] == pytest.approx(0.25 * 1000 * TICK, abs=1)
+    assert all(later >= earlier - 1 for earlier, later in pairwise(found))
+    assert found[16:] == [250] * 32
 
 
 def test_a_feeder_whose_parent_is_gone_stops(tmp_path: Path) -> None:
@@ -99,8 +107,8 @@ def test_a_ledger_that_misses_events_is_said() -> None:
 
 @pytest.mark.spark
 def test_the_three_runs_at_a_small_scale(spark: SparkSession, tmp_path: Path) -> None:
-    """Half of 6,000 events: a fixed sample's error has a known deviation; what Floodway drops is at most all but the
-    floor, which bounds the deviation of its estimates.
+    """The error of a sample of half the events has a known deviation; Floodway drops at most all but the floor, which
+    bounds the deviation of its estimates.
     """
     seen: list[tuple[str, float, str]] = []
     runs = [
@@ -117,14 +125,15 @@ def test_the_three_runs_at_a_small_scale(spark: SparkSession, tmp_path: Path) ->
         for place, name in enumerate(story.RUNS)
     ]
     without, sample, protected = runs
-    assert {run.truth.of("click") + run.truth.of("order") for run in runs} == {6000.0}
+    made = story.WARM_EVENTS + sum(ticks(3000.0, 2.0))
+    assert {run.truth.of("click") + run.truth.of("order") for run in runs} == {made}
     assert without.estimated is None and without.ledger == {}
     for run, weight in ((sample, 2.0), (protected, 1.0 / story.FLOOR)):
         for part in ("clicks", "orders"):
             found, truth = run.estimate(part), sum(getattr(run.truth, part).values())
             assert found is not None
             assert found[0] == pytest.approx(truth, abs=5.0 * (truth * (weight - 1.0)) ** 0.5), (run.name, part)
-    assert protected.ledger["offered"] == 6000 == protected.ledger["kept"] + protected.ledger["dropped"]
+    assert protected.ledger["offered"] == made == protected.ledger["kept"] + protected.ledger["dropped"]
     for run in runs:
         assert run.value <= run.best_value
     assert {title for title, _, _ in seen} == set(story.RUNS)

@@ -324,6 +324,12 @@ def test_a_window_of_many_batches_keeps_its_epoch_while_the_keep_varies(tmp_path
     assert len(windows.epochs.history) < 20
 
 
+def test_the_share_of_ties_follows_the_batch_as_the_keep_does() -> None:
+    entry = Entry(1, 0, keep_ppm=500_000, threshold=1.0, tie_ppm=400_000, budget=300.0, rate=1000.0, base_us=0)
+    assert [entry.tie_at(time) for time in (200_000, SECOND, 60 * SECOND)] == [500_000, 240_000, 100_000]
+    assert replace(entry, budget=None).tie_at(SECOND) == 400_000
+
+
 def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:
     seen = Utilities()
     assert seen.threshold(0.3) is None

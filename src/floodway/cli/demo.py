@@ -22,7 +22,7 @@ KEYS = ("without", "sample", "with")
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
-    seconds: Annotated[str, typer.Option(help="Length of each of the three runs.", metavar="DURATION")] = "30s",
+    seconds: Annotated[str, typer.Option(help="Length of each of the three runs.", metavar="DURATION")] = "36s",
     target: Annotated[str, typer.Option(help="Latency target.", metavar="DURATION")] = "3s",
     rate: Annotated[
         str | None, typer.Option(help="Events per second; default twice what is measured.", metavar="RATE")

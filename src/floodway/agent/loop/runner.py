@@ -26,6 +26,7 @@ from floodway.spark.session.session import LOCAL_MASTER, Session, spark_session
 from floodway.spark.source import register
 
 DRAIN_TARGETS = 3.0
+START_SECONDS = 120.0
 
 __all__ = ["RunError", "RunOptions", "run_network"]
 
@@ -90,6 +91,7 @@ class _Run:
         with Feeder(self.network, self.layout, self.options.feeds) as feeder:
             self.loop.start(self.loop.clock.now())
             try:
+                self._await_start()
                 feeder.start()
                 self._measure(feeder)
                 feeder.stop()
@@ -99,6 +101,13 @@ class _Run:
         report = self._report()
         save_report(self.options.root, report.to_dict())
         return report
+
+    def _await_start(self) -> None:
+        """Until the queries read: what is fed while they start would all be in the first batch, and late."""
+        end = self.loop.clock.now() + START_SECONDS
+        while not self.loop.started and (now := self.loop.clock.now()) < end:
+            self.loop.tick(now)
+            time.sleep(TICK_SECONDS)
 
     def _measure(self, feeder: Feeder) -> None:
         self.record.begin(self.loop.clock.now(), self.loop.arrived)

@@ -19,16 +19,22 @@ from floodway.experiments.demo.shop import Shop, write
 
 TICK = 0.25
 """Seconds per file."""
+CALM, FULL, USUAL = 0.1, 1 / 3, 0.25
+"""The load begins as on a usual day: for a tenth of the time a quarter of the rate; then it rises until a third."""
 
 
 def ticks(rate: float, seconds: float) -> Iterator[int]:
-    """Events per tick; roundings do not add up.
+    """Events per tick: a calm beginning, a rise, then the rate; roundings do not add up.
 
-    >>> list(ticks(10.0, 1.0))
-    [2, 3, 3, 2]
+    >>> list(ticks(40.0, 3.0))
+    [2, 4, 6, 8, 10, 10, 10, 10, 10, 10, 10, 10]
     """
+    made = due = 0.0
     for index in range(round(seconds / TICK)):
-        yield round((index + 1) * rate * TICK) - round(index * rate * TICK)
+        risen = ((index + 0.5) * TICK / seconds - CALM) / (FULL - CALM)
+        due += rate * TICK * (USUAL + (1.0 - USUAL) * min(1.0, max(0.0, risen)))
+        yield round(due - made)
+        made += round(due - made)
 
 
 def feed(

@@ -48,6 +48,10 @@ class Totals:
     orders: dict[str, float]
     revenue: dict[str, float]
 
+    def __add__(self, other: Totals) -> Totals:
+        parts = [(self.clicks, other.clicks), (self.orders, other.orders), (self.revenue, other.revenue)]
+        return Totals(*({name: one[name] + two[name] for name in one} for one, two in parts))
+
     def of(self, kind: str) -> float:
         """Events of a kind, over all categories."""
         return sum((self.orders if kind == "order" else self.clicks).values())
@@ -62,7 +66,7 @@ class Shop:
     (1000, 1000.0)
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, partition: int = 0) -> None:
         rng = np.random.default_rng(seed)
         pages = rng.integers(0, PAGES, POOL)
         orders = rng.random(POOL) < ORDER_SHARE
@@ -75,6 +79,7 @@ class Shop:
         self._revenue = np.array([sum(item["qty"] * item["price"] for item in event["items"]) for event in events])
         self._made = np.zeros(POOL, dtype=np.int64)
         self._next = 0
+        self._partition = partition
 
     def make(self, count: int, *, start_us: int, end_us: int) -> pa.Table:
         """`count` events that arrive evenly in [start_us, end_us), microseconds UTC."""
@@ -87,7 +92,7 @@ class Shop:
         return pa.table(
             {
                 "topic": pa.array(["events"]).take(pa.array(np.zeros(count, dtype=np.int64))),
-                "partition": pa.array(np.zeros(count, dtype=np.int32)),
+                "partition": pa.array(np.full(count, self._partition, dtype=np.int32)),
                 "offset": pa.array(offsets),
                 "timestamp": pa.array(times).cast(_TIMESTAMP),
                 "key": self._keys.take(picked),

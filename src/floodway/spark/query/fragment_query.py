@@ -183,13 +183,18 @@ class FragmentQuery:
             raise BatchError(f"query {self.name} did not start: {shortened(error)}") from None
         deadline = time.monotonic() + wait_seconds
         while self.failure() is None and time.monotonic() < deadline:
-            if not str(self._query.status["message"]).startswith("Initializing"):
+            if self.started:
                 return
             time.sleep(_POLL_SECONDS)
         if wait_seconds > 0:
             reason = self.failure() or f"no start within {wait_seconds:g} s"
             self.stop(grace_seconds=0.0)
             raise BatchError(f"query {self.name} did not start: {reason}")
+
+    @property
+    def started(self) -> bool:
+        """Whether the query has found its sources and its place in them."""
+        return self._query is not None and not str(self._query.status["message"]).startswith("Initializing")
 
     def process_available(self) -> None:
         """Run everything that is in the logs now, and end."""

@@ -242,7 +242,8 @@ class BoundShed:
         if self.utility is not None:
             # What is above the threshold stands for itself; what is below is kept, and estimated, by the floor alone.
             utility, threshold = fn.col(UTILITY), fn.col(THRESHOLD)
-            by_tie = fn.when(utility > threshold, 1.0).when(utility == threshold, ppm / fn.greatest(TIE, fn.lit(1)))
+            tie = fn.greatest(fn.col(TIE), fn.lit(max(self.settings.floor_ppm, 1)))
+            by_tie = fn.when(utility > threshold, 1.0).when(utility == threshold, ppm / tie)
             by_value = by_tie.otherwise(ppm / max(self.settings.floor_ppm, 1))
             weight = fn.when(threshold.isNull(), weight).otherwise(by_value)
         return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))

@@ -179,8 +179,9 @@ def test_an_engine_that_does_not_stop_ends_no_renewal(sides: Sides, monkeypatch:
 def test_one_lease_that_cannot_be_reclaimed_keeps_no_other_away(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     sides.give("A/0", "B", "f0", "f1")
     sides.dead.add("B")
-    sides.now += 60.0
     a = sides.members["A"]
+    assert a.moving.reclaim(margin_seconds=0.0) == []  # how long a lease stays as it is, A must have seen itself
+    sides.now += 60.0
     monkeypatch.setattr(sides.store, "claim", Faulty(sides.store.claim))
     assert a.moving.reclaim(margin_seconds=0.0) == ["f1"]
     assert a.engine.running == {"f1"} and a.figures.failures == {"lease of f0": str(FULL)}

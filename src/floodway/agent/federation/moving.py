@@ -26,6 +26,7 @@ from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Move
 from floodway.errors import FloodwayError
+from floodway.job.clocks import PROCESS_CLOCK
 
 STEPS = (
     "giver:intended",
@@ -63,13 +64,17 @@ class Moving:
     store: LeaseStore
     journal: Journal
     engine: Engine
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = PROCESS_CLOCK.now
     at: Callable[[str], None] = lambda step: None
     failed: Callable[[str, Exception], None] = lambda where, error: None
     """Told of what failed and is tried again."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Measures how long others are silent: their clocks may differ from this one by any amount."""
     _busy: set[str] = field(default_factory=set)
     """Moves that a thread is carrying out."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _seen: dict[str, tuple[Lease, float]] = field(default_factory=dict)
+    """Leases of own fragments that are elsewhere: as each was last found, and since when it is so."""
 
     def __post_init__(self) -> None:
         self.holdings = Holdings(self.name, self.specs, self.store, self.journal, self.engine, self.clock, self.failed)
@@ -317,13 +322,26 @@ class Moving:
 
     def _reclaimed(self, fragment: str, margin_seconds: float) -> bool:
         lease = self.store.current(fragment)
-        if lease is None or self.clock() <= lease.until + margin_seconds:
+        if lease is None or not self._run_out(lease, margin_seconds):
             return False
         self.at("origin:reclaiming")
         fresh = self.store.claim(fragment, self.name, after=lease.epoch, now=self.clock(), lost=lease)
         self.at("origin:reclaimed")
         self.holdings.own(fragment, fresh, "reclaimed")
         return True
+
+    def _run_out(self, lease: Lease, margin_seconds: float) -> bool:
+        """Whether its owner released a lease, or left it as it is for longer than it was good for.
+
+        The times in it are of the owner's clock, so they say how long it is good for and not until when.
+        """
+        good_for = lease.until - lease.alive
+        now = self.monotonic()
+        seen, since = self._seen.get(lease.fragment, (None, now))
+        if seen != lease:
+            self._seen[lease.fragment] = lease, now
+            since = now
+        return good_for <= 0 or now - since > good_for + margin_seconds
 
     def _check(self, move: Move, epochs: Mapping[str, int]) -> None:
         for task in move.tasks:

@@ -56,6 +56,7 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
+from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import Decision, Mode, named, write_decision
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import ProcessPart, Status, write_status
@@ -106,7 +107,7 @@ class ParticipantAgent:
         settings: Settings | None = None,
         pace: Pace | None = None,
         options: JobOptions | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
         if name not in federation.members:
@@ -314,7 +315,7 @@ class ParticipantAgent:
         return participant_status(
             part,
             name=self.name,
-            now=self._clock(),
+            now=time.time(),  # who reads it compares it with a wall clock
             process=process,
             mode=self.mode,
             target_seconds=self._steering.target_seconds,

@@ -79,7 +79,7 @@ def _in_force(spark: SparkSession, uri: str) -> DataFrame:
 
 def _tie_in_force(entry: Column, now_us: Column) -> Column:
     """The share of the ties in ppm for this batch, `Entry.tie_at`."""
-    moved = entry["tie_ppm"] * _keep_in_force(entry, now_us) / fn.greatest(entry["keep_ppm"], fn.lit(1))
+    moved = entry["tie_ppm"].cast("double") * _keep_in_force(entry, now_us) / fn.greatest(entry["keep_ppm"], fn.lit(1))
     return fn.floor(fn.least(moved, fn.lit(PPM))).cast("int")
 
 

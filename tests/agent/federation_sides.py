@@ -57,13 +57,21 @@ class PlainEngine:
 
     def __init__(self) -> None:
         self.running: set[str] = set()
+        self.prepared: set[str] = set()
         self.fails: dict[str, int] = {}
         self.on_start: Callable[[str], None] = lambda fragment: None
 
     def check(self, spec: FragmentSpec) -> None:
         pass
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        self.prepared.add(spec.name)
+
+    def forget(self, fragment: str) -> None:
+        self.prepared.discard(fragment)
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        self.prepared.discard(spec.name)
         self.on_start(spec.name)
         if self.fails.get(spec.name, 0) > 0:
             self.fails[spec.name] -= 1
@@ -162,13 +170,23 @@ class Sides:
         tasks = tuple(Task(name, Load(UNITS), units=UNITS) for name in fragments or ("f0",))
 
         def ask(asked: Move, epochs: Mapping[str, int]) -> Mapping[str, float]:
+            if taker in self.dead:
+                raise MoveError("connection refused")
             try:
                 return self.members[taker].moving.take(asked, epochs)
             except Killed:
                 self.dead.add(taker)
                 raise MoveError("connection reset") from None
 
-        return self.members[giver].moving.give(Move(move, giver, taker, price, tasks), ask)
+        def prepare(asked: Move, epochs: Mapping[str, int]) -> Mapping[str, float]:
+            try:
+                self.members[taker].moving.prepare(asked, epochs)
+            except Killed:
+                self.dead.add(taker)
+                raise MoveError("connection reset") from None
+            return {}
+
+        return self.members[giver].moving.give(Move(move, giver, taker, price, tasks), ask, prepare)
 
     def bill(self, sender: str, giver: str, entries: list[BookedEntry]) -> dict[str, Any]:
         """What a giver answers to a bill."""
@@ -182,6 +200,7 @@ class Sides:
         side.moving.renew()
         side.moving.settle_open()
         side.moving.take_open()
+        side.moving.forget_prepared(())
         side.moving.retry()
         side.moving.reclaim(margin_seconds=MARGIN)
         side.billing.send(self.clock(name), timeout_seconds=1.0)
@@ -208,6 +227,7 @@ class Sides:
         for name, side in self.members.items():
             assert side.journal.open_moves() == [], name
             assert side.moving.stalled == {}, name
+            assert side.engine.prepared == set(), name
             for mine in side.journal.moves():
                 other = self.members[mine.partner].journal.move(mine.id)
                 assert mine.state == (other.state if other is not None else "failed"), (mine, other)

@@ -19,6 +19,7 @@ from floodway.agent.wire.client import Client, PeerError
 from floodway.contracts.messages import Accept
 from tests.agent.federation_sides import LEASE, Sides
 from tests.agent.federation_world import World, agent, part_of
+from tests.patience import PATIENCE_SECONDS
 
 FULL = OSError(28, "No space left on device")
 
@@ -68,7 +69,7 @@ def test_a_move_that_cannot_be_settled_is_settled_later(
     if taken:  # the fault comes when B has decided the move and follows it
         b.engine.on_start = lambda fragment: follow.fail(1)
     else:
-        monkeypatch.setattr(b.engine, "check", Faulty(b.engine.check))
+        monkeypatch.setattr(b.engine, "check", Faulty(b.engine.check, 2))
         monkeypatch.setattr(sides.store, "decide", Faulty(sides.store.decide))
     with pytest.raises(OSError, match="No space"):
         sides.give("A/0", "B", "f0")
@@ -252,7 +253,7 @@ def alone(tmp_path: Path) -> Iterator[ParticipantAgent]:
 
 
 def wait(condition: Callable[[], bool], member: ParticipantAgent) -> None:
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, member.status()
         member.tick()

@@ -1,19 +1,20 @@
 """A move, step by step, from either side; and what a restart makes of one that was cut short.
 
-    giver   note the intent → stop at a batch boundary → ask the taker → look how the move was decided
-    taker   note it → decide it as taken, by one file on the shared storage → claim the leases → start → confirm
+    giver   note the intent → let the taker prepare → stop at a batch boundary → ask the taker → look how it was decided
+    taker   prepare → note it → decide it as taken, by a file on the shared storage → claim the leases → start → confirm
 
 The giver withdraws a move by creating the same file: whichever of the two creates it decides the move for both, so an
 answer that got lost, a time-out or a crash at any point leaves one owner. What could not be started at the taker is
 given back by a lease that names the giver. Until the taker has confirmed, the giver keeps all it needs to resume; where
-it cannot find out how the move was decided, the fragments wait, and `settle_open` asks again.
+it cannot find out how the move was decided, the fragments wait, and `settle_open` asks again. What was prepared changes
+no owner: a move goes on without it, and it is given up when the move is not asked for.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -30,6 +31,8 @@ from floodway.job.clocks import PROCESS_CLOCK
 
 STEPS = (
     "giver:intended",
+    "taker:prepared",
+    "giver:prepared",
     "giver:stopped",
     "giver:asked",
     "giver:answered",
@@ -55,6 +58,10 @@ OTHER_STEPS = (
 """The points of all else that changes owners or books."""
 
 
+Ask = Callable[[Move, Mapping[str, int]], Mapping[str, float]]
+"""Sends a move with the giver's epochs to its taker; what that tells of its own times, in seconds by phase."""
+
+
 @dataclass
 class Moving:
     """The moves that bring one participant its fragments and take them away; `at` is told each step."""
@@ -70,6 +77,8 @@ class Moving:
     """Told of what failed and is tried again."""
     monotonic: Callable[[], float] = time.monotonic
     """Measures how long others are silent: their clocks may differ from this one by any amount."""
+    _prepared: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The fragments that were prepared, by the move that is to bring them."""
     _busy: set[str] = field(default_factory=set)
     """Moves that a thread is carrying out."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -89,11 +98,11 @@ class Moving:
         """Fragments that are held but do not run, with the reason; a copy."""
         return self.holdings.stalled()
 
-    def give(self, move: Move, ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]) -> dict[str, Lease]:
+    def give(self, move: Move, ask: Ask, prepare: Ask = lambda move, epochs: {}) -> dict[str, Lease]:
         """Carry a move out as its giver; the leases that came back or stayed, none if all went over.
 
-        `ask` sends it to its taker and returns what that tells of its own times. Raises what kept this side from
-        finding out how it was decided: the fragments then wait for `settle_open`.
+        `prepare` lets the taker prepare; `ask` has it take over. Both return what that tells of its own times. Raises
+        what kept this side from finding out how it was decided: the fragments then wait for `settle_open`.
         """
         fragments = [task.name for task in move.tasks]
         with self._under_way(move.id):
@@ -105,6 +114,8 @@ class Moving:
             row = MoveRow(move.id, "giver", move.giver, move.taker, move.price, units, epochs, "intended", self.clock())
             self.journal.begin(row)
             self.at("giver:intended")
+            self._let_prepare(move, epochs, prepare)
+            self.at("giver:prepared")
             self.holdings.leave(fragments)
             try:
                 self._hand_over(move, epochs, ask)
@@ -112,6 +123,15 @@ class Moving:
                 with suppress(Exception):
                     self.journal.reach(move.id, "asked", note=_words(error))
             return self._settled(row)
+
+    def _let_prepare(self, move: Move, epochs: Mapping[str, int], prepare: Ask) -> None:
+        """The fragments run here until the taker is ready; if it cannot prepare, the move only takes longer."""
+        began = self.clock()
+        try:
+            prepare(move, epochs)
+        except Exception as error:
+            self.failed(f"preparing move {move.id}", error)
+        self.journal.reach(move.id, "intended", seconds={"prepare": self.clock() - began})
 
     @contextmanager
     def _under_way(self, move: str) -> Iterator[None]:
@@ -132,9 +152,7 @@ class Moving:
         again = (self.journal.move(row.id) for row in rows if row.id not in busy)
         return [row for row in again if row is not None and row.state in OPEN]
 
-    def _hand_over(
-        self, move: Move, epochs: Mapping[str, int], ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]
-    ) -> None:
+    def _hand_over(self, move: Move, epochs: Mapping[str, int], ask: Ask) -> None:
         started = self.clock()
         for task in move.tasks:
             self.holdings.stop(task.name)
@@ -210,6 +228,24 @@ class Moving:
         self.at("giver:settled")
         self.holdings.resume(stayed)
         return stayed
+
+    def prepare(self, move: Move, epochs: Mapping[str, int]) -> None:
+        """As its taker, do all of a move that needs none of its fragments; raises where that cannot be."""
+        self._check(move, epochs)
+        names = tuple(task.name for task in move.tasks)
+        with self._lock:
+            self._prepared[move.id] = names
+        for name in names:
+            self.engine.prepare(self.specs[name])
+        self.at("taker:prepared")
+
+    def forget_prepared(self, wanted: Collection[str]) -> None:
+        """Give up what was prepared for moves that are not expected, nor under way."""
+        with self._lock:
+            gone = [move for move in self._prepared if move not in wanted and move not in self._busy]
+            names = [name for move in gone for name in self._prepared.pop(move)]
+        for name in names:
+            self.engine.forget(name)
 
     def take(self, move: Move, epochs: Mapping[str, int]) -> dict[str, float]:
         """Carry a move out as its taker; seconds by phase. Raises `MoveError` if it did not happen."""

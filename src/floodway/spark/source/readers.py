@@ -31,6 +31,7 @@ from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.decode import ERROR
+from floodway.spark.source.gate import wait_at
 from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.notes import LOST, MALFORMED, leave
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, parse_offset
@@ -119,7 +120,9 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
 
     @override
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxTuplesPerBatch, or everything."""
+        """maxTuplesPerBatch, or everything. Spark asks for it when all sources of a query have been made."""
+        if self.options.gate is not None:
+            wait_at(self.options.gate)
         maximum = self.options.max_tuples
         return ReadAllAvailable() if maximum is None else ReadMaxRows(maximum)
 

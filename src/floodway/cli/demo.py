@@ -15,7 +15,9 @@ from floodway.cli.demo_progress import DemoProgress
 from floodway.cli.output import print_json
 from floodway.cli.page import LISTEN, report_html, report_of, serving
 
-DEMO = "floodway.experiments.demo"
+STORY = "floodway.experiments.demo.story"
+PICTURE = "floodway.experiments.demo.picture"
+TABLE = "floodway.experiments.demo.table"
 """`cli` and `experiments` are rooms on one level and do not import each other: the demo is loaded by name."""
 KEYS = ("without", "sample", "with")
 
@@ -45,7 +47,7 @@ def demo(
     length, goal = values.duration("--seconds")(seconds), values.duration("--target")(target)
     given = None if rate is None else values.rate("--rate")(rate)
     usable_folder("--out", out)
-    story = import_module(f"{DEMO}.story")
+    story = import_module(STORY)
     say = partial(typer.echo, err=as_json)
     with tempfile.TemporaryDirectory(prefix="floodway-demo-") as folder:
         base = Path(folder)
@@ -79,7 +81,7 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
         report = out / "report.html"
         report.write_text(report_html(report_of(watched / story.SHED), title="demo"), encoding="utf-8")
-    picture = import_module(f"{DEMO}.picture").save(out / "demo.svg", runs, goal, offered)
+    picture = import_module(PICTURE).save(out / "demo.svg", runs, goal, offered)
     if as_json:
         figures = {"capacity": capacity, "rate": offered, "target": goal, "seconds": length}
         keyed = dict(zip(KEYS, (run.to_dict() for run in runs), strict=True))
@@ -87,6 +89,6 @@ def demo(
         return
     measured = "" if capacity is None else f"One core processes about {capacity:,.0f} events/s; "
     say(f"{measured}{offered:,.0f} per second were offered for {length:g} s.")
-    import_module(f"{DEMO}.table").show(runs, goal)
+    import_module(TABLE).show(runs, goal)
     say(f"picture: {picture}\nreport:  {report}")
     say(f"To see them: open {picture.resolve()}")

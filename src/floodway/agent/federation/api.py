@@ -13,7 +13,6 @@ numbers are finite: what is no number in a message would be none in every sum an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
@@ -33,6 +32,7 @@ from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
 from floodway.job.status.status import Status
+from floodway.json_text import load_json
 from floodway.spark.query.catalogue import CatalogueError
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ async def _called(work: Callable[[], Any]) -> Any:
 
 async def _json(request: Request) -> object:
     try:
-        found: object = json.loads(await request.body())
+        found: object = load_json(await request.body())
     except (ValueError, RecursionError):
         raise RefusedError("malformed", "the body is not JSON") from None
     return found

@@ -11,13 +11,13 @@ ledger lines and folders of files name it, because batches are counted from 0 in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from floodway.errors import InputError
+from floodway.json_text import load_json
 from floodway.spark.source.offsets import BatchOffset, parse_offset
 
 _ID_DIGITS = 12
@@ -41,7 +41,7 @@ class JournaledBatch:
 def checkpoint_id(checkpoint: Path) -> str | None:
     """Spark's id of a checkpoint; None if Spark has not made one there."""
     try:
-        return str(UUID(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]))
+        return str(UUID(load_json((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -89,7 +89,7 @@ def _read(path: Path, batch: int) -> JournaledBatch:
     """Read `offsets/N`: a version line, a line of metadata, a line for each source."""
     try:
         _, metadata, *sources = path.read_text(encoding="utf-8").splitlines()
-        timestamp = int(json.loads(metadata)["batchTimestampMs"])
+        timestamp = int(load_json(metadata)["batchTimestampMs"])
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{path} is not Spark's journal of batch {batch}: {error}", hint="Restore the checkpoint"

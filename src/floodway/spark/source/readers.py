@@ -7,7 +7,6 @@ tuples.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +25,7 @@ from typing_extensions import override
 
 from floodway.errors import InputError
 from floodway.job.decision import Decision, DecisionFile, StreamDecision
+from floodway.json_text import load_json
 from floodway.spark.log import SchemaError, Span
 from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Backend, open_backend
@@ -233,7 +233,7 @@ def _until(span: Span, target: int) -> Span:
 def _positions(text: str) -> dict[int, int]:
     """Positions from JSON: `{"0": 5}`, or a journaled offset, whose end is meant."""
     try:
-        body = json.loads(text)
+        body = load_json(text)
         if isinstance(body, Mapping) and "v" in body:
             return dict(parse_offset(body).end)
         return {int(partition): int(position) for partition, position in body.items()}

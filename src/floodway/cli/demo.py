@@ -47,7 +47,7 @@ def demo(
     length, goal = values.duration("--seconds")(seconds), values.duration("--target")(target)
     given = None if rate is None else values.rate("--rate")(rate)
     usable_folder("--out", out)
-    story = import_module(STORY)
+    story, picture_of, table = (import_module(name) for name in (STORY, PICTURE, TABLE))
     say = partial(typer.echo, err=as_json)
     with tempfile.TemporaryDirectory(prefix="floodway-demo-") as folder:
         base = Path(folder)
@@ -81,7 +81,7 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
         report = out / "report.html"
         report.write_text(report_html(report_of(watched / story.SHED), title="demo"), encoding="utf-8")
-    picture = import_module(PICTURE).save(out / "demo.svg", runs, goal, offered)
+    picture = picture_of.save(out / "demo.svg", runs, goal, offered)
     if as_json:
         figures = {"capacity": capacity, "rate": offered, "target": goal, "seconds": length}
         keyed = dict(zip(KEYS, (run.to_dict() for run in runs), strict=True))
@@ -89,6 +89,6 @@ def demo(
         return
     measured = "" if capacity is None else f"One core processes about {capacity:,.0f} events/s; "
     say(f"{measured}{offered:,.0f} per second were offered for {length:g} s.")
-    import_module(TABLE).show(runs, goal)
+    table.show(runs, goal)
     say(f"picture: {picture}\nreport:  {report}")
     say(f"To see them: open {picture.resolve()}")

@@ -105,7 +105,7 @@ def table_of(status: Status, now: float) -> Table:
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:
-        table.add_row("decision", "[red]the last batch did not see it: everything was kept[/red]")
+        table.add_row("decision", "[red]the last batch did not find it[/red]")
     for text in status.warnings:
         table.add_row("warning", f"[red]{text}[/red]")
     if status.reason:

@@ -55,10 +55,10 @@ def with_control(df: DataFrame, uri: str) -> DataFrame:
         entry["seq"].alias(SEQ),
         entry["mode"].alias(MODE),
         ((entry["mode"] == "enforce") & ~expired).alias(ENFORCED),
-        fn.when(expired, PPM).otherwise(_keep_in_force(entry, fn.col(TIME))).cast("int").alias(KEEP),
+        fn.when(expired, PPM).otherwise(_keep_in_force(entry, fn.col(TIME))).alias(KEEP),
         entry["salt"].alias(SALT),
         entry["threshold"].alias(THRESHOLD),
-        entry["tie_ppm"].alias(TIE),
+        _tie_in_force(entry, fn.col(TIME)).alias(TIE),
     )
 
 
@@ -111,10 +111,16 @@ def _count_to(ascending: Column, value: Column) -> Column:
     return fn.array_position(fn.sort_array(fn.concat(ascending, fn.array(beyond))), beyond) - 1
 
 
+def _tie_in_force(entry: Column, now_us: Column) -> Column:
+    """The share of the ties in ppm for this batch, `Entry.tie_at`."""
+    moved = entry["tie_ppm"].cast("double") * _keep_in_force(entry, now_us) / fn.greatest(entry["keep_ppm"], fn.lit(1))
+    return fn.floor(fn.least(moved, fn.lit(PPM))).cast("int")
+
+
 def _keep_in_force(entry: Column, now_us: Column) -> Column:
     """The keep in ppm for this batch, as `Entry.keep_at` has it; null without an entry."""
     keep = entry["keep_ppm"]
     offered = entry["rate"] * fn.greatest(now_us - entry["base_us"], fn.lit(1)) / 1e6
     wanted = fn.coalesce(fn.floor(fn.try_divide(PPM * entry["budget"], offered)), fn.lit(PPM))
     bounded = fn.floor(fn.greatest(keep * LOWEST, fn.least(wanted, fn.lit(PPM), keep * HIGHEST)))
-    return fn.when(entry["budget"].isNull(), keep).otherwise(bounded)
+    return fn.when(entry["budget"].isNull(), keep).otherwise(bounded).cast("int")

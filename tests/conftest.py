@@ -72,11 +72,12 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """One real Chromium for all tests of the page and of the documentation."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     from tests.browser import FLAGS, browser_or_skip
 
     path = browser_or_skip()
+    expect.set_options(timeout=60_000)  # a state is waited for: five seconds are short beside busy processes
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser

@@ -66,7 +66,7 @@ def test_search_finds_an_option(chromium: Browser, address: str) -> None:
     page.goto(f"{address}/index.html")
     page.get_by_label("Search").first.fill("target_latency")
     found = page.locator("a.md-search-result__link[href*='shed.html']")
-    expect(found.first).to_be_visible(timeout=60_000)
+    expect(found.first).to_be_visible()
     found.first.click()
     expect(page.locator("h1")).to_have_text(re.compile("All parameters of shed"))
     context.close()

@@ -22,7 +22,7 @@ from tests.docs.pages import blocks_of
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE1 = ROOT / "examples" / "networks" / "figure1.yaml"
 DATA = (
-    *("cli/demo.yaml", "dashboard/static/index.html", "dashboard/static/page.css", "dashboard/static/page.js"),
+    *("dashboard/static/index.html", "dashboard/static/page.css", "dashboard/static/page.js"),
     *("dashboard/static/charts.js", "dashboard/static/sign.js", "dashboard/static/icon.svg"),
 )
 """Files that are no Python and without which a command fails."""
@@ -51,7 +51,7 @@ def test_wheel_and_sdist_hold_what_is_needed_and_nothing_else(built: Path) -> No
     assert [name for name in names if not name.startswith(("floodway/", "floodway-"))] == []
     with tarfile.open(sdist) as archive:
         inside = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/floodway/cli/demo.yaml"} <= inside
+    assert {"pyproject.toml", "README.md", "LICENSE", "examples/networks/shop.yaml"} <= inside
     assert [name for name in inside if name.startswith((".venv", ".cache", "runs/", "demo-out"))] == []
     assert sdist.stat().st_size < 10_000_000
 

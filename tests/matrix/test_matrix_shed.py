@@ -36,6 +36,7 @@ class Job:
     folder: Path
     options: dict[str, Any]
     fed: int = 0
+    query: Any = None
 
     def start(self, after: Callable[[DataFrame], DataFrame] = lambda df: df) -> None:
         self.shed = floodway.shed(
@@ -79,7 +80,8 @@ class Job:
         return {row.id for row in self.spark.read.parquet(str(self.folder / "out")).select("id").collect()}
 
     def stop(self) -> None:
-        self.query.stop()
+        if self.query is not None:
+            self.query.stop()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
+from pyspark import __version__ as pyspark_version
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -277,6 +278,12 @@ class Shedder:
 
     def bind(self, spark: SparkSession) -> BoundShed:
         """The shed with the session's settings, and its state where the session's executors see it."""
+        if is_connect(spark) and pyspark_version.startswith("3."):
+            raise InputError(
+                f"shed {self.name!r} cannot hear of its batches through Spark Connect {pyspark_version}: listeners run "
+                "on the server there",
+                hint="Use a Classic session, or Spark 4.0 or later.",
+            )
         if not is_connect(spark):
             refuse_unknown([key for key, _ in spark.sparkContext.getConf().getAll()])
         options = self.options.completed(self.name, lambda key: setting(spark, key)).checked(self.name)

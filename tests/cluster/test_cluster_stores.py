@@ -108,7 +108,5 @@ def test_missing_credentials_are_one_sentence(s3: S3Server, monkeypatch: pytest.
     # Neither a profile of this user nor the role of this machine.
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(
-        StoreError, match=r"cannot be written: AWS Error ACCESS_DENIED.*, the credentials"
-    ):
+    with pytest.raises(StoreError, match=r"cannot be written: AWS Error ACCESS_DENIED.*, the credentials"):
         probe(open_store("s3a://state/x"))

@@ -287,6 +287,11 @@ class Shedder:
         if not is_connect(spark):
             refuse_unknown([key for key, _ in spark.sparkContext.getConf().getAll()])
         options = self.options.completed(self.name, lambda key: setting(spark, key)).checked(self.name)
+        if options.side_output and tuple(map(int, spark.version.split(".")[:2])) < (4, 2):
+            raise InputError(
+                f"shed {self.name!r}: side_output= needs Spark 4.2 or later, this is {spark.version}",
+                hint="Leave it out: older ones cannot take a sample of fixed size.",
+            )
         known = self._bound[-1] if self._bound else None
         if known is None or known.spark is not spark or known.options != options:
             files = place_files(spark, self.name, options.state_dir)

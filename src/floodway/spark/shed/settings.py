@@ -25,5 +25,7 @@ class ShedSettings:
     window: WindowShape | None = None
     expires_seconds: float | None = None
     """How long a decision holds that nobody renews; None: for ever."""
+    shed_after_seconds: float = 0.0
+    """How long an overload lasts before anything is dropped."""
     max_age_us: int | None = None
     """Tuples that are older when their batch begins are skipped; None: none is."""

@@ -317,6 +317,7 @@ def shed(
     seed: int | None = None,
     side_output: int | None = None,
     expires_after: str | float | None = None,
+    shed_after: str | float | None = None,
     max_age: str | float | None = None,
     timestamp: str | None = None,
     state_dir: str | None = None,
@@ -343,6 +344,8 @@ def shed(
     - `side_output`: that many dropped tuples of every batch, as JSON lines, under `dropped`.
     - `expires_after`: how long a decision holds that the driver does not renew ("60s"; "never"): after that the batches
       keep everything again. With `window` it holds for ever.
+    - `shed_after`: how long an overload lasts before anything is dropped ("90s"): time for an autoscaler, which may
+      follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
     - `max_age`: tuples that are older when their batch begins ("10m") are skipped, by the column `timestamp` (Kafka's).
     - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
 
@@ -350,6 +353,6 @@ def shed(
     """
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
-        *(seed, side_output, expires_after, max_age, timestamp, state_dir),
+        *(seed, side_output, expires_after, shed_after, max_age, timestamp, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))

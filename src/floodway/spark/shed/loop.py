@@ -18,6 +18,7 @@ from typing import Any
 
 from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
+from floodway.control.patience import Patience
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts, FactsLog
@@ -63,6 +64,8 @@ class ShedSettings:
     window: WindowShape | None = None
     expires_seconds: float | None = None
     """How long a decision holds that nobody renews; None: for ever."""
+    shed_after_seconds: float = 0.0
+    """How long an overload lasts before anything is dropped."""
 
 
 @dataclass
@@ -72,6 +75,7 @@ class _Query:
     run: str
     loop: KeepLoop
     last_batch: int | None
+    patience: Patience
     decided: KeepDecision | None = None
     started_us: int | None = None
     """When the last batch began; None before the first."""
@@ -211,7 +215,9 @@ class ShedLoop:
         known = self._queries.get(report.query)
         if known is None or known.run != report.run:
             last = self.ledger.last_batch(report.query, self.settings.name)
-            known = self._queries[report.query] = _Query(report.run, self._restored(), last)
+            known = self._queries[report.query] = _Query(
+                report.run, self._restored(), last, Patience(self.settings.shed_after_seconds)
+            )
             self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
         return known
 
@@ -307,6 +313,8 @@ class ShedLoop:
         if decided is None and report.arrival_us is not None:
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
+            if self.settings.shed_after_seconds:
+                decided = query.patience.hold(decided, report.ended_us / 1e6)
             query.decided = decided
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
@@ -401,7 +409,7 @@ class ShedLoop:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
-        reason = reason_of(query.decided, mode, self.settings.target_seconds)
+        reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:

@@ -51,6 +51,7 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "seed": int,
     "side_output": int,
     "expires_after": str,
+    "shed_after": str,
 }
 """The options that a setting may have, and how its text is read."""
 
@@ -73,6 +74,7 @@ class ShedOptions:
     seed: int | None = None
     side_output: int | None = None
     expires_after: str | float | None = None
+    shed_after: str | float | None = None
     state_dir: str | None = None
 
     def completed(self, name: str, setting: Callable[[str], str | None]) -> ShedOptions:
@@ -133,6 +135,7 @@ class ShedOptions:
             floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
             expires_seconds=self._expires_seconds(),
+            shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
         )
 
     def _expires_seconds(self) -> float | None:

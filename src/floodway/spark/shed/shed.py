@@ -332,6 +332,7 @@ def shed(
     seed: int | None = None,
     side_output: int | None = None,
     expires_after: str | float | None = None,
+    shed_after: str | float | None = None,
     state_dir: str | None = None,
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
@@ -356,13 +357,15 @@ def shed(
     - `side_output`: that many dropped tuples of every batch, as JSON lines, under `dropped`.
     - `expires_after`: how long a decision holds that the driver does not renew ("60s"; "never"): after that the batches
       keep everything again. With `window` it holds for ever.
+    - `shed_after`: how long an overload lasts before anything is dropped ("90s"): time for an autoscaler, which may
+      follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
     - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
 
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
-        *(seed, side_output, expires_after, state_dir),
+        *(seed, side_output, expires_after, shed_after, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))
 

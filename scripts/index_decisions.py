@@ -24,7 +24,6 @@ GROUPS = {
     9: "Plans between nodes",
     10: "Nodes as processes",
     11: "Participants of a federation",
-    12: "The page",
     13: "Accounts",
 }
 HEAD = """# Decisions

@@ -37,13 +37,21 @@ class LogEngine:
         self._checkpoint = checkpoint
         self._threads: dict[str, tuple[FragmentSpec, threading.Thread, threading.Event]] = {}
         self._failed: dict[str, str] = {}
+        self.prepared: set[str] = set()
 
     def check(self, spec: FragmentSpec) -> None:
         if spec.run not in ("sum", "own"):
             raise InputError(f"no entry {spec.run!r}", hint="Use sum")
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        self.prepared.add(spec.name)
+
+    def forget(self, fragment: str) -> None:
+        self.prepared.discard(fragment)
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
         self.check(spec)
+        self.prepared.discard(spec.name)
         known = self._threads.get(spec.name)
         if known is not None and known[1].is_alive():
             return

@@ -141,7 +141,7 @@ def distributed_agree(world: World) -> bool:
         and below.planned["B"] == MEASURED["B"]
         and np.array_equal(held.rates, own.rates)
         and np.allclose(held.scores, own.scores, rtol=1e-3, atol=1e-9)
-        and above.own.children[0] is held
+        and np.allclose(above.own.children[0].scores, held.scores, rtol=1e-3, atol=1e-9)
         and np.array_equal(below.reach, above.own.reach[0])
     )
 

@@ -93,6 +93,7 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
         assert status.plan is not None and status.plan.id == steered.decision.plan != ""
         assert (status.plan.planner, status.plan.objective) == ("exact", objective)
         assert status.keep == pytest.approx(1 / 9)
+        assert status.capacity_needed == pytest.approx(9.0)
         assert (status.places["s"].waiting, status.reason) == (9, NO_MEASUREMENT)
 
 

@@ -178,6 +178,7 @@ class MadeJob:
                 decision_seen=True if self.batch else None,
                 reason=keep_reason(760, 900, mode=self.mode(), target_seconds=TARGET, batch_seconds=1.3),
                 floor_seconds=0.4,
+                capacity_needed=1.8,
                 batch_count=self.figures.batch_count,
                 places=places,
                 delivered=dict(self.figures.fold.total.delivered),

@@ -45,6 +45,14 @@ class Engine(Protocol):
         """Refuse a fragment whose catalogue entry or parameters are not known here."""
         ...
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        """Do all of a start that does not need the fragment itself, which another member still runs."""
+        ...
+
+    def forget(self, fragment: str) -> None:
+        """Give up what was prepared and is not wanted; nothing if there is nothing."""
+        ...
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
         """Run it from its checkpoint on; returns when it has found its place. Starting twice changes nothing."""
         ...

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
+from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import Decision, Mode, named, write_decision
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import ProcessPart, Status, write_status
@@ -106,7 +108,7 @@ class ParticipantAgent:
         settings: Settings | None = None,
         pace: Pace | None = None,
         options: JobOptions | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
         if name not in federation.members:
@@ -238,6 +240,9 @@ class ParticipantAgent:
             for fragment in fragments - stayed.keys():
                 self._negotiating.remove(fragment)
         self._hold(self.moving.take_open())
+        with self._negotiating.lock:
+            expected = set(self.machine.reserved)
+        self.moving.forget_prepared(expected)
         self.moving.retry()
 
     def _reclaim(self, now: float) -> None:
@@ -272,6 +277,14 @@ class ParticipantAgent:
             self.journal.offer(message, "taker", self._clock())
         elif not isinstance(message, Room | Recall):
             self.journal.answered(message.id, type(message).__name__.lower(), sender(message))
+
+    def prepare(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> None:
+        """Prepare to take over what was accepted: only that, as this participant's own file defines it."""
+        with self._negotiating.lock:
+            promise = self.machine.reserved.get(move.id)
+        if promise is None:
+            raise ContractError(f"{self.name} accepted no offer {move.id}", hint="Offer it first")
+        self.moving.prepare(check_move(move, promise.move, epochs, definitions, self.federation.fragments), epochs)
 
     def take(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, float]:
         """Take over what was accepted: only that, at that price, as this participant's own file defines it."""
@@ -314,7 +327,7 @@ class ParticipantAgent:
         return participant_status(
             part,
             name=self.name,
-            now=self._clock(),
+            now=time.time(),  # who reads it compares it with a wall clock
             process=process,
             mode=self.mode,
             target_seconds=self._steering.target_seconds,
@@ -382,14 +395,14 @@ class ParticipantAgent:
     def _give(self, move: Move) -> None:
         names = {task.name for task in move.tasks}
 
-        def ask(asked: Move, epochs: Mapping[str, int]) -> dict[str, float]:
+        def ask(path: str, asked: Move, epochs: Mapping[str, int]) -> dict[str, float]:
             definitions = {name: self.federation.fragments[name] for name in names}
             body = api.move_body(asked, epochs, definitions)
-            answer = self.partners.post(move.taker, "/v1/move", body, timeout_seconds=self.pace.move, always=True)
-            return {str(phase): float(taken) for phase, taken in answer["seconds"].items()}
+            answer = self.partners.post(move.taker, path, body, timeout_seconds=self.pace.move, always=True)
+            return {str(phase): float(taken) for phase, taken in answer.get("seconds", {}).items()}
 
         try:
-            stayed = set(self.moving.give(move, ask))
+            stayed = set(self.moving.give(move, partial(ask, "/v1/move"), partial(ask, "/v1/prepare")))
         except Exception as error:
             self._figures.fail(f"move {move.id}", error)
             with suppress(Exception):

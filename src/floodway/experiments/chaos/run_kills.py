@@ -14,7 +14,7 @@ import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +43,7 @@ from floodway.spark.source.drops import kept_mask, tuple_ids
 Ids = NDArray[np.int64]
 QUERY, OUTPUT, STREAM = "A.main", "q", "s"
 TARGETS = ("group", "driver", "java", "worker")
-TUPLES_A_SECOND, PART_SECONDS = 400, 0.05
+TUPLES_A_SECOND, PART_SECONDS, MOST_WAITING = 400, 0.05, 3000
 NETWORK = """
 version: 1
 name: chaos
@@ -94,6 +94,8 @@ class Feeding(ABC):
     """Where the network file finds it."""
 
     def __init__(self) -> None:
+        self.consumed: Callable[[], int] = lambda: 0
+        """How many tuples the job has committed: it must be overloaded, and not for ever behind."""
         self._stopped = threading.Event()
         self._flowing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -111,9 +113,11 @@ class Feeding(ABC):
         """Write some tuples."""
 
     def _run(self) -> None:
+        written, count = 0, int(TUPLES_A_SECOND * PART_SECONDS)
         while not self._stopped.wait(PART_SECONDS):
-            if self._flowing.is_set():
-                self.write(int(TUPLES_A_SECOND * PART_SECONDS))
+            if self._flowing.is_set() and written - self.consumed() < MOST_WAITING:
+                self.write(count)
+                written += count
 
     def __enter__(self) -> Feeding:
         self._thread.start()
@@ -174,6 +178,7 @@ class RunJob:
         self._layout = Layout(folder / "state")
         self._checkpoint = self._layout.root / "checkpoints" / QUERY
         self._journal: dict[int, str] = {}
+        feeding.consumed = self.consumed
 
     def start(self) -> Job:
         """Run for as long as it takes, under load."""
@@ -226,8 +231,8 @@ class RunJob:
         self._feeding.flow(False)
         total = self._feeding.total()
         with self._started() as job:
-            until(lambda: self._committed() == total or not job.running, FINISH_SECONDS)
-            taken = self._committed()
+            until(lambda: self.consumed() == total or not job.running, FINISH_SECONDS)
+            taken = self.consumed()
             if taken != total:
                 return Found(differences=[f"undisturbed it took {taken} of {total} tuples: {job.said()}"])
         return self.look()
@@ -236,7 +241,8 @@ class RunJob:
         """Tuples that were dropped, for who wants to know that the campaign was worth it."""
         return Ledger(self._layout.store).fold().total.dropped.total()
 
-    def _committed(self) -> int:
+    def consumed(self) -> int:
+        """Tuples of the input that Spark has committed."""
         offset = committed_offsets(self._checkpoint).get(STREAM)
         return 0 if offset is None else sum(offset.end.values())
 

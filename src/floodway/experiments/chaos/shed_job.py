@@ -14,8 +14,8 @@ from floodway.spark.session.session import spark_session
 from floodway.spark.source import register
 
 NAME = "chaos"
-BUSY = "aggregate(sequence(1, 60000), cast(0 as bigint), (sum, x) -> sum + x % 7) + value AS worked"
-"""Some milliseconds of one CPU for every tuple, in Spark's own expressions: more is written than can be processed."""
+BUSY = "aggregate(sequence(1, 10000), cast(0 as bigint), (sum, x) -> sum + x % 7) + value AS worked"
+"""Half a millisecond of one CPU for every tuple, in Spark's own expressions."""
 
 
 def main(folder: Path, *, drain: bool) -> None:
@@ -23,12 +23,12 @@ def main(folder: Path, *, drain: bool) -> None:
     conf = {
         "spark.sql.streaming.minBatchesToRetain": "1000000",
         "spark.sql.shuffle.partitions": "1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    spark = spark_session("floodway-chaos", conf=conf)
+    spark = spark_session("floodway-chaos", master="local[1]", conf=conf)
     register(spark)
-    clicks = spark.readStream.format("floodway").option("path", str(folder / "input")).load()
-    shed = floodway.shed(NAME, target_latency="1s", mode="enforce", state_dir=str(folder / "state"))
+    clicks = spark.readStream.format("floodway").options(path=str(folder / "input"), maxTuplesPerBatch="500").load()
+    shed = floodway.shed(NAME, target_latency="300ms", mode="enforce", state_dir=str(folder / "state"))
     kept = clicks.transform(shed).selectExpr("_id AS id", BUSY)
     writer = kept.writeStream.format("parquet").option("path", str(folder / "output"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))

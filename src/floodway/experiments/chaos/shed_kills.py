@@ -26,7 +26,7 @@ from floodway.experiments.chaos.shed_job import NAME
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.shed_state import ShedFiles
 from floodway.spark.audit.shed import audit_shed
-from floodway.spark.query.journal import committed_batches
+from floodway.spark.query.journal import committed_batches, committed_offsets
 
 MODULE = "floodway.experiments.chaos.shed_job"
 
@@ -47,6 +47,7 @@ class ShedJob:
         self._checkpoint = folder / "checkpoint"
         self._files = ShedFiles(folder / "state" / NAME)
         self._journal: dict[int, str] = {}
+        feeding.consumed = self._consumed
 
     def start(self) -> Job:
         """Run for as long as it takes, under load."""
@@ -87,6 +88,9 @@ class ShedJob:
                 if not job.ended() or job.exit_code:
                     return Found(differences=[f"undisturbed it did not end well: {job.said()}"])
         return self.look()
+
+    def _consumed(self) -> int:
+        return sum(sum(offset.end.values()) for offset in committed_offsets(self._checkpoint).values())
 
     def _ledger(self) -> list[str]:
         """Every batch with a line has its rows in the sink; every committed batch has a line, or a gap that says so."""

@@ -153,7 +153,7 @@ def test_status_and_mode(tmp_path: Path) -> None:
     assert isinstance(alone.agent.machine, Alone)
     with HttpServer(alone.routes(), security=KEY) as server:
         client = Client(server.url, KEY)
-        assert client.get_json("/v1/status") == {"cut_off": []}
+        assert client.get_json("/v1/status")["cut_off"] == []
         order = Mode(network="figure1", sender="user", receiver="A", mode="observe")
         answer = decode(client.post_bytes("/v1/mode", encode(order)), network="figure1", receiver="user")
         assert answer.kind == "noted" and alone.mode == "observe"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from floodway.agent.planes.dfit.own import Measured
 from floodway.agent.planes.lateness import Lateness, outputs_below
@@ -22,7 +22,12 @@ State = TypeVar("State")
 
 
 class Machine(Protocol[State]):
-    """What an agent does; times in seconds of its clock. A `RefusedError` changes nothing."""
+    """What an agent does; times in seconds of its clock. A `RefusedError` changes nothing.
+
+    `shares_target` says whether it hurries when results are late further down.
+    """
+
+    shares_target: ClassVar[bool]
 
     @property
     def name(self) -> str:
@@ -78,6 +83,8 @@ class Agent(Generic[State]):
 
     def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
         """Note the mean latencies of a batch's results at the node's outputs, `depth` queries from the sources."""
+        if not self.machine.shares_target:
+            return
         known = {name: seconds for name, seconds in latencies.items() if name in self.machine.network.outputs}
         with self._lock:
             self.lateness = self.lateness.measured(known, target_seconds=target_seconds, depth=depth, now_seconds=now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
 from floodway.agent.wire.messages import AnyMessage
@@ -22,6 +23,7 @@ TOLERANCE = 0.02
 class Alone:
     """The machine of a node that talks to nobody; its state is what the node has measured."""
 
+    shares_target: ClassVar[bool] = False
     network: Network
     name: str
     planner: str = "exact"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -75,6 +75,7 @@ class _Record(BaseModel):
 class CoordinatedNode:
     """The machine of a node under a coordinator: which node it is, and how often it reports."""
 
+    shares_target: ClassVar[bool] = True
     network: Network
     name: str
     headroom: float = 1.0

@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -56,6 +57,7 @@ _SMALLEST = 1e-3
 class Coordinator:
     """The machine of a coordinator, and how it plans. Times in seconds; `tolerance` as in `dfit/state.Settings`."""
 
+    shares_target: ClassVar[bool] = True
     network: Network
     planner: str = "exact"
     epsilon: float = 0.05

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from floodway.agent.planes.agent import is_fresh, silence
 from floodway.agent.planes.dfit import journal, machine
@@ -18,6 +19,8 @@ from floodway.planning.plan import Planner
 @dataclass(frozen=True, slots=True)
 class DFit(Role):
     """Which agent of which tree this is, and what it does."""
+
+    shares_target: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ from tests.oracles.plan_checks import example
 NETWORK = example("figure1")
 TOPOLOGY = Topology(NETWORK)
 RATES = {"s1": 1.0, "s2": 1.0}
-STEPS = 7
+STEPS = 5
 ROUNDS = 6
 ROUND_STEPS = 15
 TICK_SECONDS = 0.6

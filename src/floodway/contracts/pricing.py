@@ -18,8 +18,6 @@ from floodway.contracts.load import Load, Task
 PAPER_TASK = Task("u", Load(cpu=0.025, link=0.04, rate=500.0))
 """500 tuples/s at 50 µs each, 500 KB/s of a link of 100 Mbit/s (contracts paper, section 5)."""
 
-LEVEL_LIMIT = 1_000_000
-
 
 def copies(task: Task, count: int) -> Load:
     """The load of `count` such tasks."""

@@ -78,13 +78,6 @@ def arc_drop(df: DataFrame, arc: str) -> DataFrame:
     return df.filter(arc_kept(df, arc)).withColumn(WEIGHT, fn.expr(weight))
 
 
-def weighted(df: DataFrame, keep_ppm: Column) -> DataFrame:
-    """Multiply `_weight` (1 where there is none) by 1/keep."""
-    before = column(WEIGHT).cast("double") if WEIGHT in df.columns else fn.lit(1.0)
-    # At keep 0 nothing survives, but Spark may evaluate the division all the same.
-    return df.withColumn(WEIGHT, before * fn.lit(float(PPM)) / fn.greatest(keep_ppm, fn.lit(1)))
-
-
 def expression(text: str) -> Column:
     """An SQL expression as a column, for rooms that do not import pyspark."""
     return fn.expr(text)

@@ -251,7 +251,7 @@ class Shedder:
         if not df.isStreaming:
             raise InputError(
                 f"shed {self.name!r} was given a DataFrame that is not a stream",
-                hint="Use floodway.spark.query.drops.random_drop for batch data.",
+                hint="Use df.sample for batch data.",
             )
         return self.bind(df.sparkSession)(df)
 

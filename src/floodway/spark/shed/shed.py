@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -262,9 +263,20 @@ class Shedder:
 
     def bind(self, spark: SparkSession) -> BoundShed:
         """The shed with the session's settings, and its state where the session's executors see it."""
+        if is_connect(spark) and pyspark_version.startswith("3."):
+            raise InputError(
+                f"shed {self.name!r} cannot hear of its batches through Spark Connect {pyspark_version}: listeners run "
+                "on the server there",
+                hint="Use a Classic session, or Spark 4.0 or later.",
+            )
         if not is_connect(spark):
             refuse_unknown([key for key, _ in spark.sparkContext.getConf().getAll()])
         options = self.options.completed(self.name, lambda key: setting(spark, key)).checked(self.name)
+        if options.side_output and tuple(map(int, spark.version.split(".")[:2])) < (4, 2):
+            raise InputError(
+                f"shed {self.name!r}: side_output= needs Spark 4.2 or later, this is {spark.version}",
+                hint="Leave it out: older ones cannot take a sample of fixed size.",
+            )
         known = self._bound[-1] if self._bound else None
         if known is None or known.spark is not spark or known.options != options:
             files = place_files(spark, self.name, options.state_dir)

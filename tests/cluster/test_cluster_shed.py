@@ -110,7 +110,11 @@ def test_state_on_hdfs_through_deaths_of_an_executor_and_the_driver(cluster: Sta
 
 
 @pytest.mark.slow
-def test_state_and_checkpoint_on_s3(cluster: Standalone, s3: S3Server, s3_jars: list[Path]) -> None:
+def test_state_and_checkpoint_on_s3(
+    cluster: Standalone, s3: S3Server, s3_jars: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment.items():  # for the audit, which asks no JVM
+        monkeypatch.setenv(name, value)
     settings = {"spark.jars": ",".join(map(str, s3_jars)), **s3.hadoop_settings}
     driver = Driver(cluster, "s3a://state/standalone/state", "s3a://state/standalone/checkpoint", settings)
     code, said = driver.run(die_at=4, stop_at=99)

@@ -17,8 +17,8 @@ from floodway.contracts.cost import LEAST, InFlight, Learnt
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.load import Load
 from floodway.contracts.messages import Offer
+from floodway.experiments.chaos.log_engine import LogEngine
 from floodway.spark.log import create_log
-from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, part_of
 from tests.patience import PATIENCE_SECONDS
 

@@ -12,7 +12,7 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.moving import STEPS
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from tests.agent import federation_world
+from floodway.experiments.chaos import federation_world
 from tests.agent.federation_world import World
 
 FILE = """

@@ -18,6 +18,8 @@ settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=T
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("fixed")
 
+collect_ignore = ["matrix"]  # for a Spark of any version, in an environment of its own: `make matrix`
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="also run the tests marked slow")

@@ -201,7 +201,9 @@ def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:
     board = Board(StateSource([job.root]))
     (shown,) = board.snapshot()["jobs"]
     assert shown["would_drop"] == pytest.approx(0.2 * 400 / 900)
-    assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in metrics_text(board.watched()).decode()
+    text = metrics_text(board.watched()).decode()
+    assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in text
+    assert 'floodway_capacity_needed_ratio{job_name="demo"} 1.8' in text
 
 
 def test_what_is_dropped_now_is_what_the_chart_shows(tmp_path: Path) -> None:

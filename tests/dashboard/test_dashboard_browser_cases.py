@@ -107,6 +107,7 @@ def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: Ma
         page.goto(server.url)
         expect(page.locator("#sentence")).to_contain_text("the mode is observe; enforcing would keep 91.1%")
         expect(page.locator('[data-field="would"]')).to_have_text("8.9% if enforced")
+        expect(page.locator("#tile-capacity")).to_contain_text("1.80 × the present one")
         expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for throughput.")
         expect(page.locator("#notes")).to_contain_text("network.json cannot be read")
 

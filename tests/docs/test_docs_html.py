@@ -42,3 +42,15 @@ def test_the_reference_is_made_from_docstrings(site: Path) -> None:
 def test_no_page_asks_another_host(site: Path) -> None:
     asked = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=[\"']?https?://")
     assert [page.name for page in site.rglob("*.html") if asked.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_links_between_pages_and_to_examples_lead_somewhere(site: Path) -> None:
+    broken = [
+        (page.name, link)
+        for page in site.rglob("*.html")
+        if page.name != "404.html"
+        for link in re.findall(r"<a[^>]+href=\"([^\"#:]+)(?:#[^\"]*)?\"", page.read_text(encoding="utf-8"))
+        if not (page.parent / link).exists()
+    ]
+    assert broken == []
+    assert (site / "examples" / "overload.ipynb").is_file()

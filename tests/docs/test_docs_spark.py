@@ -157,7 +157,7 @@ def test_the_page_on_buffers(place: Path) -> None:
 
 
 def test_the_page_on_operating(place: Path) -> None:
-    do(["floodway run src/floodway/cli/demo.yaml --state runs/shop"], place)
+    do(["floodway run examples/networks/shop.yaml --state runs/shop"], place)
     made(place / "floodway" / "clicks", "clicks")
     for node in ("A", "B"):
         made(place / "runs" / "net" / "nodes" / node, f"net: {node}")
@@ -168,7 +168,7 @@ def test_the_page_on_operating(place: Path) -> None:
 
 
 def test_the_page_on_watching(place: Path) -> None:
-    do(["floodway run src/floodway/cli/demo.yaml --state runs/shop"], place)
+    do(["floodway run examples/networks/shop.yaml --state runs/shop"], place)
     for lines in spark_lines("docs/watching.md"):
         do(lines, place)
     assert (place / "report.html").is_file() and (place / "demo-out" / "report.html").is_file()

@@ -324,6 +324,12 @@ def test_a_window_of_many_batches_keeps_its_epoch_while_the_keep_varies(tmp_path
     assert len(windows.epochs.history) < 20
 
 
+def test_the_share_of_ties_follows_the_batch_as_the_keep_does() -> None:
+    entry = Entry(1, 0, keep_ppm=500_000, threshold=1.0, tie_ppm=400_000, budget=300.0, rate=1000.0, base_us=0)
+    assert [entry.tie_at(time) for time in (200_000, SECOND, 60 * SECOND)] == [500_000, 240_000, 100_000]
+    assert replace(entry, budget=None).tie_at(SECOND) == 400_000
+
+
 def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:
     seen = Utilities()
     assert seen.threshold(0.3) is None
@@ -337,6 +343,13 @@ def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:
     low = tied.threshold(0.05)
     assert low is not None
     assert (low.value, low.tie_ppm) == (5.0, 500_000)
+    floored = tied.threshold(0.24, floor=0.05)
+    assert floored is not None
+    share = (0.19 / 0.95 - 0.1) / 0.9
+    assert (floored.value, floored.tie_ppm) == (1.0, round((0.05 + 0.95 * share) * PPM))
+    starved = tied.threshold(0.01, floor=0.05)
+    assert starved is not None
+    assert (starved.value, starved.tie_ppm) == (5.0, 50_000)
     everything = tied.threshold(1.0)
     assert everything is not None
     assert (everything.value, everything.tie_ppm) == (1.0, PPM)

@@ -105,7 +105,7 @@ def table_of(status: Status, now: float) -> Table:
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:
-        table.add_row("decision", "[red]the last batch did not see it: everything was kept[/red]")
+        table.add_row("decision", "[red]the last batch did not find it[/red]")
     for text in status.warnings:
         table.add_row("warning", f"[red]{text}[/red]")
     if status.reason:
@@ -124,6 +124,8 @@ def _latency_rows(table: Table, status: Status) -> None:
         table.add_row("latency", f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
     if status.unreachable and status.floor_seconds is not None:
         table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")
+    if status.capacity_needed is not None:
+        table.add_row("capacity", f"{status.capacity_needed:.2f} times the present would keep everything")
 
 
 def _participant_rows(table: Table, status: Status) -> None:

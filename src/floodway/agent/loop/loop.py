@@ -175,6 +175,11 @@ class SteeringLoop:
         return self._backlog.idle(self.arrived)
 
     @property
+    def started(self) -> bool:
+        """Whether every query has found its sources and its place in them."""
+        return all(query.started for query in self.queries)
+
+    @property
     def warm(self) -> bool:
         """Whether every query has processed a batch since it was started, or had nothing to do but resume."""
         return all(query.name in self._seen or committed_batches(query.checkpoint) for query in self.queries)

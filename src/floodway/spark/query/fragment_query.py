@@ -174,6 +174,11 @@ class FragmentQuery:
         """Start the query; with `wait_seconds`, return when it has found its sources and its place in them."""
         self._run.go(self._writer, wait_seconds=wait_seconds)
 
+    @property
+    def started(self) -> bool:
+        """Whether the query has found its sources and its place in them."""
+        return self._run.started
+
     def process_available(self) -> None:
         """Run everything that is in the logs now, and end."""
         self._unpaced().trigger(availableNow=True).start().awaitTermination()

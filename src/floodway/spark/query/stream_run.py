@@ -42,6 +42,11 @@ class StreamRun:
         """Spark's name of this run; None while it does not run."""
         return None if self._query is None else str(self._query.runId)
 
+    @property
+    def started(self) -> bool:
+        """Whether the query has found its sources and its place in them."""
+        return self._query is not None and not str(self._query.status["message"]).startswith("Initializing")
+
     def hold(self, writer: DataStreamWriter, *, wait_seconds: float) -> None:
         """Start as far as the gate. Nothing is started where it cannot be: `go` then starts it from the beginning.
 
@@ -63,7 +68,7 @@ class StreamRun:
             self._begin(writer())
         self._held = False
         if wait_seconds > 0:
-            self._await(self._is_initialized, wait_seconds)
+            self._await(lambda: self.started, wait_seconds)
 
     def failure(self) -> str | None:
         """Why the query ended, in one line; None while it runs or was never started."""
@@ -106,9 +111,6 @@ class StreamRun:
         reason = self.failure() or f"no start within {seconds:g} s"
         self.stop(grace_seconds=0.0)
         raise BatchError(f"query {self._name} did not start: {reason}")
-
-    def _is_initialized(self) -> bool:
-        return self._query is not None and not str(self._query.status["message"]).startswith("Initializing")
 
     def _is_another_applications(self) -> bool:
         """Whether there is a checkpoint whose query this application may start beside the one that runs elsewhere."""

@@ -72,9 +72,15 @@ def _in_force(spark: SparkSession, uri: str) -> DataFrame:
         _keep_in_force(entry, fn.col(TIME)).alias(KEEP),
         entry["salt"].alias(SALT),
         entry["threshold"].alias(THRESHOLD),
-        entry["tie_ppm"].alias(TIE),
+        _tie_in_force(entry, fn.col(TIME)).alias(TIE),
         fn.filter("epochs", lambda epoch: epoch["seq"] <= entry["seq"]).alias(EPOCHS),
     )
+
+
+def _tie_in_force(entry: Column, now_us: Column) -> Column:
+    """The share of the ties in ppm for this batch, `Entry.tie_at`."""
+    moved = entry["tie_ppm"].cast("double") * _keep_in_force(entry, now_us) / fn.greatest(entry["keep_ppm"], fn.lit(1))
+    return fn.floor(fn.least(moved, fn.lit(PPM))).cast("int")
 
 
 def _keep_in_force(entry: Column, now_us: Column) -> Column:

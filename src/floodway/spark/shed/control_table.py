@@ -64,7 +64,8 @@ class Entry:
 
         keep = budget / (rate (t - base)),  within [0.25, 1.25] of keep_ppm
 
-    A batch that ran long is so followed by a lower keep, before anything of it was reported.
+    A batch that ran long is so followed by a lower keep, before anything of it was reported. With a threshold the share
+    of the ties moves as the keep does; what is above the threshold is kept all the same.
 
     >>> entry = Entry(1, 0, keep_ppm=500_000, budget=300.0, rate=1000.0, base_us=0)
     >>> [entry.keep_at(t) for t in (200_000, 1_000_000, 60_000_000)]
@@ -89,6 +90,10 @@ class Entry:
         offered = self.rate * max(batch_time_us - self.base_us, 1) / 1e6
         wanted = min(float(PPM), math.floor(PPM * self.budget / offered)) if offered > 0.0 else float(PPM)
         return math.floor(max(self.keep_ppm * LOWEST, min(wanted, self.keep_ppm * HIGHEST)))
+
+    def tie_at(self, batch_time_us: int) -> int:
+        """The share in ppm of the ties for a batch with this timestamp: with the keep, which ties alone can follow."""
+        return math.floor(min(PPM, self.tie_ppm * self.keep_at(batch_time_us) / max(self.keep_ppm, 1)))
 
     def says(self, other: Entry) -> bool:
         """Whether both decide the same, whenever they were written."""

@@ -58,6 +58,7 @@ class ShedSettings:
     salt: int
     headroom: float = 1.0
     by_utility: bool = False
+    floor_ppm: int = 0
     window: WindowShape | None = None
 
 
@@ -283,7 +284,7 @@ class ShedLoop:
         if decided is not None:
             query.decided = decided
             query.follow = None
-            if decided.budget is not None and not self.settings.by_utility and self.settings.window is None:
+            if decided.budget is not None and self.settings.window is None:
                 query.follow = decided.budget, decided.offered_rate, report.ended_us
         self._put(self._keep_ppm())
 
@@ -320,7 +321,7 @@ class ShedLoop:
             base_us=base_us,
         )
         if self.settings.by_utility and keep_ppm < PPM:
-            threshold = self._utilities.threshold(keep_ppm / PPM)
+            threshold = self._utilities.threshold(keep_ppm / PPM, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         self.control.put(entry)
@@ -357,7 +358,7 @@ class ShedLoop:
             keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
             salt=entry.salt,
             threshold=entry.threshold,
-            tie_ppm=entry.tie_ppm,
+            tie_ppm=entry.tie_at(report.batch_time_us or report.started_us),
             epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known)
             if self.windows is not None
             else (),

@@ -23,11 +23,13 @@ from floodway.errors import InputError
 from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
+from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.loop import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
 
 PREFIX = "spark.floodway."
 MOST_SAMPLED = 10_000
+MOST_FLOOR = 0.5
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -40,6 +42,7 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "controller": str,
     "headroom": float,
     "utility": str,
+    "floor": float,
     "key": _columns,
     "identity": _columns,
     "arrival": str,
@@ -59,6 +62,7 @@ class ShedOptions:
     options: Mapping[str, object] | None = None
     headroom: float | None = None
     utility: str | Column | None = None
+    floor: float | None = None
     key: str | Sequence[str] | None = None
     identity: str | Sequence[str] | None = None
     arrival: str | None = None
@@ -91,6 +95,11 @@ class ShedOptions:
                 f"shed {name!r}: utility= and key= cannot both decide",
                 hint="Make the utility a function of the key.",
             )
+        if not 0.0 <= (self.floor or 0.0) <= MOST_FLOOR or (self.floor and self.utility is None):
+            raise InputError(
+                f"shed {name!r}: floor={self.floor} is no share in [0, {MOST_FLOOR}] of tuples chosen by utility=",
+                hint="Give utility= and a small share, such as 0.02.",
+            )
         if not 0 <= (self.side_output or 0) <= MOST_SAMPLED:
             raise InputError(
                 f"shed {name!r}: side_output={self.side_output} is not in [0, {MOST_SAMPLED}]",
@@ -117,6 +126,7 @@ class ShedOptions:
             salt=crc32(name.encode()) if self.seed is None else self.seed,
             headroom=headroom,
             by_utility=self.utility is not None,
+            floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
         )
 

@@ -103,6 +103,7 @@ def shed_status(
         errors=errors,
         unreachable=control is not None and control.unreachable,
         floor_seconds=None if control is None else control.floor_seconds,
+        capacity_needed=None if decided is None else decided.capacity_needed,
         batch_count=figures.batch_count,
         places=places,
         ledger=figures.ledger(),

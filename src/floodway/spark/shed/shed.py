@@ -157,6 +157,7 @@ class BoundShed:
             hashed=() if self.window is not None else self._hashed(df),
             by_utility=self.utility is not None,
             utility=self.utility if isinstance(self.utility, str) else None,
+            floor_ppm=self.settings.floor_ppm,
             window=self.settings.window,
             time_column=None if self.window is None else self.window.time_column,
             salt=self.settings.salt,
@@ -198,7 +199,7 @@ class BoundShed:
         threshold = fn.col(THRESHOLD)
         above = fn.col(UTILITY) > threshold
         tied = (fn.col(UTILITY) == threshold) & (fn.col(SLOT) < fn.col(TIE))
-        fate = fn.when(threshold.isNull(), below).otherwise(above | tied)
+        fate = fn.when(threshold.isNull(), below).otherwise(above | tied | (fn.col(SLOT) < self.settings.floor_ppm))
         return valued.withColumn(FATE, fn.coalesce(fate, fn.lit(True)))
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
@@ -239,10 +240,12 @@ class BoundShed:
         ppm = fn.lit(float(PPM))
         weight = ppm / fn.greatest(fn.col(KEEP), fn.lit(1))
         if self.utility is not None:
-            # What is above the threshold stands for itself; what is below can be neither kept nor estimated.
-            tied = fn.col(UTILITY) == fn.col(THRESHOLD)
-            by_tie = fn.when(tied, ppm / fn.greatest(fn.col(TIE), fn.lit(1))).otherwise(fn.lit(1.0))
-            weight = fn.when(fn.col(THRESHOLD).isNull(), weight).otherwise(by_tie)
+            # What is above the threshold stands for itself; what is below is kept, and estimated, by the floor alone.
+            utility, threshold = fn.col(UTILITY), fn.col(THRESHOLD)
+            tie = fn.greatest(fn.col(TIE), fn.lit(max(self.settings.floor_ppm, 1)))
+            by_tie = fn.when(utility > threshold, 1.0).when(utility == threshold, ppm / tie)
+            by_value = by_tie.otherwise(ppm / max(self.settings.floor_ppm, 1))
+            weight = fn.when(threshold.isNull(), weight).otherwise(by_value)
         return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))
 
 
@@ -321,6 +324,7 @@ def shed(
     options: Mapping[str, object] | None = None,
     headroom: float | None = None,
     utility: str | Column | None = None,
+    floor: float | None = None,
     key: str | Sequence[str] | None = None,
     identity: str | Sequence[str] | None = None,
     arrival: str | None = None,
@@ -340,6 +344,8 @@ def shed(
       the target with every batch; `headroom` scales the target that it is given.
     - A column `_weight` that the stream has is multiplied by 1/keep, and has to be a number.
     - `utility`: a column or expression; the most valuable tuples are kept, ties broken by hash.
+    - `floor`, with `utility`: the share of the least valuable tuples that is kept however little there is time for, so
+      that counts and sums by `_weight` are unbiased for them too. Without it what is never kept cannot be estimated.
     - `key`: columns whose values are kept or dropped whole.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.
     - `arrival`: the timestamp column from which latency counts (`_arrival` if there is one). Left out, tuples
@@ -352,7 +358,7 @@ def shed(
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
     given = ShedOptions(
-        *(target_latency, mode, controller, options, headroom, utility, key, identity, arrival, window),
+        *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
         *(seed, side_output, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))

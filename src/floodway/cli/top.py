@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -106,6 +107,9 @@ def table_of(status: Status, now: float) -> Table:
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:
         table.add_row("decision", "[red]the last batch did not find it[/red]")
+    if status.mode == "enforce" and status.decision_until is not None and status.decision_until < time.time():
+        since = datetime.fromtimestamp(status.decision_until, UTC)
+        table.add_row("decision", f"[red]expired at {since:%Y-%m-%d %H:%M:%S} UTC: batches keep everything[/red]")
     for text in status.warnings:
         table.add_row("warning", f"[red]{text}[/red]")
     if status.reason:

@@ -134,6 +134,7 @@ class Status:
     """A job at one moment. `mode` is `mixed` where the nodes of a network differ.
 
     `decision_seen` says whether the last batch was cut by a decision of this job; None before the first batch.
+    `decision_until`: batches that begin then or later keep everything, unless somebody renews the decision before.
     `warnings` are sentences on what the job cannot account for or carry out.
     `capacity_needed` is how many times the present capacity would keep everything at the target; None if not known.
     `delivered` has tuples by sink. `reason` is a sentence; `reasons` has one for each node of a network.
@@ -148,6 +149,7 @@ class Status:
     keep: float = 1.0
     totals: Totals = Totals()
     decision_seen: bool | None = None
+    decision_until: float | None = None
     reason: str = ""
     errors: int = 0
     warnings: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from threading import RLock
 from typing import Any
 
@@ -60,6 +61,8 @@ class ShedSettings:
     by_utility: bool = False
     floor_ppm: int = 0
     window: WindowShape | None = None
+    expires_seconds: float | None = None
+    """How long a decision holds that nobody renews; None: for ever."""
 
 
 @dataclass
@@ -114,7 +117,12 @@ class ShedLoop:
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         self.control = ControlTable(
-            self.files.store, self.clock_us, first, noted_checkpoints(self.files), self.open_journal
+            self.files.store,
+            self.clock_us,
+            first,
+            noted_checkpoints(self.files),
+            self.open_journal,
+            None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
         )
         self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
@@ -135,6 +143,16 @@ class ShedLoop:
             self.control.open_batches.started(query, checkpoint, self.clock_us())
             if checkpoint is not None:
                 self._guarded("noting a checkpoint", lambda: note_checkpoint(self.files, query, checkpoint))
+            self.renew()
+
+    def renew(self) -> None:
+        """Let the decision hold for longer, while there is a query that may use it; the status says until when."""
+        with self._lock:
+            if self._running:
+                self._guarded("renewing the decision", self.control.renew)
+                if self._status is not None:
+                    renewed = self._status = replace(self._status, decision_until=self._decision_until())
+                    self._guarded("writing the status", lambda: self.files.write_status(renewed))
 
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it."""
@@ -219,6 +237,9 @@ class ShedLoop:
             return
         expected = self.control.table.at(report.batch_time_us or report.started_us)
         self.decision_seen = report.seq == expected.seq
+        if expected.until_us is not None and expected.expired(report.batch_time_us or report.started_us):
+            since = datetime.fromtimestamp(expected.until_us / 1e6, UTC)
+            self._warn(f"batches kept everything from {since:%Y-%m-%d %H:%M:%S} UTC on: nobody renewed the decision")
         self._unseen = 0 if self.decision_seen else self._unseen + 1
         unseen = f"batches do not find the decisions in {self.control.uri} and keep everything: can executors read it?"
         if self.decision_seen:
@@ -242,6 +263,10 @@ class ShedLoop:
             return KeepLoop(self.settings.controller, snapshot or None)
         except FloodwayError:
             return KeepLoop(self.settings.controller)
+
+    def _decision_until(self) -> float | None:
+        until_us = self.control.latest.until_us
+        return None if until_us is None else until_us / 1e6
 
     def _mode(self) -> Mode:
         return self.files.read_mode() or self.settings.mode
@@ -400,6 +425,7 @@ class ShedLoop:
             target_seconds=self.settings.target_seconds,
             decided=query.decided,
             decision_seen=self.decision_seen,
+            decision_until=self._decision_until(),
             warnings=tuple(self.warnings),
             errors=self.errors,
         )

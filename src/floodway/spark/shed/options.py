@@ -26,9 +26,11 @@ from floodway.job.store.state_files import checked_mode
 from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.loop import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
+from floodway.units import duration_us
 
 PREFIX = "spark.floodway."
 MOST_SAMPLED = 10_000
+EXPIRES_AFTER, NEVER = "60s", "never"
 MOST_FLOOR = 0.5
 
 
@@ -48,6 +50,7 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "arrival": str,
     "seed": int,
     "side_output": int,
+    "expires_after": str,
 }
 """The options that a setting may have, and how its text is read."""
 
@@ -69,6 +72,7 @@ class ShedOptions:
     window: WindowDrop | None = None
     seed: int | None = None
     side_output: int | None = None
+    expires_after: str | float | None = None
     state_dir: str | None = None
 
     def completed(self, name: str, setting: Callable[[str], str | None]) -> ShedOptions:
@@ -128,7 +132,14 @@ class ShedOptions:
             by_utility=self.utility is not None,
             floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
+            expires_seconds=self._expires_seconds(),
         )
+
+    def _expires_seconds(self) -> float | None:
+        """How long a decision holds that nobody renews; with windows for ever, or a window would lose tuples."""
+        if self.window is not None or self.expires_after == NEVER:
+            return None
+        return duration_us("expires_after", EXPIRES_AFTER if self.expires_after is None else self.expires_after) / 1e6
 
 
 def refuse_unknown(keys: Sequence[str]) -> None:

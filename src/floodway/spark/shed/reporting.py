@@ -81,6 +81,7 @@ def shed_status(
     target_seconds: float,
     decided: KeepDecision | None,
     decision_seen: bool | None,
+    decision_until: float | None,
     warnings: tuple[str, ...],
     errors: int,
 ) -> Status:
@@ -98,6 +99,7 @@ def shed_status(
         keep=keep,
         totals=totals,
         decision_seen=decision_seen,
+        decision_until=decision_until,
         warnings=warnings,
         reason=batch.reason,
         errors=errors,

@@ -31,13 +31,12 @@ from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.control_columns import (
-    CONTROL,
     ENFORCED,
-    EPOCHS,
     KEEP,
     MODE,
     SALT,
     SEQ,
+    TABLE,
     THRESHOLD,
     TIE,
     TIME,
@@ -174,7 +173,8 @@ class BoundShed:
             lambda start: epoch_keep("emit_ppm", start),
             fn.lit(self.settings.salt),
         )
-        return with_control(df, self.files.control_uri).filter(whole).drop(*CONTROL)
+        kept = with_control(df, self.files.control_uri).filter(whole)
+        return kept.select(*[column(name) for name in df.columns])
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
@@ -182,7 +182,7 @@ class BoundShed:
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
-            whole = fn.col(EPOCHS).isNull()
+            whole = fn.col(TABLE).isNull() | fn.col(TABLE)["epochs"].isNull()
             by_window = passes(
                 self.window.shape,
                 time_us(self.window.time_column),
@@ -331,6 +331,7 @@ def shed(
     window: WindowDrop | None = None,
     seed: int | None = None,
     side_output: int | None = None,
+    expires_after: str | float | None = None,
     state_dir: str | None = None,
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
@@ -353,13 +354,15 @@ def shed(
       with a backlog that a read limit holds back in the source, give it.
     - `window`: shed whole windows (`WindowDrop`); one query a shed.
     - `side_output`: that many dropped tuples of every batch, as JSON lines, under `dropped`.
+    - `expires_after`: how long a decision holds that the driver does not renew ("60s"; "never"): after that the batches
+      keep everything again. With `window` it holds for ever.
     - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
 
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
-        *(seed, side_output, state_dir),
+        *(seed, side_output, expires_after, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))
 

@@ -20,11 +20,18 @@ import venv
 from pathlib import Path
 
 from floodway.spark.session.java import find_java
-from scripts.fetch_kafka import cache
+from scripts.fetch_kafka import JarSet, cache, fetch
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = {"3.5": "3.5.9", "4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1", "4.3": "4.3.0"}
 """The newest release of every line that managed platforms run."""
+
+SERVER = JarSet(
+    name="spark-connect-3.5.7",
+    artifacts=("org.apache.spark:spark-connect_2.12:3.5.7",),
+    proof="spark-connect_2.12-3.5.7.jar",
+)
+"""The Connect server of 3.5, which is not in its Python package; the newest release that could be had."""
 
 TOOLS = ("pytest>=8", "hypothesis>=6")
 CONNECT = ("grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65", "zstandard", "pandas>=2.0.3,<3")
@@ -49,7 +56,7 @@ def main(arguments: list[str]) -> int:
             python = environment(VERSIONS[line], wheel)
             for kind in kinds:
                 print(f"\n== Spark {VERSIONS[line]}, {kind} ==", flush=True)
-                code = run_tests(python, kind, Path(folder))
+                code = run_tests(python, VERSIONS[line], kind, Path(folder))
                 results[f"Spark {VERSIONS[line]} {kind}"] = "passed" if code == 0 else f"FAILED, exit {code}"
     print()
     for cell, result in results.items():
@@ -94,12 +101,15 @@ def pip(python: Path, *arguments: str) -> None:
     subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *arguments], check=True)
 
 
-def run_tests(python: Path, kind: str, folder: Path) -> int:
+def run_tests(python: Path, version: str, kind: str, folder: Path) -> int:
     """Run `tests/matrix` there; the exit code."""
     environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
     environ |= {"FLOODWAY_TEST_SESSION": kind, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": str(python)}
     # The optimising compiler takes more than it gives in a session of a few minutes.
     environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+    if kind == "connect" and version.startswith("3."):
+        (server,) = [jar for jar in fetch(SERVER) if jar.name == SERVER.proof]  # it holds what it depends on
+        environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {server} pyspark-shell"
     # A copy beside nothing: what is imported is the wheel.
     place = folder / kind
     shutil.rmtree(place, ignore_errors=True)

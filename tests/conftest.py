@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
 # `fixed` tries the same examples in every run: a red test is red for everybody. `explore` tries new ones,
@@ -66,6 +67,21 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One real Chromium for all tests of the page and of the documentation."""
+    from playwright.sync_api import expect, sync_playwright
+
+    from tests.browser import FLAGS, browser_or_skip
+
+    path = browser_or_skip()
+    expect.set_options(timeout=60_000)  # a state is waited for: five seconds are short beside busy processes
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from typing import Any
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
-from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.figures import Figures
 from floodway.agent.federation.journal import BookedEntry, Journal
@@ -24,7 +24,6 @@ from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
-from floodway.agent.loop.steering import FragmentBatch
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
@@ -87,7 +86,7 @@ class PlainEngine:
     def measure(self, now: float) -> Mapping[str, Measure]:
         return {}
 
-    def batches(self) -> list[FragmentBatch]:
+    def batches(self) -> list[EndedBatch]:
         return []
 
     def close(self) -> None:

@@ -99,3 +99,14 @@ def test_s3_without_its_connector_is_one_sentence() -> None:
         AssertionError, match=r"Spark has no connector for s3a://state/x/store: .*--packages org.apache"
     ):
         in_a_jvm("s3a://state/x", {})
+
+
+def test_missing_credentials_are_one_sentence(s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in s3.environment:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.url)
+    # Neither a profile of this user nor the role of this machine.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(StoreError, match=r"cannot be written: AWS Error ACCESS_DENIED.*, the credentials"):
+        probe(open_store("s3a://state/x"))

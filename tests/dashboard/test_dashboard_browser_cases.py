@@ -13,10 +13,11 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from floodway.agent.federation.figures import participant_status
+from floodway.agent.federation.figures import MemberRecord
 from floodway.agent.federation.journal import MoveRow
 from floodway.agent.loop.run_files import save_network
-from floodway.agent.planes.plane import Alone
+from floodway.agent.planes.alone import Alone
+from floodway.agent.planes.plane import ControlPlane
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
@@ -71,9 +72,9 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
     assert part is not None
     member.journal.close()
     kept = replace(part, load=1.5, fragments={"f0": FragmentPart("A", cpu=1.5, rate=100.0, keep=0.4)})
-    write_status(
-        LocalStore(tmp_path / "A"), participant_status(kept, name="A", now=time.time(), process=ProcessPart(1))
-    )
+    record = MemberRecord("A", tmp_path / "A", target_seconds=10.0)
+    told = record.status(kept, now=time.time(), process=ProcessPart(1), mode="enforce")
+    write_status(LocalStore(tmp_path / "A"), told)
     with page_server([tmp_path / "A"]) as server:
         page.goto(server.url)
         expect(page.locator("#sentence")).to_have_text("Overloaded: it keeps 40.0% of f0.")
@@ -127,7 +128,7 @@ def test_a_network_by_the_addresses_of_its_nodes_is_one_picture(page: Page, tmp_
     with ExitStack() as stack:
         rates = {"A": {"s1": Place(arriving=70.0)}, "B": {"s2": Place(arriving=30.0)}}
         nodes = [
-            stack.enter_context(node_agent(Alone(FIGURE1, name), places=one, ledger=LedgerPart(9)))
+            stack.enter_context(node_agent(ControlPlane(Alone(FIGURE1, name)), places=one, ledger=LedgerPart(9)))
             for name, one in rates.items()
         ]
         server = stack.enter_context(page_server([], [node.url for node in nodes]))

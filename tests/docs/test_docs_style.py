@@ -72,9 +72,7 @@ def counted() -> list[Path]:
     return [page for page in pages() if page.name != "CHANGELOG.md"]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in counted() if page.name != "README.md"], ids=lambda page: str(page.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", counted(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_are_in_plain_words(page: Path) -> None:
     assert found(page.read_text(encoding="utf-8")) == []
 

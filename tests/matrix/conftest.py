@@ -6,8 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
+
+CONNECT = os.environ.get("FLOODWAY_TEST_SESSION") == "connect"
+REFUSED = CONNECT and pyspark.__version__.startswith("3.")
+collect_ignore = ["test_matrix_shed.py" if REFUSED else "test_matrix_refused.py"]
 
 SETTINGS = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "UTC"}
 CLASSIC = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
@@ -17,11 +22,10 @@ CLASSIC = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
 @pytest.fixture(scope="session")
 def any_spark() -> Iterator[SparkSession]:
     """The one session of the run."""
-    connect = os.environ.get("FLOODWAY_TEST_SESSION") == "connect"
     builder = SparkSession.builder.appName("floodway-matrix")
-    for key, value in (SETTINGS if connect else {**SETTINGS, **CLASSIC}).items():
+    for key, value in (SETTINGS if CONNECT else {**SETTINGS, **CLASSIC}).items():
         builder = builder.config(key, value)
-    session = (builder.remote("local[2]") if connect else builder.master("local[2]")).getOrCreate()
+    session = (builder.remote("local[2]") if CONNECT else builder.master("local[2]")).getOrCreate()
     yield session
     session.stop()
 

@@ -15,7 +15,9 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.control.base import Decision, Observation, State
+from floodway.errors import InputError
 from floodway.job.status.status import Status, Totals
+from floodway.job.store.kept_lines import KeptLines
 
 PATIENCE_SECONDS = 240.0
 ROWS = 2000
@@ -36,6 +38,7 @@ class Job:
     folder: Path
     options: dict[str, Any]
     fed: int = 0
+    query: Any = None
 
     def start(self, after: Callable[[DataFrame], DataFrame] = lambda df: df) -> None:
         self.shed = floodway.shed(
@@ -79,7 +82,8 @@ class Job:
         return {row.id for row in self.spark.read.parquet(str(self.folder / "out")).select("id").collect()}
 
     def stop(self) -> None:
-        self.query.stop()
+        if self.query is not None:
+            self.query.stop()
 
 
 @pytest.fixture
@@ -202,3 +206,16 @@ def test_applying_a_shed_twice_is_harmless(job: Job) -> None:
     source.transform(again)  # a pipeline whose code is evaluated once more, and never started
     job.feed()
     assert job.totals().offered == ROWS
+
+
+def test_a_sample_of_what_was_dropped_or_why_there_is_none(job: Job) -> None:
+    job.options = {**job.options, "side_output": 3}
+    if tuple(map(int, job.spark.version.split(".")[:2])) < (4, 2):
+        with pytest.raises(InputError, match=r"side_output= needs Spark 4\.2 or later"):
+            job.start()
+        return
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    sample = [json.loads(line["tuple"])["id"] for line in KeptLines(job.shed.files.store, "dropped").read()]
+    assert sample and not set(sample) & job.kept()

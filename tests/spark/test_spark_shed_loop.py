@@ -18,8 +18,9 @@ from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
 from tests.job.ledgers import open_segment
 
@@ -37,6 +38,7 @@ class Job:
     target: float = 2.0
     own_target: float | None = None
     mode: str = "enforce"
+    shed_after: float = 0.0
     now_us: int = 1_700_000_000 * SECOND
     previous_us: int = 0
     batch: int = 0
@@ -49,7 +51,7 @@ class Job:
     def start(self) -> ShedLoop:
         controller = make_controller("batch", target_seconds=self.own_target or self.target)
         mode = ShedFiles(self.folder).read_mode() or "enforce"
-        settings = ShedSettings("job", self.target, controller, mode, salt=1)
+        settings = ShedSettings("job", self.target, controller, mode, salt=1, shed_after_seconds=self.shed_after)
         return ShedLoop(settings, ShedFiles(self.folder), clock_us=lambda: self.now_us)
 
     def run(self, batches: int) -> None:
@@ -71,6 +73,30 @@ class Job:
                 "q", run, self.batch - 1, started, seconds, offered, kept, offered * entry.keep_ppm // PPM,
                 started, entry.seq, keep, entry.mode,
             )  # fmt: skip
+
+
+def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=8_000.0, shed_after=20.0)
+    began = job.now_us
+    while job.now_us < began + 20 * SECOND:
+        job.run(1)
+    status = job.loop.files.read_status()
+    assert status is not None and status.totals.offered == status.totals.kept
+    assert status.capacity_needed is not None and status.capacity_needed > 1.5
+    assert status.reason.startswith("overloaded for ") and "nothing is dropped in the first 20 s" in status.reason
+    job.run(40)
+    status = job.loop.files.read_status()
+    assert status is not None and status.totals.dropped["shedder"] > 0
+    assert sum(job.latencies[-15:]) / 15 == pytest.approx(2.0, rel=0.15)
+    # When the load has fallen the next overload has its time again.
+    job.rate = 1_000.0
+    job.run(20)
+    job.rate, dropped = 8_000.0, status.totals.dropped["shedder"]
+    before = job.loop.files.read_status()
+    job.run(4)
+    after = job.loop.files.read_status()
+    assert before is not None and after is not None and before.keep == 1.0
+    assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
 
 
 def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -> None:

@@ -26,6 +26,11 @@ DATA = (
     *("dashboard/static/charts.js", "dashboard/static/sign.js", "dashboard/static/icon.svg"),
 )
 """Files that are no Python and without which a command fails."""
+UNTIL_THREE_BATCHES = """
+while query.isActive and len(query.recentProgress) < 3:
+    query.awaitTermination(1)
+query.stop()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,7 @@ def test_the_wheel_runs_from_an_environment_of_its_own(built: Path, tmp_path: Pa
     assert "Usage" in run([command, "--help"], cwd=tmp_path, env=env)
     planned = run([command, "plan", str(FIGURE1), "--rates", "s1=1,s2=1", "--json"], cwd=tmp_path, env=env)
     assert '"score": 0.6' in planned
+    (tmp_path / "state").mkdir()
     env["FLOODWAY_STATE"] = str(tmp_path / "state")
     served = subprocess.run(
         [command, "dashboard", "--listen", "127.0.0.1:0", "--seconds", "0.1"],
@@ -115,9 +121,9 @@ def test_the_wheel_runs_the_first_example_in_an_empty_environment(built: Path, t
     # Java is the one thing that pip does not bring; here it is the one of this project.
     env |= {"JAVA_HOME": str(find_java()), "FLOODWAY_STATE": str(tmp_path / "state")}
     (example,) = [block.body for block in blocks_of(ROOT / "docs" / "first-example.md") if block.language == "python"]
-    shorter, times = re.subn(r"awaitTermination\(\d+\)", "awaitTermination(60)", example)
+    ended, times = re.subn(r"query.awaitTermination\(\d+\)", UNTIL_THREE_BATCHES, example)
     assert times == 1
-    (tmp_path / "first.py").write_text(shorter, encoding="utf-8")
+    (tmp_path / "first.py").write_text(ended, encoding="utf-8")
     assert "Batch: 1" in run([python, "first.py"], cwd=tmp_path, env=env)
     reported = json.loads(run([str(home / "bin" / "floodway"), "report", "first", "--json"], cwd=tmp_path, env=env))
     totals = reported["totals"]

@@ -56,6 +56,8 @@ def demo(
         say("A web shop's clicks and orders, as JSON: parsed, cleaned, joined with a table, aggregated by window.")
         say("Starting Spark …")
         spark = spark_session("floodway-demo", master="local[1]", conf=story.SETTINGS)
+        # A query that fails raises here; what Spark logs beside is that the first run is stopped in mid-batch.
+        spark.sparkContext.setLogLevel("OFF")
         try:
             with (
                 serving([watched], listen=page, open_browser=open_browser),

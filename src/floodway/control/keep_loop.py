@@ -54,7 +54,8 @@ class KeepDecision:
 
     `offered_rate` is in tuples per second. `budget`, in tuples, is for the batch after the running one; None where the
     keep is not to be adapted to that batch's own length. `capacity_needed` is how many times the present capacity would
-    keep everything at the target; None while costs are not known, or where no capacity would.
+    keep everything at the target; None while costs are not known, or where no capacity would. `held_seconds` is how
+    long an overload has lasted for which nothing is dropped yet (`patience.py`).
     """
 
     keep: float
@@ -63,6 +64,7 @@ class KeepDecision:
     latency_seconds: float
     budget: float | None = None
     capacity_needed: float | None = None
+    held_seconds: float | None = None
 
 
 class KeepLoop:

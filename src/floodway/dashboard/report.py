@@ -148,5 +148,5 @@ def _only_job(root: Path | str) -> tuple[JobPlace, Reading, Figures]:
 
 
 def _batches(job: JobPlace) -> list[Batch]:
-    found = [batch for store in job.stores for batch in BatchReader(store).advance() or ()]
+    found = [batch for store in job.records() for batch in BatchReader(store).advance() or ()]
     return sorted(found, key=lambda batch: batch.ended_seconds)

@@ -59,8 +59,14 @@ class JobPlace:
 
     @property
     def stores(self) -> list[Store]:
-        """Where its ledgers and batches are."""
+        """Its own state, or that of every node."""
         return list(self.nodes.values()) or [self.store]
+
+    def records(self) -> list[Store]:
+        """Where its ledgers and batches are: those of a participant's fragments move with the fragments."""
+        members = [one.participant for one in self.statuses().values() if one.participant is not None]
+        moving = [part.place for member in members for part in member.fragments.values() if part.place]
+        return [*self.stores, *(LocalStore(Path(place)) for place in moving)]
 
     def statuses(self) -> dict[str, Status]:
         """The latest status of every node that has one; of a job in one process, its own."""
@@ -72,7 +78,7 @@ class JobPlace:
         """The latest status of the whole, with the figures on record; None before the first. `tail` is this job's."""
         found = self.statuses()
         status = merge_nodes(found) if self.nodes else next(iter(found.values()), None)
-        tail.advance(self.stores)
+        tail.advance(self.records())
         return status if status is None or not tail.has_ledger else tail.figures.refreshed(status)
 
     def switch(self, mode: str) -> None:

@@ -31,6 +31,7 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
+from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import Status
 from floodway.json_text import load_json
 from floodway.spark.query.catalogue import CatalogueError
@@ -115,6 +116,10 @@ class Member(Protocol):
         """Book a partner's entries: the ids of those `booked` now, and by id why others are `refused`."""
         ...
 
+    def latencies(self) -> Sketch:
+        """Of all results of the fragments that run here."""
+        ...
+
     def status(self) -> Status:
         """A picture of this participant for people and tests."""
         ...
@@ -191,7 +196,7 @@ def routes(member: Member) -> list[BaseRoute]:
         Route("/v1/move", move, methods=["POST"]),
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
-        metrics_route(lambda: [Watched((told := member.status()).name, told)]),
+        metrics_route(lambda: [Watched((told := member.status()).name, told, member.latencies())]),
     ]
 
 

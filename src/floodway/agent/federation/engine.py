@@ -14,6 +14,14 @@ Fence = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
+class EndedBatch:
+    """A finished batch: what the controllers see of it, and the names of the plans that it was cut under."""
+
+    batch: FragmentBatch
+    plans: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """One fragment over the last seconds: tuples/s that arrived by stream, CPU-seconds per tuple, seconds they wait.
 
@@ -69,8 +77,8 @@ class Engine(Protocol):
         """Every fragment that runs here."""
         ...
 
-    def batches(self) -> Sequence[FragmentBatch]:
-        """The batches that have ended since the last call."""
+    def batches(self) -> Sequence[EndedBatch]:
+        """The batches that have ended since the last call; each is on record beside the fragment's ledger."""
         ...
 
     def close(self) -> None:

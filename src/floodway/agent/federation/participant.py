@@ -24,7 +24,7 @@ from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import Engine, Measure
 from floodway.agent.federation.entrance import check_move, checked
-from floodway.agent.federation.figures import Figures, participant_status
+from floodway.agent.federation.figures import Figures, MemberRecord
 from floodway.agent.federation.journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
@@ -33,7 +33,7 @@ from floodway.agent.federation.negotiating import LEAST_UNITS, Negotiating
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
 from floodway.agent.federation.service import Served
-from floodway.agent.federation.shedding import MemberSteering, target_of, values_of
+from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
@@ -60,10 +60,12 @@ from floodway.errors import InputError
 from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import Decision, Mode, named, write_decision
 from floodway.job.options.options import JobOptions
+from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import ProcessPart, Status, write_status
 from floodway.job.store.state_files import read_mode
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Node
+from floodway.spark.query.moving_fragment import MovingLayout
 
 DECISION = "decision.json"
 """The decision file that all sources of this participant read, in its state folder."""
@@ -146,6 +148,7 @@ class ParticipantAgent:
             target_seconds=target_of(machine, self.options.target.seconds if self.options.target else None),
             patience_seconds=self.pace.patience,
         )
+        self._record = MemberRecord(name, state, self._steering.target_seconds)
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._claim = ExitStack()
         self._stop, self._ready = threading.Event(), threading.Event()
@@ -175,7 +178,7 @@ class ParticipantAgent:
         self._claim.enter_context(locked(self.folder))
         self.server.start()
         # A file that an earlier run left says nothing about this one.
-        write_decision(self.folder / DECISION, named(Decision(mode=self.mode)))
+        self._decide(Shed(named(Decision(mode=self.mode))))
         # Before the fragments: to start many takes longer than a lease.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
         self._renewer.start()
@@ -314,7 +317,8 @@ class ParticipantAgent:
         """Load, fragments, moves and refusals."""
         cpu = self.federation.members[self.name].cpu
         with self._negotiating.lock:
-            part = self._figures.part(self.machine, self.journal.latest_moves(SHOWN_MOVES), cpu=cpu)
+            moves = self.journal.latest_moves(SHOWN_MOVES)
+            part = self._figures.part(self.machine, moves, cpu=cpu, places=self._places())
         part = replace(
             part,
             stalled=dict(self.moving.stalled),
@@ -324,14 +328,20 @@ class ParticipantAgent:
         process = ProcessPart(
             os.getpid(), "running" if self.ready else "starting", self.server.url, refused=dict(self.server.refused)
         )
-        return participant_status(
-            part,
-            name=self.name,
-            now=time.time(),  # who reads it compares it with a wall clock
-            process=process,
-            mode=self.mode,
-            target_seconds=self._steering.target_seconds,
-        )
+        return self._record.status(part, now=time.time(), process=process, mode=self.mode)
+
+    def latencies(self) -> Sketch:
+        """Of all results of the fragments that run here."""
+        return self._record.latencies
+
+    def _places(self) -> dict[str, Path]:
+        """The folders of the fragments held: what is in them moves with them."""
+        return {fragment: MovingLayout.of(self.store.root, fragment).root for fragment in self.moving.held}
+
+    def _decide(self, shed: Shed) -> None:
+        """Put a decision in force."""
+        self._record.issued(shed)
+        write_decision(self.folder / DECISION, shed.decision)
 
     def _measure(self, now: float) -> None:
         if now - self._measured_at < self.pace.measure:
@@ -348,7 +358,8 @@ class ParticipantAgent:
             self._negotiating.step(Remeasured(tasks, self._learnt(measures)))
             asking = self.machine.search is not None or bool(self.machine.moving)
             values = values_of(self.machine, self.federation.fragments)
-        self._steering.observe(now, self.engine.batches(), measures)
+        batches = self.engine.batches()
+        self._steering.observe(now, (one.batch for one in batches), measures)
         specs = [self.federation.fragments[name] for name in sorted(measures)]
         shed = self._steering.decide(now, specs, values, measures, asking=asking, mode=self.mode)
         self._figures.keeps = shed.keeps
@@ -356,7 +367,8 @@ class ParticipantAgent:
             self._billing.watch.note(name, now, Served(one.delay_seconds, shed.keeps.get(name, 1.0)))
         for name in self.moving.stalled:
             self._billing.watch.note(name, now, Served(NOT_SERVED))
-        write_decision(self.folder / DECISION, replace(shed.decision, issued_us=int(now * 1e6)))
+        self._decide(replace(shed, decision=replace(shed.decision, issued_us=int(now * 1e6))))
+        self._record.look(time.time(), shed, batches, self._places().values())
 
     def _load(self, fragment: str, found: Measure) -> Load:
         return Load(found.cpu, found.rate * self.federation.fragments[fragment].bytes_per_tuple, found.rate)

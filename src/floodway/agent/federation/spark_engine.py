@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import LeaseLostError
+from floodway.agent.federation.fragment_record import FragmentRecord
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
@@ -51,6 +52,7 @@ class _Running:
     query: FragmentQuery
     arrivals: Arrivals
     rates: RateMeter
+    record: FragmentRecord
     cpu: QueryCpu | None = None
     """None until the query has started."""
     taken: dict[str, int] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class _Running:
             self.fresh_tuples += sum(offset.account().kept for offset in offsets.values())
             self.taken.update((at, sum(offset.end.values())) for at, offset in offsets.items())
             self.malformed += sum(one.rows for sink, one in report.delivered.items() if sink.startswith(PREFIX))
+        self.record.ended(report, self.cost or 0.0)
 
     def spent(self, cpu_seconds: float, tuples: int) -> None:
         """What was used and read since the last measurement. Jobs and batches need not end in the same one."""
@@ -159,18 +162,20 @@ class SparkEngine:
             running.ended(report)
             self._reports.put(report)
 
+        layout = MovingLayout.of(self._shared, spec.name, self._decision)
         query = moving_query(
             self._spark,
             spec,
             self._catalogue,
-            MovingLayout.of(self._shared, spec.name, self._decision),
+            layout,
             options=self._options,
             fence=lambda: running.fence(),
             on_batch=on_batch,
             trigger_seconds=self._trigger_seconds,
             gate=gate,
         )
-        running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), cost=spec.cost)
+        record = FragmentRecord(spec, layout.store)
+        running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), record, cost=spec.cost)
         return running
 
     def stop(self, fragment: str) -> None:
@@ -227,16 +232,15 @@ class SparkEngine:
         delay = self._trigger_seconds + (sum(waiting.values()) / rate if rate > 0 else 0.0)
         return Measure(rates, one.cost or 0.0, delay, one.malformed, waiting)
 
-    def batches(self) -> list[FragmentBatch]:
+    def batches(self) -> list[EndedBatch]:
         """What the controllers see of the batches that have ended since the last call."""
         found = []
         while not self._reports.empty():
             report = self._reports.get()
             counts = Counts.of(report.lines)
             latency = report.mean_latency((report.fragment,))
-            found.append(
-                FragmentBatch(report.fragment, counts.offered, counts.kept, report.seconds, latency, arc_keeps={})
-            )
+            batch = FragmentBatch(report.fragment, counts.offered, counts.kept, report.seconds, latency, arc_keeps={})
+            found.append(EndedBatch(batch, report.journal.plans))
         return found
 
     def close(self) -> None:

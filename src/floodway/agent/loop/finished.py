@@ -34,8 +34,8 @@ def finished_batch(
     inputs: Collection[str],
     outputs: Collection[str],
     work_seconds: float,
-    scale: float,
-    reason: str,
+    scale: float = 1.0,
+    reason: str = "",
 ) -> Batch:
     """The figures of a batch; latencies count at the outputs of the whole network."""
     offered, kept = (sum(part[at] for at in inputs) for part in (counts.offered, counts.kept))
@@ -97,7 +97,7 @@ def loop_status(
     now: float,
     target_seconds: float,
     waiting: Mapping[str, int],
-    reason: str,
+    reason: str = "",
     decision_seen: bool | None,
     errors: int = 0,
 ) -> Status:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from floodway.agent.federation.engine import Fence, Measure
-from floodway.agent.loop.steering import FragmentBatch
+from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.errors import InputError
 from floodway.spark.log import LogReader, LogWriter, create_log
@@ -79,7 +78,7 @@ class LogEngine:
         found = [spec for spec, _, _ in list(self._threads.values())]
         return {spec.name: measured(spec.name, float(str(spec.parameters["cpu"]))) for spec in found}
 
-    def batches(self) -> list[FragmentBatch]:
+    def batches(self) -> list[EndedBatch]:
         return []
 
     def close(self) -> None:

@@ -48,6 +48,7 @@ RUNS = WITHOUT, SAMPLE, PROTECTED = "without Floodway", "fixed sample of 50%", "
 SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 Progress = Callable[[str, float, str], None]
@@ -77,7 +78,7 @@ def calibrate(spark: Session, folder: Path, progress: Progress, *, seconds: floa
         shares = (time.monotonic() - began) / seconds, len(rates) / CALIBRATION_BATCHES
         done = 1.0 if len(rates) == CALIBRATION_FILES else min(1.0, *shares)
         progress(title, done, f"{rate:,.0f} events/s" if rate else "")
-    _stop(spark, query)
+    query.stop()
     return rate
 
 
@@ -120,7 +121,7 @@ def run(
         batches = [batch for p in query.recentProgress if (batch := _batch(p, began)) is not None]
         estimated = None if name == WITHOUT else _totals(spark.table(table).collect())
     finally:
-        _stop(spark, query)
+        query.stop()
     ledger = {} if shedder is None else _ledger(shedder)
     progress(name, 1.0, _remark(query.lastProgress))
     return Run(name, seconds, target, truth, batches, estimated, ledger)
@@ -175,13 +176,6 @@ def _warm(query: Any, events: Path) -> Totals:
     write(shop.make(WARM_EVENTS, start_us=now, end_us=now + 1), events, "first")
     query.processAllAvailable()
     return shop.totals()
-
-
-def _stop(spark: Session, query: Any) -> None:
-    """Stop, also in the middle of a batch, which Spark logs as an error."""
-    spark.sparkContext.setLogLevel("OFF")
-    query.stop()
-    spark.sparkContext.setLogLevel("WARN")
 
 
 def _raise_failure(query: Any) -> None:

@@ -37,6 +37,11 @@ class JournaledBatch:
     first: frozenset[str] = frozenset()
     certain: bool = True
 
+    @property
+    def plans(self) -> frozenset[str]:
+        """The names of the plans that the batch was cut under."""
+        return frozenset(offset.plan for offset in self.offsets.values())
+
 
 def checkpoint_id(checkpoint: Path) -> str | None:
     """Spark's id of a checkpoint; None if Spark has not made one there."""

@@ -55,10 +55,15 @@ def batch_of(report: BatchReport, mode: Mode, reason: str, latencies: Sketch) ->
     )
 
 
-def reason_of(decided: KeepDecision | None, mode: Mode, target_seconds: float) -> str:
+def reason_of(decided: KeepDecision | None, mode: Mode, target_seconds: float, shed_after_seconds: float = 0.0) -> str:
     """Why the batches to come keep what they keep."""
     if decided is None:
         return NO_MEASUREMENT
+    if decided.held_seconds is not None and mode != "off":
+        return (
+            f"overloaded for {decided.held_seconds:.0f} s: nothing is dropped in the first {shed_after_seconds:g} s, "
+            "while capacity may come"
+        )
     control = decided.control
     return keep_reason(
         control.admit,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator
 from floodway.agent.wire.messages import COORDINATOR
@@ -107,7 +108,7 @@ def run_agent(name: str, control: str, folder: str, ports: Mapping[str, int]) ->
     network, root = parse_network(NETWORK), Path(folder)
     urls = {peer: f"http://127.0.0.1:{port}" for peer, port in ports.items()}
     with ExitStack() as stack:
-        plane: ControlPlane | None = None
+        plane: ControlPlane[Any] | None = None
         if name == COORDINATOR:
             office = make_coordinator(network, SECURITY, urls, root / name)
             routes, start = office.routes(), office.start
@@ -123,7 +124,7 @@ def run_agent(name: str, control: str, folder: str, ports: Mapping[str, int]) ->
             time.sleep(TICK_SECONDS)
 
 
-def _measure(plane: ControlPlane, name: str, root: Path) -> None:
+def _measure(plane: ControlPlane[Any], name: str, root: Path) -> None:
     inputs = dict(RATES) if name == "A" else dict.fromkeys(plane.planner.network.streams, 0.5)
     cost = float((root / "cost").read_text(encoding="utf-8"))
     plane.observe(inputs, {"b1": cost} if name == "B" else {}, PROCESS_CLOCK.now())

@@ -31,7 +31,8 @@ fragments:
 def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) -> None:
     """The body of a participant's process with its own Spark application."""
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.federation.pace import Pace
+    from floodway.agent.federation.participant import ParticipantAgent
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.contracts.participant import Settings
     from floodway.spark.query.catalogue import load_catalogue

@@ -217,5 +217,6 @@ def test_a_sample_of_what_was_dropped_or_why_there_is_none(job: Job) -> None:
     job.start()
     job.feed()
     feed_until_dropping(job)
-    sample = [json.loads(line["tuple"])["id"] for line in KeptLines(job.shed.files.store, "dropped").read()]
-    assert sample and not set(sample) & job.kept()
+    lines = KeptLines(job.shed.files.store, "dropped")
+    wait_for("the sample, which is written after the status", lambda: any(lines.read()))
+    assert not {json.loads(line["tuple"])["id"] for line in lines.read()} & job.kept()

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from floodway.agent.federation.journal import Journal, read_journal
 from floodway.agent.federation.leases import LeaseStore
-from floodway.agent.federation.participant import Pace, ParticipantAgent
+from floodway.agent.federation.pace import Pace
+from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.contracts.participant import Settings

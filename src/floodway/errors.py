@@ -20,6 +20,15 @@ class FloodwayError(Exception):
         self.hint = hint
 
 
+MOST_KEY, MOST_MESSAGE = 120, 400
+"""Characters of a problem that are shown."""
+MOST_PROBLEMS = 20
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong in a network file: the key path, the line (1-based, if known), the message with its remedy."""
@@ -27,6 +36,11 @@ class Problem:
     key: str
     line: int | None
     message: str
+
+    def __post_init__(self) -> None:
+        # A file may hold anything, and what it holds is quoted: a terminal and a log want a line.
+        object.__setattr__(self, "key", _cut(self.key, MOST_KEY))
+        object.__setattr__(self, "message", _cut(self.message, MOST_MESSAGE))
 
     def __str__(self) -> str:
         where = self.key if self.line is None else f"line {self.line}: {self.key}"
@@ -41,7 +55,9 @@ class NetworkError(FloodwayError):
     def __init__(self, problems: Sequence[Problem], *, source: str = "network") -> None:
         self.problems = tuple(problems)
         self.source = source
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems[:MOST_PROBLEMS])
+        if len(self.problems) > MOST_PROBLEMS:
+            lines += f"\n  … and {len(self.problems) - MOST_PROBLEMS} more"
         super().__init__(f"{source} has {len(self.problems)} problem(s):\n{lines}")
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodway.agent.federation.leases import LeaseStore
-from floodway.agent.federation.participant import Pace, ParticipantAgent
+from floodway.agent.federation.pace import Pace
+from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.spark_engine import SparkEngine
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.participant import Settings

@@ -21,8 +21,8 @@ from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Move, Offer, Reject
 from floodway.errors import FloodwayError, InputError
+from floodway.experiments.chaos.log_engine import LogEngine
 from floodway.spark.log import create_log
-from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, part_of, refused_by
 from tests.patience import PATIENCE_SECONDS
 

@@ -25,7 +25,7 @@ from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Cancel, Move, Offer
 from floodway.errors import InputError
-from tests.agent.federation_engine import LogEngine
+from floodway.experiments.chaos.log_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, refused_by
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.agent.wire.meeting import signed_for

@@ -17,8 +17,8 @@ from floodway.contracts.cost import LEAST, InFlight, Learnt
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.load import Load
 from floodway.contracts.messages import Offer
+from floodway.experiments.chaos.log_engine import LogEngine
 from floodway.spark.log import create_log
-from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, part_of
 from tests.patience import PATIENCE_SECONDS
 
@@ -120,7 +120,7 @@ def test_nothing_is_learnt_while_tuples_are_dropped(tmp_path: Path) -> None:
     with member(tmp_path, "cost: {kind: measured}") as (agent, engine):
         agent.tick()
         agent._figures.keeps = {"f0": 0.5}
-        before = agent._learning
+        before = agent._loads._learning
         engine.delay_seconds = 0.01
         agent._measure(time.time())
-        assert agent._learning == before
+        assert agent._loads._learning == before

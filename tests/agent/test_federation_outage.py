@@ -236,6 +236,7 @@ def test_a_partner_that_is_killed_pays_when_it_is_back(world: World, capsys: pyt
     world.check_results()
     world.check_books()
     ours, theirs = outages(world)
-    assert [one.entry for one in ours] == [one.entry for one in theirs] == [alone.entry]
+    # On a machine that is busy enough, B may fall silent once more: then both have that as well.
+    assert alone.entry in [one.entry for one in ours] == [one.entry for one in theirs]
     payments(world.root / "A", as_json=False)
     assert "fell silent" in " ".join(capsys.readouterr().out.split())

@@ -26,10 +26,10 @@ from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from floodway.errors import InputError
+from floodway.experiments.chaos.log_engine import LogEngine, measured
 from floodway.job.decision import PPM, read_decision
 from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import LocalStore
-from tests.agent.federation_engine import LogEngine, measured
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
 from tests.agent.wire.meeting import signed_for
 

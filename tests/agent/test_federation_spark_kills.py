@@ -12,7 +12,7 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.moving import STEPS
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from tests.agent import federation_world
+from floodway.experiments.chaos import federation_world
 from tests.agent.federation_world import World
 
 FILE = """
@@ -31,7 +31,8 @@ fragments:
 def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) -> None:
     """The body of a participant's process with its own Spark application."""
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.participant import Pace, ParticipantAgent
+    from floodway.agent.federation.pace import Pace
+    from floodway.agent.federation.participant import ParticipantAgent
     from floodway.agent.federation.spark_engine import SparkEngine
     from floodway.contracts.participant import Settings
     from floodway.spark.query.catalogue import load_catalogue

@@ -54,7 +54,8 @@ def participant(
     """
     from floodway.agent.federation.keys import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.participant import DECISION, Pace, ParticipantAgent
+    from floodway.agent.federation.pace import Pace
+    from floodway.agent.federation.participant import DECISION, ParticipantAgent
     from floodway.agent.loop.claim import locked
     from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security

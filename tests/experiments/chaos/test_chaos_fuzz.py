@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.errors import FloodwayError, InputError
+from floodway.errors import FloodwayError, InputError, NetworkError
 from floodway.experiments.chaos import fuzz
 from floodway.experiments.chaos.fuzz_inputs import Reader, readers
+from floodway.experiments.chaos.networks import NETWORK
 from floodway.experiments.chaos.result import Trial
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.store.store import LocalStore
+from floodway.network.file import parse_network
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.log.errors import SegmentError
 from floodway.spark.log.kafka_links import Mark
@@ -109,6 +111,14 @@ def test_a_segment_whose_text_points_outside_is_refused_not_followed(tmp_path: P
     path.write_bytes(good.replace(offsets, b"".join(n.to_bytes(4, "little") for n in (0, 0x7FFFFFF0, 6))))
     with pytest.raises(SegmentError, match="is torn"):
         list(LogReader(tmp_path).read(0, 0, 2))
+
+
+def test_a_refused_file_is_not_quoted_at_length() -> None:
+    digits = "9" * 5000
+    with pytest.raises(NetworkError) as refused:
+        parse_network(NETWORK.replace("cpu: 1.0", f"cpu: x{digits}").replace("s1: {", f"s{digits}: {{"))
+    assert len(str(refused.value)) < 4000
+    assert all(len(str(problem)) < 600 for problem in refused.value.problems)
 
 
 @pytest.mark.slow

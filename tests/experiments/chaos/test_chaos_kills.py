@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from floodway.experiments.chaos import kills
+from floodway.experiments.chaos import kills, move_kills, plane_kills
 from floodway.experiments.chaos.kills import points_of
 from floodway.experiments.chaos.plain_job import PlainJob
 from floodway.experiments.chaos.result import Trial
@@ -37,6 +37,19 @@ def test_kills_in_every_phase_lose_and_double_nothing(tmp_path: Path, monkeypatc
     print(f"6 points, seed {SEED}: {result.detail['points']}")
     assert (result.tried, result.lost, result.doubled, result.differences) == (6, 0, 0, [])
     assert all(point.endswith("hit 1") for point in result.detail["points"])
+
+
+def test_partners_that_are_killed_or_held_up_leave_one_owner(tmp_path: Path) -> None:
+    result = move_kills.kills(Trial(2, SEED, tmp_path))
+    print(f"2 points, seed {SEED}: {result.detail['points']}")
+    assert (result.tried, result.differences) == (2, [])
+
+
+def test_agents_that_are_killed_come_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plane_kills, "HOLD_SECONDS", 1.0)
+    result = plane_kills.kills(Trial(2, SEED, tmp_path))
+    print(f"2 points, seed {SEED}: {result.detail['points']}")
+    assert (result.tried, result.differences) == (2, [])
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,25 +22,25 @@ from typing import Any
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
-from floodway.agent.federation.engine import Engine, Measure
+from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.entrance import check_move, checked
 from floodway.agent.federation.figures import Figures, MemberRecord
 from floodway.agent.federation.journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
+from floodway.agent.federation.load_meter import LoadMeter
 from floodway.agent.federation.moving import Moving
-from floodway.agent.federation.negotiating import LEAST_UNITS, Negotiating
+from floodway.agent.federation.negotiating import Negotiating
+from floodway.agent.federation.pace import Pace
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
-from floodway.agent.federation.service import Served
+from floodway.agent.federation.service import NOT_SERVED, Served
 from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
-from floodway.contracts.cost import CostFunction, Learning
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
-from floodway.contracts.load import Load
 from floodway.contracts.messages import (
     Accept,
     Arrived,
@@ -49,7 +49,6 @@ from floodway.contracts.messages import (
     Move,
     Offer,
     Recall,
-    Remeasured,
     Room,
     Tick,
     recipient,
@@ -71,27 +70,6 @@ DECISION = "decision.json"
 """The decision file that all sources of this participant read, in its state folder."""
 SHOWN_MOVES = 50
 """How many of the last moves a status shows."""
-NOT_SERVED = 1e9
-"""The delay, in seconds, of a fragment that is held and does not run: longer than any that a contract allows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often things happen, and how long they may take, in seconds.
-
-    `lease` is renewed three times in its length; an origin waits `margin` beyond it, for clocks that differ. After a
-    move that failed nothing is offered for `failed_move`.
-    """
-
-    tick: float = 0.2
-    measure: float = 1.0
-    lease: float = 10.0
-    margin: float = 2.0
-    bill: float = 10.0
-    message: float = 2.0
-    move: float = 90.0
-    failed_move: float = 20.0
-    patience: float = 10.0
 
 
 class ParticipantAgent:
@@ -129,7 +107,7 @@ class ParticipantAgent:
         self.moving = Moving(name, federation.fragments, store, self.journal, engine, clock, at, self._figures.fail)
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
         member = federation.members[name]
-        self._learning = Learning(member.costs()) if member.cost == "measured" else None
+        self._loads = LoadMeter(member, federation.fragments)
         settings = replace(settings or Settings(), migration_cost=member.migration_cost, take_back=member.take_back)
         serial = self.journal.next_serial()
         machine = participant(name, member.costs(), federation.contracts, settings=settings, serial=serial)
@@ -350,12 +328,8 @@ class ParticipantAgent:
         measures = self.engine.measure(now)
         self._figures.measures = measures
         with self._negotiating.lock:
-            tasks = tuple(
-                replace(held.task, load=self._load(name, found), units=max(found.cpu, LEAST_UNITS))
-                for name, held in self.machine.holdings.items()
-                if (found := measures.get(name)) is not None
-            )
-            self._negotiating.step(Remeasured(tasks, self._learnt(measures)))
+            dropping = bool(self._figures.keeps)
+            self._negotiating.step(self._loads.remeasured(self.machine, measures, dropping=dropping))
             asking = self.machine.search is not None or bool(self.machine.moving)
             values = values_of(self.machine, self.federation.fragments)
         batches = self.engine.batches()
@@ -369,19 +343,6 @@ class ParticipantAgent:
             self._billing.watch.note(name, now, Served(NOT_SERVED))
         self._decide(replace(shed, decision=replace(shed.decision, issued_us=int(now * 1e6))))
         self._record.look(time.time(), shed, batches, self._places().values())
-
-    def _load(self, fragment: str, found: Measure) -> Load:
-        return Load(found.cpu, found.rate * self.federation.fragments[fragment].bytes_per_tuple, found.rate)
-
-    def _learnt(self, measures: Mapping[str, Measure]) -> CostFunction | None:
-        """The cost with what these measures teach; None where it is not learnt."""
-        if self._learning is None:
-            return None
-        # Where tuples are dropped, fewer are in flight than the load that arrives would bring.
-        if not self._figures.keeps:
-            in_flight = sum(one.rate * one.delay_seconds for one in measures.values())
-            self._learning = self._learning.seen(sum(one.cpu for one in measures.values()), in_flight)
-        return self._learning.costs()
 
     def _carry_out(self) -> None:
         actions = self._negotiating.actions

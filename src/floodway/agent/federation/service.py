@@ -14,6 +14,9 @@ from statistics import fmean, median
 SAMPLES = 2000
 """How many notes are kept of a fragment: half an hour of measurements."""
 
+NOT_SERVED = 1e9
+"""The delay, in seconds, of a fragment that is held and does not run: longer than any that a contract allows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:

@@ -173,10 +173,10 @@ def _torn(kind: str, folder: Path, count: int, rng: random.Random, result: Fault
         KINDS[kind](folder).put(number)
     before = _sizes(folder)
     KINDS[kind](folder).put(count - 1)
-    for path, size in _sizes(folder).items():
+    for file, size in _sizes(folder).items():
         # Files that are new under their final name were flushed before they got it; those that grew may be torn.
-        if 0 <= (old := before.get(path, -1)) < size:
-            os.truncate(path, rng.randint(old, size - 1))
+        if 0 <= (old := before.get(file, -1)) < size:
+            os.truncate(file[0], rng.randint(old, size - 1))
     _judge(f"{kind}, torn", kind, folder, set(range(count - 1)), count, result)
 
 
@@ -241,5 +241,7 @@ def _judge(place: str, kind: str, folder: Path, promised: set[int], count: int, 
         result.differences.append(f"{place}: entries {sorted(strange)[:5]} that nobody made")
 
 
-def _sizes(folder: Path) -> dict[Path, int]:
-    return {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+def _sizes(folder: Path) -> dict[tuple[Path, int], int]:
+    """By path and inode: a file that was replaced whole is another one."""
+    found = {path: path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {(path, status.st_ino): status.st_size for path, status in found.items()}

@@ -19,8 +19,8 @@ from floodway.experiments.chaos.mutations import mutated
 from floodway.experiments.chaos.result import MOST_DIFFERENCES, FaultResult, Trial
 
 CHUNK = 20_000
-MOST_WORDS = 4_000
-"""A refusal is a line or some, however long the input is."""
+MOST_WORDS = 12_000
+"""A refusal is some lines, however long the input is: twenty problems of a network file at most."""
 
 
 def faults(trial: Trial) -> FaultResult:

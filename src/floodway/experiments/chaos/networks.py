@@ -120,16 +120,18 @@ def _observe(network: Network, planes: Mapping[str, ControlPlane[Any]], cost: fl
 
 def _settle(network: Network, planes: Mapping[str, ControlPlane[Any]], cost: float) -> bool:
     """Until A sheds as well as the whole network can; False if it does not come to that."""
-    changed = parse_network(NETWORK.replace("cost: 3.0", f"cost: {cost}"))
-    best = ExactPlanner(Program(changed)).plan(RATES).score
     end = time.monotonic() + HEAL_SECONDS
     while time.monotonic() < end:
         _observe(network, planes, cost, 0.2)
-        keeps = planes["A"].planner.plan(RATES).keeps
-        let = {name: keeps[name] * rate for name, rate in RATES.items()}
-        load_a = let["s1"] * 1.0 + let["s2"] * 2.0
-        load_b = let["s1"] * cost + let["s2"] * 1.0
-        fits = load_a <= 1.01 and load_b <= 1.01
-        if fits and let["s1"] + let["s2"] >= 0.94 * best:
+        if sheds_well(planes["A"].planner.plan(RATES).keeps, cost):
             return True
     return False
+
+
+def sheds_well(keeps: Mapping[str, float], cost: float) -> bool:
+    """Whether no node is overloaded by what A keeps, and the score is as high as it can be, where b1 costs so much."""
+    changed = parse_network(NETWORK.replace("cost: 3.0", f"cost: {cost}"))
+    best = ExactPlanner(Program(changed)).plan(RATES).score
+    let = {name: keeps[name] * rate for name, rate in RATES.items()}
+    loads = (let["s1"] * 1.0 + let["s2"] * 2.0, let["s1"] * cost + let["s2"] * 1.0)
+    return max(loads) <= 1.01 and sum(let.values()) >= 0.94 * best

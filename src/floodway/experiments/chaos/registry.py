@@ -33,6 +33,8 @@ FAULTS: dict[str, Fault] = {
         Fault("clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks:faults"),
         Fault("disks", "disks", "torn last write, full disk, vanished folder, at every kind of file", "disks:faults"),
         Fault("plain-kills", "kills", "driver without Java, in every phase of a batch", "run_kills:plain_kills", 12),
+        Fault("move-kills", "kills", "partners at every step of a move and its bills", "move_kills:kills", 6),
+        Fault("plane-kills", "kills", "agents and coordinator while they agree on plans", "plane_kills:kills", 6),
         Fault("run-kills", "kills", "`floodway run` in every phase of a batch", "run_kills:kills", 4, "spark"),
         Fault("shed-kills", "kills", "a query with the one line in every phase", "shed_kills:kills", 3, "spark"),
         Fault("node-kills", "kills", "nodes, coordinator, supervisor of `up`", "node_kills:kills", 2, "spark"),

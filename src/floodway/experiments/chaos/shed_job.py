@@ -22,6 +22,7 @@ def main(folder: Path, *, drain: bool) -> None:
     """Run the query until it is killed, or until the input is processed."""
     conf = {
         "spark.sql.streaming.minBatchesToRetain": "1000000",
+        "spark.sql.streaming.fileSink.log.deletion": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }

@@ -124,15 +124,19 @@ class ShedJob:
         return [path for paths in self._by_batch().values() for path in paths]
 
     def _by_batch(self) -> dict[int, list[Path]]:
-        """The files of each batch, as Spark's own journal of the sink names them."""
+        """The files of each batch, as Spark's own journal of the sink names them.
+
+        Every tenth entry, `N.compact`, repeats all before it: what it alone names is of batch N.
+        """
         found: dict[int, list[Path]] = {}
-        for path in (self._folder / "output" / "_spark_metadata").glob("[0-9]*"):
-            number = path.name.partition(".")[0]
-            for line in path.read_text().splitlines()[1:] if number.isdecimal() else ():
-                name = Path(json.loads(line)["path"].removeprefix("file://"))
-                batch = int(number)
-                if path.suffix != ".compact":
-                    found.setdefault(batch, []).append(name)
+        seen: set[Path] = set()
+        entries = (self._folder / "output" / "_spark_metadata").glob("[0-9]*")
+        numbered = {int(path.name.partition(".")[0]): path for path in entries if path.suffix in ("", ".compact")}
+        for batch, path in sorted(numbered.items()):
+            lines = path.read_text(encoding="utf-8").splitlines()[1:]
+            names = {Path(json.loads(line)["path"].removeprefix("file://")) for line in lines}
+            found[batch] = sorted(names - seen)
+            seen |= names
         return found
 
     @staticmethod

@@ -12,7 +12,7 @@ from floodway.dashboard.serve import page_server
 from floodway.job.status.participant_status import ENDED
 from tests.agent.federation_world import World
 
-HIDDEN = ("#tile-score", "#tile-ledger", "#tuples-section", "#score-section")
+HIDDEN = ("#tile-score", "#tuples-section", "#score-section")
 ALSO_HIDDEN = ("#network-section", "#nodes-section", "#places-section", "#range-section")
 
 

@@ -17,7 +17,7 @@ from floodway.dashboard.advice import WHY
 from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.network_svg import network_svg
 from floodway.dashboard.past import SAMPLES, History, Sample, Seen, recent, sample_rates, whole
-from floodway.dashboard.sources import Reading, Source
+from floodway.dashboard.sources import Reading, Source, unheard
 from floodway.errors import InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
@@ -202,12 +202,6 @@ class Board:
             most = SAMPLES if last is None else min(SAMPLES, second - 1 - int(last.time))
             past.history.add(*recent(reading, self._gauges.get(reading.place), until=second - 1, most=most))
         return past
-
-
-def unheard(reading: Reading) -> Status:
-    """The status of a job that has written none, or none that can be read: what its ledger says."""
-    blank = Status(reading.name, "run", "off", time=0.0)
-    return blank if reading.figures is None else reading.figures.refreshed(blank)
 
 
 def _share(status: Status) -> float | None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from floodway.errors import FloodwayError
 from floodway.job.ledger.fold import Counts
 from floodway.network.flow import flows
 from floodway.network.model import Network
-from floodway.planning.exact import ExactPlanner
-from floodway.planning.program import Program
+
+if TYPE_CHECKING:
+    from floodway.planning.exact import ExactPlanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class Gauge:
     """Flows of one network; its planner remembers the regions it has met, so that a look costs microseconds."""
 
     def __init__(self, network: Network) -> None:
+        from floodway.planning.exact import ExactPlanner  # the extra `planner`, which a shed's report does not need
+        from floodway.planning.program import Program
+
         self.network = network
         try:
             self._planner: ExactPlanner | None = ExactPlanner(Program(network))

@@ -14,10 +14,9 @@ from typing import Any
 
 from floodway.agent.loop.run_files import saved_report
 from floodway.dashboard.advice import advice
-from floodway.dashboard.board import unheard
 from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.past import Sample, whole
-from floodway.dashboard.sources import Reading, StateSource
+from floodway.dashboard.sources import Reading, StateSource, unheard
 from floodway.errors import InputError
 from floodway.job.places import JobPlace
 from floodway.job.status.batches import Batch, BatchReader

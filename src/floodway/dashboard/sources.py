@@ -170,3 +170,9 @@ def named(readings: Sequence[Reading]) -> list[Reading]:
             return [replace(reading, name=name) for reading, name in zip(readings, names, strict=True)]
         for i in alike:
             depth[i] += 1
+
+
+def unheard(reading: Reading) -> Status:
+    """The status of a job that has written none, or none that can be read: what its ledger says."""
+    blank = Status(reading.name, "run", "off", time=0.0)
+    return blank if reading.figures is None else reading.figures.refreshed(blank)

@@ -163,8 +163,8 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
         return {at: one.keep_ppm / PPM for at, one in read_decision(file).streams.items() if one.keep_ppm < PPM}
 
     pair.wait("shedding", lambda: bool(keeps()))
-    # Two fragments of 0.6 CPU on one: their tuples are worth the same, and one of them fills the CPU.
-    assert list(keeps().values()) == pytest.approx([0.4 / 0.6]) and read_decision(file).mode == "enforce"
+    # Two fragments of 0.6 CPU on one: their tuples are worth the same, so both keep the same share.
+    assert list(keeps().values()) == pytest.approx([1 / 1.2, 1 / 1.2]) and read_decision(file).mode == "enforce"
     write_mode(LocalStore(file.parent), "off")
     pair.wait("the kill switch", lambda: read_decision(file).mode == "off")
     pair.wait("everything kept", lambda: pair.members["A"].status().keep == 1.0)

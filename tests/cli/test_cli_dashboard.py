@@ -26,7 +26,7 @@ def test_it_serves_says_where_and_ends(tmp_path: Path) -> None:
 def test_a_time_below_zero_is_refused(tmp_path: Path) -> None:
     result = runner.invoke(app, [str(tmp_path), "--listen", ":0", "--seconds", "-1"])
     assert isinstance(result.exception, InputError)
-    assert "--seconds -1 is below 0" in str(result.exception)
+    assert "--seconds -1 is not a duration of at least 0" in str(result.exception)
 
 
 def test_a_read_token_needs_a_key_beyond_this_machine_and_certificates_come_in_threes(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_page_of_nodes_that_are_processes_shows_them_as_one_network(tmp_path
         assert snapshot(url)["jobs"][0]["problem"] == "nothing written yet"
         save_network(tmp_path / "net", demo_network())
         for node in ("A", "B"):
-            job = MadeJob(tmp_path / "net" / "nodes" / node, int(time.time()) - 5, name="demo", node=node)
+            job = MadeJob(tmp_path / "net" / "nodes" / node, int(time.time()) - 5, name="shop", node=node)
             job.start(network=False)
             job.run(3)
         (shown,) = snapshot(url)["jobs"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,9 +28,11 @@ def find(job: str, state: str | None = None) -> JobPlace:
 
 
 def find_or_root(job: str) -> str:
-    """The place of a job by its name or place, or a place that holds jobs."""
+    """The place of a job by its name or place, or a folder that holds jobs or will: one may start later."""
     from floodway.job.places import job_names, place_of
     from floodway.spark.session.stores import open_store
 
     place = place_of(job)
-    return place if place is not None and job_names(open_store(place), open_store) else find(job).place
+    if place is not None and (Path(place).is_dir() or job_names(open_store(place), open_store)):
+        return place
+    return find(job).place

@@ -86,7 +86,7 @@ def table_of(status: Status, now: float) -> Table:
     table = Table(title=f"{status.name}  ·  {state}{stale}", show_header=False)
     if process is not None and process.waiting_for:
         table.add_row("waits for", ", ".join(process.waiting_for))
-    if not status.places:
+    if not status.places and status.participant is None:
         table.add_row("figures", "none yet")
         return table
     _latency_rows(table, status)
@@ -143,6 +143,9 @@ def _participant_rows(table: Table, status: Status) -> None:
     lent = [f"{one.owner}'s {name}" for name, one in member.fragments.items() if one.owner != status.name]
     if lent:
         table.add_row("runs for others", ", ".join(lent))
+    for name, fragment in member.fragments.items():
+        if fragment.keep < 1.0:
+            table.add_row(f"fragment {name}", f"keep {fragment.keep:.1%} {_bar(fragment.keep)}")
     ended = ", ".join(f"{count} {state}" for state, count in member.ended_moves.items())
     table.add_row("moves", f"{ended}, {member.open_moves} under way")
     if member.silent:

@@ -104,7 +104,8 @@ def loop_status(
     """The status of a network that runs here, or of the part of it that one node runs."""
     plan = steered.plan
     places = figures.places(plan.keeps, now, arriving=steered.rates, waiting=waiting)
-    rates, keep, totals = at_inputs(places, network.streams)
+    rates, planned, totals = at_inputs(places, network.streams)
+    keep = 1.0 if steered.decision.mode == "off" else planned
     control = steered.control.values()
     return Status(
         name=network.name,

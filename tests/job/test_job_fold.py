@@ -17,14 +17,10 @@ def line(batch: int, at: str = "s", reason: str = "shedder", kept: int = 4, drop
     return LedgerLine("q", batch, at, reason, kept + dropped, kept, dropped, time_us=batch * 1_000_000)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["s", "t", "a->b"]), st.lists(st.integers(0, 9), min_size=len(ORDER), max_size=len(ORDER))
-        ),
-        max_size=25,
-    )
-)
+DROPS = st.lists(st.integers(0, 9), min_size=len(ORDER), max_size=len(ORDER))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["s", "t", "a->b"]), DROPS), max_size=25))
 def test_what_is_kept_at_a_place_is_what_its_last_reason_kept(drawn: list[tuple[str, list[int]]]) -> None:
     lines, offered, kept = [], Counter[str](), Counter[str]()
     for batch, (at, drops) in enumerate(drawn):

@@ -37,8 +37,8 @@ def test_a_place_that_only_the_driver_sees_is_refused_on_a_cluster(monkeypatch: 
     monkeypatch.delenv("FLOODWAY_STATE", raising=False)
     for settings, state_dir in (
         (CLUSTER, None),
-        (CLUSTER, "/tmp/state"),
-        (CLUSTER, "file:///tmp/state"),
+        (CLUSTER, "/data/state"),
+        (CLUSTER, "file:///data/state"),
         ({**CLUSTER, "spark.sql.streaming.checkpointLocation": "file:/checkpoints"}, None),
         ({"spark.master": "yarn"}, None),
         ({"spark.master": "k8s://https://far:6443"}, None),

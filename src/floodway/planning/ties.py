@@ -27,6 +27,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from floodway.errors import PlanningError
 from floodway.planning.highs import new_solver, solve
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector
@@ -84,9 +85,13 @@ def even_flows(lp: LinearProgram, rates: Vector, flows: Vector, movable: NDArray
     worth = program.objective[free] * full[free]
     worth = worth / (float(worth.max()) or 1.0) * _OBJECTIVE_SIZE
     upper = np.where(program.stream_of[free] >= 0, 1.0, highspy.kHighsInf)
-    # What the solver's tolerance leaves over a row is not asked back.
-    room = np.maximum(room, rows @ (x[free] / size))
-    shares = _max_min(rows, room, worth, float(worth @ (x[free] / size)), upper, program.network.name)
+    # What the solver's tolerance leaves over a row or a bound is not asked back: the plan at hand must be feasible.
+    now = np.clip(x[free] / size, 0.0, upper)
+    room = np.maximum(room, rows @ now)
+    try:
+        shares = _max_min(rows, room, worth, float(worth @ now), upper, program.network.name)
+    except PlanningError:
+        return flows  # optimal too; rounding leaves no room to choose
     found = flows.copy()
     found[free] = shares * full[free]
     return found

@@ -39,16 +39,20 @@ class LogEngine:
         self.prepared: set[str] = set()
 
     def check(self, spec: FragmentSpec) -> None:
+        """Refuse an entry that is neither `sum` nor `own`."""
         if spec.run not in ("sum", "own"):
             raise InputError(f"no entry {spec.run!r}", hint="Use sum")
 
     def prepare(self, spec: FragmentSpec) -> None:
+        """Note it: a start is a thread, and needs nothing."""
         self.prepared.add(spec.name)
 
     def forget(self, fragment: str) -> None:
+        """Forget that it was prepared."""
         self.prepared.discard(fragment)
 
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        """Run the fragment in a thread from its checkpoint on."""
         self.check(spec)
         self.prepared.discard(spec.name)
         known = self._threads.get(spec.name)
@@ -61,6 +65,7 @@ class LogEngine:
         thread.start()
 
     def stop(self, fragment: str) -> None:
+        """Stop between two batches."""
         found = self._threads.pop(fragment, None)
         if found is not None:
             found[2].set()
@@ -71,17 +76,21 @@ class LogEngine:
         self._failed[fragment] = reason
 
     def failures(self) -> dict[str, str]:
+        """Fragments that ended by themselves, with the reason."""
         failed, self._failed = self._failed, {}
         return failed
 
     def measure(self, now: float) -> dict[str, Measure]:
+        """The declared load of every fragment that runs."""
         found = [spec for spec, _, _ in list(self._threads.values())]
         return {spec.name: measured(spec.name, float(str(spec.parameters["cpu"]))) for spec in found}
 
     def batches(self) -> list[EndedBatch]:
+        """Batches that ended since the last call."""
         return []
 
     def close(self) -> None:
+        """Stop everything."""
         for fragment in list(self._threads):
             self.stop(fragment)
 

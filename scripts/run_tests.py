@@ -19,12 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10", "-p", "no:cacheprovider"]
 LINT = ["make", "--no-print-directory", "lint"]
 HEAVY = "(spark or kafka or cluster)"
-SLOW_FOLDERS = ("tests/agent", "tests/dashboard", "tests/cli")
-"""Folders without Spark whose tests wait for processes, sockets and browsers."""
+WAITING = ("tests/agent", "tests/dashboard", "tests/cli")
+"""Folders whose tests wait for processes, sockets and browsers."""
+COMPUTING = ("tests/docs", "tests/experiments", "tests/properties")
 LANES = {
     "tests of agents": ["-m", f"not {HEAVY}", "tests/agent"],
     "tests of commands and the page": ["-m", f"not {HEAVY}", "tests/dashboard", "tests/cli"],
-    "other tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in SLOW_FOLDERS)],
+    "tests of papers, properties and pages": ["-m", f"not {HEAVY}", *COMPUTING],
+    "other tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in WAITING + COMPUTING)],
     "tests of Spark itself": ["-m", HEAVY, "tests/spark"],
     "tests of Kafka and clusters": ["-m", HEAVY, "tests/kafka", "tests/cluster"],
 }

@@ -37,7 +37,7 @@ SEED = 7
 OVERLOAD = 2.0
 SHED = "shop"
 FLOOR = 0.05
-CALIBRATION_EVENTS = 150_000
+CALIBRATION_EVENTS = 60_000
 CALIBRATION_SECONDS = 25.0
 CALIBRATION_BATCHES = 5
 """At least that many: the code of a fresh process is compiled in the first ones."""

@@ -2,8 +2,8 @@
 
 The name of a segment holds the hash of its tag; a merged segment has too many. `tags.index` holds 16 bytes a tag: the
 hash, and the position of its first tuple. It only says where to look: the tag itself is read from the segment there.
-Records are appended before the segments they stand for are merged, so that no kill in between can lose a tag; without
-the file it is made anew from the segments.
+Records are appended before the segments they stand for are merged, so that no kill in between can lose a tag; where the
+file is missing or was cut it is made anew from the segments, whose names say how many tags they hold.
 """
 
 from __future__ import annotations
@@ -39,11 +39,18 @@ def positions(folder: Path, tag: str) -> list[int]:
 
 
 def complete(folder: Path, chain: Iterable[SegmentName], schema: pa.Schema, *, sync: bool) -> None:
-    """Make the index from the merged segments, if it is not there and there are some."""
-    many = [] if (folder / INDEX).exists() else [name for name in chain if name.tags > 1]
-    if many:
+    """Make the index from the merged segments if it lacks some of their tags: it is not there, or was cut."""
+    many = [name for name in chain if name.tags > 1]
+    if many and not _covers(_records(folder), many):
         tags = [(tag, name.base) for name in many for tag in open_segment(folder / str(name), name, schema).tags]
         _replace(folder, np.array([(int(hash_tag(tag), 16), at) for tag, at in tags], dtype=_RECORD), sync=sync)
+
+
+def _covers(records: npt.NDArray[np.void], merged: list[SegmentName]) -> bool:
+    """Whether each merged segment has as many records as its name says that it has tags."""
+    places = np.sort(np.unique(records)["position"])
+    first, last = (np.searchsorted(places, [getattr(name, end) for name in merged]) for end in ("base", "end"))
+    return bool((last - first >= [name.tags for name in merged]).all())
 
 
 def prune(folder: Path, earliest: int, *, sync: bool) -> None:

@@ -64,7 +64,10 @@ def test_search_finds_an_option(chromium: Browser, address: str) -> None:
     context = chromium.new_context(viewport=DESK)
     page = context.new_page()
     page.goto(f"{address}/index.html")
-    page.get_by_label("Search").first.fill("target_latency")
+    box = page.get_by_label("Search").first
+    box.click()
+    expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching")  # the index is read
+    box.press_sequentially("target_latency")  # it listens to keys
     found = page.locator("a.md-search-result__link[href*='shed.html']")
     expect(found.first).to_be_visible()
     found.first.click()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from floodway.spark.query.journal import query_key, read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.drops import kept_mask, tuple_ids
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -64,6 +66,11 @@ def dropped(state: Path) -> int:
     return sum(line.dropped for line in Ledger(Layout(state).store).read())
 
 
+def _went_on(state: Path, done: int, process: subprocess.Popen[bytes]) -> bool:
+    """Whether there is a further batch, or no process any more."""
+    return batches(state) != done or process.poll() is not None
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: int) -> None:
@@ -76,11 +83,8 @@ def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: in
         done = batches(state)
         process = start(network, state, 600.0)
         try:
-            deadline = time.monotonic() + 300.0
-            while batches(state) == done:
-                assert process.poll() is None, (tmp_path / "errors.txt").read_text()
-                assert time.monotonic() < deadline, "no batch within five minutes"
-                time.sleep(0.02)
+            wait_until(partial(_went_on, state, done, process), "a batch")
+            assert process.poll() is None, (tmp_path / "errors.txt").read_text()
             time.sleep(moments.uniform(0.0, 1.5))
         finally:
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.checks import usable_folder, writable
-from floodway.cli.job_options import GivenOptions, job_command
-from floodway.cli.output import deadline_lines, latency_line, print_json, status_line
-from floodway.cli.page import watched
+from floodway.cli.options.checks import usable_folder, writable
+from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.view.output import deadline_lines, latency_line, print_json, status_line
+from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport

@@ -76,6 +76,7 @@ def run(
     else:
         _print(result, options.root)
     if result.differences:
+        typer.echo("the ledger does not reconcile: " + "; ".join(result.differences), err=True)
         raise typer.Exit(1)
 
 
@@ -108,5 +109,3 @@ def _print(result: RunReport, root: Path) -> None:
     for line in deadline_lines(result.deadlines):
         console.print(line)
     console.print(f"ledger: {'reconciled' if not result.differences else 'DOES NOT RECONCILE'}; files in {root}")
-    for difference in result.differences:
-        console.print(f"  {difference}")

@@ -1,4 +1,4 @@
-"""A week, day by day, with files of a hundredth of the size, so that they rotate as often as in a year."""
+"""A week, day by day, with files of a fraction of the size, so that they rotate as often as in a year."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCHES_A_DAY = 1440
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 15)
     monkeypatch.setattr(months, "BATCHES_A_MONTH", BATCHES_A_DAY)
-    monkeypatch.setattr(months, "AT_ONCE", 120)
+    monkeypatch.setattr(months, "AT_ONCE", 240)
 
 
 @pytest.mark.usefixtures("small")

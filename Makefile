@@ -36,8 +36,8 @@ bench: setup ## Measure against the goals and the alternatives
 reproduce: setup ## The papers' tables and figures, each beside what is measured here
 	$(BIN)/floodway reproduce
 
-docs: setup ## All pages as browsable HTML in build/docs
-	$(BIN)/python scripts/make_docs.py
+docs: setup ## The documentation as a site in build/docs, with search
+	$(BIN)/mkdocs build --strict
 
 lock: setup ## Resolve the newest allowed versions into the lock files (ARGS="-P numpy" moves one only)
 	$(BIN)/python scripts/lock.py $(ARGS)

@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from floodway.job import values
+from floodway.job.options import values
 from floodway.network.fair import fair
 from floodway.network.file import load_network
 from floodway.network.picture import save_picture

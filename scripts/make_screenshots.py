@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from floodway.job.status import read_status
-from floodway.job.store import LocalStore
+from floodway.job.status.status import read_status
+from floodway.job.store.store import LocalStore
 from scripts.fetch_browser import fetch_browser
 
 ROOT = Path(__file__).resolve().parent.parent

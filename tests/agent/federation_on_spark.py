@@ -14,7 +14,7 @@ from floodway.agent.federation.spark_engine import SparkEngine
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.participant import Settings
 from floodway.job.decision import Mode
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.spark.query.catalogue import load_catalogue
 
 if TYPE_CHECKING:

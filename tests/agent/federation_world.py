@@ -20,9 +20,9 @@ from floodway.agent.federation.participant import Pace, ParticipantAgent
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.contracts.participant import Settings
-from floodway.job.participant_status import ParticipantPart
-from floodway.job.status import Status, read_status
-from floodway.job.store import LocalStore
+from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.status import Status, read_status
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from tests.agent.federation_engine import LogEngine
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.status import ControlPart, ProcessPart, Status, read_status
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.status.status import ControlPart, ProcessPart, Status, read_status
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner

@@ -27,10 +27,10 @@ from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
 from floodway.buffering.options import Manager
 from floodway.job.decision import Mode
-from floodway.job.fold import Counts
-from floodway.job.ledger import Ledger, Reason
-from floodway.job.options import JobOptions
-from floodway.job.targets import Target
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger, Reason
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner

@@ -20,7 +20,7 @@ from floodway.buffering.options import BufferOptions, Manager
 from floodway.buffering.schedulers import schedulers
 from floodway.errors import InputError
 from floodway.job.decision import read_decision
-from floodway.job.ledger import LedgerLine
+from floodway.job.ledger.ledger import LedgerLine
 from floodway.network.file import parse_network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.journal import JournaledBatch, last_offsets

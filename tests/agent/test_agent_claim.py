@@ -11,8 +11,8 @@ import pytest
 from floodway.agent.loop.claim import LOCK, claimed
 from floodway.agent.loop.run_files import save_network
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger, LedgerLine
+from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
 
 NETWORKS = Path(__file__).parents[2] / "examples" / "networks"

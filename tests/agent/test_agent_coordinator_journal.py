@@ -25,7 +25,7 @@ from floodway.agent.wire.messages import COORDINATOR, PlanUpload
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
-from floodway.job.status import Status, read_status
+from floodway.job.status.status import Status, read_status
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.test_agent_coordinator import RATES, Office1
 from tests.oracles.plan_checks import example

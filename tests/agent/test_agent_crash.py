@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.job.ledger import Ledger, Reason
+from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.network.file import load_network
 from floodway.spark.audit.run import audit
 from floodway.spark.audit.sinks import count_log

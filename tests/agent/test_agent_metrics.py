@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from floodway.agent.federation.figures import participant_status
 from floodway.agent.watch.metrics import Watched, metrics_text
 from floodway.dashboard.serve import page_server
-from floodway.job.latencies import Latency, Sketch
-from floodway.job.participant_status import ParticipantPart
-from floodway.job.status import LedgerPart, NodePart, Place, PlanPart, ProcessPart, Rates, Status, at_inputs
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.status import LedgerPart, NodePart, Place, PlanPart, ProcessPart, Rates, Status, at_inputs
 from tests.dashboard.made_state import MadeJob
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from floodway.job.status import read_status
+from floodway.job.status.status import read_status
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.query.node_layout import NodeLayout

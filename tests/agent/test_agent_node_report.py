@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.node.report import NodesReport, report_nodes
-from floodway.job.batches import Batch, BatchLog
-from floodway.job.latencies import Sketch
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.latencies import Sketch
 from floodway.network.file import parse_network
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.nodes import FIGURE1

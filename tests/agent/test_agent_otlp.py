@@ -20,7 +20,7 @@ from floodway.agent.watch.otlp import OtlpExport
 from floodway.cli.page import watched
 from floodway.dashboard.serve import watching
 from floodway.errors import InputError
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from tests.dashboard.made_state import CLICKS, MadeJob
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]

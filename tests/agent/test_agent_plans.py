@@ -11,8 +11,8 @@ from floodway.agent.loop.plans import PLANS, PlanBook, find_plan
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
 from floodway.job.decision import Decision, QueueStep, StreamDecision, named
-from floodway.job.kept_lines import KeptLines
-from floodway.job.store import LocalStore
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
 from tests.agent.test_agent_steering import split_network, steering

@@ -8,12 +8,12 @@ import pytest
 from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.record import Record
 from floodway.agent.loop.steering import Steering
-from floodway.job.batches import Batch
-from floodway.job.figures import Figures
-from floodway.job.fold import Counts
-from floodway.job.latencies import Sketch
-from floodway.job.ledger import LedgerLine
-from floodway.job.reasons import NO_MEASUREMENT
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import LedgerLine
+from floodway.job.status.batches import Batch
+from floodway.job.status.figures import Figures
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.reasons import NO_MEASUREMENT
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective

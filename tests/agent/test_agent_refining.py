@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from floodway.agent.loop.refining import Counted, Refining
-from floodway.job.ledger import LedgerLine
+from floodway.job.ledger.ledger import LedgerLine
 from floodway.network.model import Network, Node, Operator, Output, Stream
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.dashboard.report import make_report
-from floodway.job.ledger import Reason
-from floodway.job.options import OnLoss
+from floodway.job.ledger.ledger import Reason
+from floodway.job.options.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
 from floodway.spark.audit.run import audit

@@ -12,10 +12,10 @@ import pytest
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.targets import Target
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import Status
-from floodway.job.targets import Target
+from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit

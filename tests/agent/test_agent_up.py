@@ -9,7 +9,7 @@ import pytest
 from floodway.agent.node.options import Control
 from floodway.agent.node.report import NodesReport
 from floodway.agent.node.up import UpOptions, bring_up
-from floodway.job.targets import Target
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
 

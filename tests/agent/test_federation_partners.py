@@ -27,7 +27,8 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
 from floodway.errors import InputError
 from floodway.job.decision import PPM, read_decision
-from floodway.job.state_files import write_mode
+from floodway.job.store.state_files import write_mode
+from floodway.job.store.store import LocalStore
 from tests.agent.federation_engine import LogEngine, measured
 from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
 from tests.agent.wire.meeting import signed_for
@@ -164,10 +165,10 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     pair.wait("shedding", lambda: bool(keeps()))
     # Two fragments of 0.6 CPU on one: their tuples are worth the same, and one of them fills the CPU.
     assert list(keeps().values()) == pytest.approx([0.4 / 0.6]) and read_decision(file).mode == "enforce"
-    write_mode(file.parent, "off")
+    write_mode(LocalStore(file.parent), "off")
     pair.wait("the kill switch", lambda: read_decision(file).mode == "off")
     pair.wait("everything kept", lambda: pair.members["A"].status().keep == 1.0)
-    write_mode(file.parent, "enforce")
+    write_mode(LocalStore(file.parent), "enforce")
     part = part_of(pair.members["A"])
     assert any(key.startswith("B: unreachable") for key in part.silent)
     assert {(one.giver, one.taker) for one in part.contracts} >= {("A", "B")}

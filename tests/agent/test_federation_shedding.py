@@ -18,7 +18,7 @@ from floodway.contracts.machine import step
 from floodway.contracts.messages import Held
 from floodway.contracts.participant import participant
 from floodway.job.decision import PPM, Mode
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Node
 from floodway.planning.plan import Objective
 

@@ -19,8 +19,9 @@ from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
-from floodway.job.ledger import Ledger
-from floodway.job.state_files import write_mode
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.state_files import write_mode
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.catalogue import load_catalogue
 from floodway.spark.query.fragment_query import BatchError
@@ -189,7 +190,7 @@ def test_what_nobody_takes_is_dropped_and_the_kill_switch_ends_it(
     with LogWriter(shared / "logs" / "c") as writer, feeding(writer, table):
         # Whatever the rate is, at a CPU-second per tuple it is too much for A, and B does not run.
         wait("drops", lambda: dropped("enforce") > 0, agent.status)
-        write_mode(agent.folder, "off")
+        write_mode(LocalStore(agent.folder), "off")
         wait("batches in mode off", lambda: offered("off") > 0, agent.status)
     assert dropped("off") == 0
     assert audit_federation(federation, shared)["active"].differences == ()

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from floodway.agent.loop.plans import PLANS
 from floodway.cli.explain import explain
 from floodway.errors import InputError, NetworkError
-from floodway.job.kept_lines import KeptLines
-from floodway.job.store import LocalStore
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
 FIGURE1 = str(EXAMPLES / "figure1.yaml")
@@ -41,6 +41,18 @@ def test_rates_add_loads_and_a_picture_is_written(tmp_path: Path) -> None:
     assert "node A: cpu 1, load 1 (100%)" in text
     assert "score 0.6 under the fair scheduler" in text
     assert "<!-- keep 20% -->" in picture.read_text(encoding="utf-8")
+
+
+def test_the_state_under_a_plan_is_shown_and_drawn(tmp_path: Path) -> None:
+    picture = tmp_path / "figure1.svg"
+    text = run(FIGURE1, "--rates", "s1=1,s2=1", "--plan", "exact", "--picture", str(picture))
+    assert "s1  keep 20.0%" in text and "node A: cpu 1, load 1 (100%)" in text
+    assert "<!-- keep 40% -->" in picture.read_text(encoding="utf-8")
+    assert json.loads(run(FIGURE1, "--rates", "s1=1,s2=1", "--plan", "exact", "--json"))["ties"] == []
+    with pytest.raises(InputError, match="--plan needs --rates"):
+        run(FIGURE1, "--plan", "exact")
+    with pytest.raises(InputError, match="'8f3a01bc' is no planner; it is the name of a run's plan only with --state"):
+        run(FIGURE1, "--rates", "s1=1,s2=1", "--plan", "8f3a01bc")
 
 
 def test_an_overload_is_said() -> None:
@@ -87,5 +99,5 @@ def test_a_plan_of_a_run_by_the_name_that_its_ledger_has(tmp_path: Path) -> None
     assert body["plan"]["keeps"] == {"s1": 0.2, "s2": 0.4} and body["score"] == pytest.approx(0.6)
     with pytest.raises(InputError, match="no plan '0'"):
         run(FIGURE1, "--plan", "0", "--state", str(tmp_path))
-    with pytest.raises(InputError, match="go together"):
-        run(FIGURE1, "--plan", "0")
+    with pytest.raises(InputError, match="--state needs --plan"):
+        run(FIGURE1, "--state", str(tmp_path))

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from floodway.agent.loop.run_files import save_network
 from floodway.cli import main
 from floodway.errors import FloodwayError
-from floodway.job.ledger import Ledger
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import MadeJob
 

@@ -12,7 +12,7 @@ import pytest
 
 from floodway.agent.node.options import NodeOptions, parse_listen, spark_master, spark_settings
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Node
 from floodway.spark.log import LogWriter, create_log

@@ -21,7 +21,7 @@ from floodway.cli.node import node
 from floodway.cli.page import watched
 from floodway.cli.participant import participant
 from floodway.dashboard.board import LEAST_SECONDS
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from tests.dashboard.made_state import CLICKS, MadeJob, demo_network
 
 NO_RATE = """

@@ -95,3 +95,17 @@ def test_saved_plans_are_loaded(tmp_path: Path) -> None:
 def test_mistakes_are_named(args: tuple[str, ...], error: type[FloodwayError], says: str) -> None:
     with pytest.raises(error, match=says):
         run(FIGURE1, *args)
+
+
+def test_a_tie_is_divided_evenly_and_told(tmp_path: Path) -> None:
+    network = tmp_path / "tie.yaml"
+    network.write_text(
+        "version: 1\nstreams: {s1: {}, s2: {}}\nnodes: {A: {cpu: 1}}\n"
+        "operators: {a: {node: A, from: s1, cost: 1}, b: {node: A, from: s2, cost: 1}}\n"
+        "outputs: {q: {from: a}, p: {from: b}}\n"
+    )
+    body = as_json(str(network), "--rates", "s1=1,s2=3")
+    assert body["ties"] == [["s1", "s2"]]
+    assert {drop["at"]: drop["keep"] for drop in body["drops"]} == pytest.approx({"s1": 0.25, "s2": 0.25})
+    text = run(str(network), "--rates", "s1=1,s2=3")
+    assert "arbitrary: s1 and s2 earn the same for what they take; divided evenly" in text

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from floodway.cli.output import deadline_lines
 from floodway.cli.run import run
 from floodway.errors import InputError
-from floodway.job.flags import Given, parsed
-from floodway.job.options import JobOptions
+from floodway.job.options.flags import Given, parsed
+from floodway.job.options.options import JobOptions
 
 NETWORK = """
 version: 1

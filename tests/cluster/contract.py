@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from floodway.job.ledger import Ledger
-from floodway.job.store import Store, probe
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import Store, probe
 from tests.job.ledgers import line
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job.store import StoreError, probe
+from floodway.job.store.store import StoreError, probe
 from floodway.spark.session.stores import open_store
 from scripts.hadoop_cluster import Hdfs
 from scripts.s3_server import S3Server
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 IN_A_JVM = """
 import sys
 from floodway.errors import FloodwayError
-from floodway.job.store import probe
+from floodway.job.store.store import probe
 from floodway.spark.session.session import spark_session
 from floodway.spark.session.stores import open_store
 from tests.cluster.contract import check_ledger, check_store

@@ -8,15 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from floodway.agent.loop.run_files import save_network
-from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
-from floodway.job.latencies import Sketch
-from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.reasons import keep_reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import NodePart, PlanPart, Status, at_inputs, write_status
-from floodway.job.store import LocalStore
-from floodway.job.tail import read_figures
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.reasons import keep_reason
+from floodway.job.status.status import NodePart, PlanPart, Status, at_inputs, write_status
+from floodway.job.status.tail import read_figures
+from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 

@@ -25,8 +25,8 @@ from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
 from floodway.dashboard.past import sample_rates
 from floodway.dashboard.sources import Reading
-from floodway.job.status import Place, Rates, Status, read_status
-from floodway.job.store import LocalStore
+from floodway.job.status.status import Place, Rates, Status, read_status
+from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
 

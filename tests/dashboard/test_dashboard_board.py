@@ -17,10 +17,10 @@ from floodway.agent.watch.metrics import metrics_text
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Reading, Sources, StateSource
 from floodway.errors import InputError
-from floodway.job.participant_status import FragmentPart, ParticipantPart
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import ProcessPart, write_status
-from floodway.job.store import LocalStore
+from floodway.job.status.participant_status import FragmentPart, ParticipantPart
+from floodway.job.status.status import ProcessPart, write_status
+from floodway.job.store.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
 from tests.job.ledgers import open_segment
 

@@ -21,10 +21,10 @@ from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
 from floodway.dashboard.serve import page_server
-from floodway.job.participant_status import FragmentPart
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import LedgerPart, Place, ProcessPart, write_status
-from floodway.job.store import LocalStore
+from floodway.job.status.participant_status import FragmentPart
+from floodway.job.status.status import LedgerPart, Place, ProcessPart, write_status
+from floodway.job.store.store import LocalStore
 from tests.agent.federation_world import FILE, agent
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import KEEPS, MadeJob, demo_network

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from floodway.dashboard.serve import page_server
-from floodway.job.status import write_status
-from floodway.job.store import LocalStore
+from floodway.job.status.status import write_status
+from floodway.job.store.store import LocalStore
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import CLICKS, MadeJob
 from tests.dashboard.test_dashboard_agents import counting_agent, made_status

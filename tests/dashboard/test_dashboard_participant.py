@@ -9,7 +9,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from floodway.dashboard.serve import page_server
-from floodway.job.participant_status import ENDED
+from floodway.job.status.participant_status import ENDED
 from tests.agent.federation_world import World
 
 HIDDEN = ("#tile-score", "#tile-ledger", "#tuples-section", "#score-section")

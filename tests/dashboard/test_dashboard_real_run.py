@@ -13,11 +13,11 @@ from floodway.agent.loop.run_files import saved_report
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.dashboard.report import make_report
 from floodway.dashboard.serve import page_server
-from floodway.job.fold import Counts
-from floodway.job.latencies import Sketch
-from floodway.job.ledger import Ledger
-from floodway.job.store import LocalStore
-from floodway.job.targets import Target
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.targets import Target
+from floodway.job.status.latencies import Sketch
+from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log
 

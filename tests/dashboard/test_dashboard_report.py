@@ -19,9 +19,9 @@ from floodway.dashboard.advice import advice
 from floodway.dashboard.report import make_report
 from floodway.dashboard.report_html import to_html
 from floodway.errors import InputError
-from floodway.job.latencies import Latency
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import LedgerPart, Place, Status, at_inputs
+from floodway.job.status.latencies import Latency
+from floodway.job.status.status import LedgerPart, Place, Status, at_inputs
 from tests.dashboard.made_state import CLICKS, KEEPS, TARGET, MadeJob, demo_network
 
 app = typer.Typer()

@@ -15,9 +15,9 @@ from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Sources, StateSource
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles, shed_files
-from floodway.job.status import Place, Status
+from floodway.job.status.status import Place, Status
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob
 from tests.dashboard.test_dashboard_agents import node_status

@@ -70,7 +70,7 @@ def test_commands_would_be_understood_and_targets_exist(block: Block) -> None:
     [
         ("participant f.yaml --name A --state a --shared s", "catalogue"),
         ("report runs/shop --htm x", "--htm"),
-        ("report", "state"),
+        ("report", "job"),
         ("payments a b", "b"),
         ("reprot x", "no command reprot"),
     ],

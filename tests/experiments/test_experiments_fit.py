@@ -21,7 +21,7 @@ def run(identifier: str) -> Result:
 
 @pytest.mark.parametrize(
     "identifier",
-    ["staying-fit-fit-examples", "staying-fit-split-example", "staying-fit-table3", "staying-fit-fig15"],
+    [f"staying-fit-{name}" for name in ("fit-examples", "split-example", "propagation", "dfit", "table3", "fig15")],
 )
 def test_claims_hold_and_plots_are_drawn(identifier: str, tmp_path: Path) -> None:
     result = run(identifier)

@@ -8,6 +8,7 @@ CONTRADICTIONS: dict[str, tuple[str, ...]] = {
     "buffer-section3": ("PI keeps the miss ratio", "in front of a processor that takes a tuple when it is free"),
     "buffer-fig3": ("cleaner once a cycle",),
     "staying-fit-table3": ("as many entries as printed",),
+    "staying-fit-propagation": ("by the paper's look-up every overloaded point has a row",),
     "contracts-fig11": ("with a range a few moves follow on removal",),
     "contracts-lemmas": ("Theorem 2: with Lemma 1's range an underloaded network",),
 }

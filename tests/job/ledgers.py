@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodway.job.ledger_line import LedgerLine
-from floodway.job.store import LocalStore, Store
+from floodway.job.ledger.ledger_line import LedgerLine
+from floodway.job.store.store import LocalStore, Store
 
 
 def open_segment(store: LocalStore) -> Path:

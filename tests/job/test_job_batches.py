@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job import batches as module
-from floodway.job.batches import FOLDER, HISTORY, Batch, BatchLog, BatchReader, segments
-from floodway.job.downsample import DAY
-from floodway.job.latencies import Sketch
-from floodway.job.store import LocalStore
+from floodway.job.ledger.downsample import DAY
+from floodway.job.status import batches as module
+from floodway.job.status.batches import FOLDER, HISTORY, Batch, BatchLog, BatchReader, segments
+from floodway.job.status.latencies import Sketch
+from floodway.job.store.store import LocalStore
 
 START = 1_700_000_000
 

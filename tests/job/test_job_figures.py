@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.job.batches import Batch
-from floodway.job.figures import BATCH_SECONDS, Figures
-from floodway.job.latencies import Sketch
-from floodway.job.ledger import LedgerLine
-from floodway.job.status import Place, Rates, Status
+from floodway.job.ledger.ledger import LedgerLine
+from floodway.job.status.batches import Batch
+from floodway.job.status.figures import BATCH_SECONDS, Figures
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.status import Place, Rates, Status
 
 START = 1_000
 

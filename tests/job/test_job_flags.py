@@ -13,9 +13,9 @@ from floodway.cli.participant import participant
 from floodway.cli.run import run
 from floodway.cli.up import up
 from floodway.errors import InputError, PlanningError
-from floodway.job.flags import FLAGS, PANELS, Kind, arguments, parsed
-from floodway.job.options import JobOptions
-from floodway.job.targets import Target
+from floodway.job.options.flags import FLAGS, PANELS, Kind, arguments, parsed
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.planning.plan import Objective
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.job.fold import MOST_DIFFERENCES, ORDER, Counts, Fold
-from floodway.job.ledger import LedgerLine
+from floodway.job.ledger.fold import MOST_DIFFERENCES, ORDER, Counts, Fold
+from floodway.job.ledger.ledger import LedgerLine
 from floodway.spark.source.accounts import Account
 
 

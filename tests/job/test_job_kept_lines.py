@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from floodway.job import line_files
-from floodway.job.kept_lines import KeptLines
-from floodway.job.line_files import FileLog
-from floodway.job.store import LocalStore
+from floodway.job.store import line_files
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.line_files import FileLog
+from floodway.job.store.store import LocalStore
 
 
 def size(folder: Path) -> int:

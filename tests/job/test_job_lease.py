@@ -14,10 +14,10 @@ from subprocess import PIPE
 import pytest
 
 from floodway.errors import InputError
-from floodway.job import lease as leases
-from floodway.job.lease import TTL_SECONDS, Lease, LeasedStore, LeaseLostError
-from floodway.job.locks import hold
-from floodway.job.store import LocalStore
+from floodway.job.store import lease as leases
+from floodway.job.store.lease import TTL_SECONDS, Lease, LeasedStore, LeaseLostError
+from floodway.job.store.locks import hold
+from floodway.job.store.store import LocalStore
 from tests.job.ledgers import Objects
 
 
@@ -146,7 +146,7 @@ def test_of_many_that_ask_at_once_one_gets_it(tmp_path: Path) -> None:
 
 def test_a_process_of_this_machine_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from floodway.job.locks import hold;"
+        "import sys; from pathlib import Path; from floodway.job.store.locks import hold;"
         "from tests.job.ledgers import Objects; hold(Objects(Path(sys.argv[1])));"
         "print('held', flush=True); sys.stdin.read()"
     )

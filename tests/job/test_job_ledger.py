@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job import ledger_memory, line_files, line_objects
-from floodway.job.fold import Fold
-from floodway.job.ledger import Ledger, LedgerError, LedgerLine
-from floodway.job.ledger_memory import RecentLines
-from floodway.job.ledger_tail import LedgerTail
-from floodway.job.store import LocalStore, Store
+from floodway.job.ledger import ledger_memory
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import Ledger, LedgerError, LedgerLine
+from floodway.job.ledger.ledger_memory import RecentLines
+from floodway.job.ledger.ledger_tail import LedgerTail
+from floodway.job.store import line_files, line_objects
+from floodway.job.store.store import LocalStore, Store
 from tests.job.ledgers import Objects, line, open_segment, stores
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job import line_files, line_objects
-from floodway.job.line_files import FileLog
-from floodway.job.line_log import LineLog
-from floodway.job.line_objects import GRACE_SECONDS, ObjectLog, chain
-from floodway.job.store import LocalStore, StoreError
+from floodway.job.store import line_files, line_objects
+from floodway.job.store.line_files import FileLog
+from floodway.job.store.line_log import LineLog
+from floodway.job.store.line_objects import GRACE_SECONDS, ObjectLog, chain
+from floodway.job.store.store import LocalStore, StoreError
 from tests.job.ledgers import Objects
 
 KINDS = ("disk", "objects")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.job.store import LocalStore, StoreError, checked_place, file_mode, local_folder, probe
+from floodway.job.store.store import LocalStore, StoreError, checked_place, file_mode, local_folder, probe
 from floodway.spark.session.stores import open_store
 
 

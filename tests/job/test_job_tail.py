@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from floodway.job.fold import Fold
-from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.store import LocalStore
-from floodway.job.tail import JobTail
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import Ledger, LedgerLine
+from floodway.job.status.tail import JobTail
+from floodway.job.store.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
 from tests.job.ledgers import open_segment
 

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import floodway
 from floodway.errors import InputError
-from floodway.job.backfill import Live
-from floodway.job.facts import FactsLog
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.backfill import Live
+from floodway.job.ledger.facts import FactsLog
+from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.backfill import Backfill, BackfillError
 from floodway.spark.shed.recover import Recovery
 from floodway.spark.shed.shed import Shedder

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from floodway.agent.federation.audit import audit_federation
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from floodway.job.ledger import Ledger
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader
 from scripts.kafka_broker import Broker
 from tests.agent.federation_on_spark import Running, participant_on, wait

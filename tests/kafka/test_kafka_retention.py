@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
-from floodway.job.options import OnLoss
+from floodway.job.options.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import PositionError

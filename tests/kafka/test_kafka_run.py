@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.errors import FloodwayError
-from floodway.job.ledger import Ledger
-from floodway.job.targets import Target
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit

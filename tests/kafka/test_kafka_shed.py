@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 import floodway
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -11,7 +12,18 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls as scipy_nnls
 
 from floodway.errors import InputError
-from floodway.planning.costs import Beliefs, CostRefiner, nnls, refine, slope
+from floodway.planning.costs import Beliefs, CostRefiner, nnls, slope
+
+Batch = tuple[Mapping[str, float], float]
+
+
+def refine(prior_costs: Mapping[str, float], batches: Iterable[Batch]) -> dict[str, float]:
+    """Costs after all these batches, each (tuples per operator, CPU-seconds), oldest first; none is warm-up."""
+    refiner = CostRefiner(prior_costs, warmup_batches=0)
+    for counts, cpu_seconds in batches:
+        refiner.observe(counts, cpu_seconds)
+    return refiner.costs()
+
 
 TRUTH = {"parse": 5e-4, "filter": 1e-4, "join": 2e-3}
 

@@ -94,7 +94,7 @@ def test_second_look_up_comes_from_the_map() -> None:
     planner = ExactPlanner(Program(example("figure1")))
     first = planner.lookup(np.array([1.0, 1.0]))
     second = planner.lookup(np.array([1.1, 0.9]))
-    assert planner.misses == 1 and planner.hits == 1 and planner.size == 1
+    assert planner.misses == 1 and planner.size == 1
     # The same corner of the constraints: flows stay, keeps follow the rates.
     assert (second * [1.1, 0.9]).tolist() == pytest.approx(first.tolist())
 
@@ -133,4 +133,4 @@ def test_both_searches_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for point in rates:
         large.lookup(point)
         assert large.lookup(point).tolist() == pytest.approx(small.lookup(point).tolist(), abs=1e-9)
-    assert large.hits >= len(rates)
+    assert large.misses < len(rates)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.control.base import Controller, Decision, Observation, State
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.shed import Shedder, shed
 
 PATIENCE_SECONDS = 240.0

@@ -13,8 +13,8 @@ from pyarrow import orc, parquet
 
 from floodway.agent.federation.audit import audit_federation
 from floodway.contracts.federation_file import Federation, FragmentSpec
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogWriter, Retention, create_log

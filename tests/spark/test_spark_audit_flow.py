@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.job.findings import Findings
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.spark.audit.flow import check_flow
 from floodway.spark.query.fragments import fragments

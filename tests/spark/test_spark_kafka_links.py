@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Network
 from floodway.spark.audit.nodes import LinkAccount, kafka_account

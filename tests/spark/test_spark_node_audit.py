@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Network
 from floodway.spark.audit.nodes import LinkAccount, audit_nodes

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.fragments import fragments

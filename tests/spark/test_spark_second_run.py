@@ -12,7 +12,7 @@ import pytest
 from pyarrow import dataset
 
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit

@@ -16,7 +16,8 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.kept_lines import KeptLines
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
@@ -82,7 +83,7 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
         assert {row._weight for row in stream.results[line.batch]} == {1e6 / line.keep_ppm}
         assert len(kept) / 2000 == pytest.approx(line.keep_ppm / 1e6, abs=0.04)
     assert ledger.fold().differences() == []
-    dropped = [json.loads(text) for text in stream.shed.files.dropped.read_text().splitlines()]
+    dropped = list(KeptLines(stream.shed.files.store, "dropped").read())
     assert len(dropped) == 3 * 5
     kept_ids = {row.id for batch in stream.results.values() for row in batch}
     assert not kept_ids & {json.loads(entry["tuple"])["id"] for entry in dropped}
@@ -152,10 +153,10 @@ def test_a_lost_or_torn_control_table_keeps_everything_and_the_query(stream: Str
     stream.start()
     stream.feed(rows(0, 500))
     stream.feed(rows(500, 500))
-    stream.shed.files.control.unlink()
+    stream.shed.files.store.remove("control.json")
     stream.feed(rows(1000, 500))
     assert len(stream.results[2]) == 500
-    stream.shed.files.control.write_text('{"version": 1, "hist')
+    stream.shed.files.store.write("control.json", b'{"version": 1, "hist')
     stream.feed(rows(1500, 500))
     assert len(stream.results[3]) == 500
     status = stream.shed.files.read_status()

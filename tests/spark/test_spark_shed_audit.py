@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from floodway.cli.audit import audit
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger, LedgerLine
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import ShedAudit, audit_shed
 from floodway.spark.shed.checkpoints import MOST, Record, note_checkpoint, noted_checkpoints, write_record
 
@@ -91,9 +91,9 @@ def test_a_query_without_a_known_checkpoint_is_told_and_may_be_named(tmp_path: P
     files = job(tmp_path, range(4), [line(0)])
     (files.folder / "checkpoints.json").unlink()
     assert any("name it with --checkpoint" in text for text in audit_shed("clicks", files, NOW).unchecked)
-    assert len(audit_shed("clicks", files, NOW, [tmp_path / "checkpoint"]).differences) == 3
+    assert len(audit_shed("clicks", files, NOW, [str(tmp_path / "checkpoint")]).differences) == 3
     with pytest.raises(InputError, match="not a checkpoint"):
-        audit_shed("clicks", files, NOW, [tmp_path])
+        audit_shed("clicks", files, NOW, [str(tmp_path)])
 
 
 def test_only_the_latest_checkpoints_are_kept(tmp_path: Path) -> None:

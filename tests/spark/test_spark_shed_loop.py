@@ -13,8 +13,9 @@ import pytest
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
@@ -246,7 +247,7 @@ def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Pat
 
 
 def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
-    hold = "import sys; from floodway.job import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
+    hold = "import sys; from floodway.job.store import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
     command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
@@ -259,7 +260,7 @@ def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
 def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
     job.run(3)
-    segment = open_segment(job.loop.files.store)
+    segment = open_segment(LocalStore(job.loop.files.folder))
     saved = segment.read_bytes()
     segment.unlink()
     segment.mkdir()

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger
 from floodway.planning.window_drop import PPM, WindowShape, slot_ppm
 from floodway.spark.shed.shed import Shedder
 from floodway.spark.shed.window_drop import WindowDrop, emits, kept_windows, passes, window_drop

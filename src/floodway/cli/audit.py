@@ -14,7 +14,7 @@ from floodway.cli.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.job.findings import Audit
+    from floodway.job.ledger.findings import Audit
     from floodway.job.places import JobPlace
     from floodway.network.model import Network
 
@@ -35,7 +35,7 @@ def audit(
     ] = None,
     shed: Annotated[str | None, typer.Option(help="The shed of this name.", metavar="NAME", hidden=True)] = None,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option(help="For a shed: a checkpoint of its job that it has not noted itself.")
+        list[str] | None, typer.Option(help="For a shed: a checkpoint of its job that it has not noted itself.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -89,7 +89,7 @@ def _network(job: JobPlace, file: Path | None) -> Network | None:
 
 
 def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
-    from floodway.job.ledger import Ledger
+    from floodway.job.ledger.ledger import Ledger
     from floodway.spark.audit.run import audit as audit_run
     from floodway.spark.query.layout import Layout
 
@@ -100,7 +100,7 @@ def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
     _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 
 
-def _audit_shed(job: JobPlace, checkpoints: Sequence[Path], *, as_json: bool) -> None:
+def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, as_json: bool) -> None:
     from floodway.job.shed_state import ShedFiles
     from floodway.spark.audit.shed import audit_shed
 

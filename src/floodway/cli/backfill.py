@@ -14,7 +14,7 @@ from floodway.cli.output import print_json
 from floodway.cli.spark_options import Conf, Master, parse_conf
 
 if TYPE_CHECKING:
-    from floodway.job.backfill import Live
+    from floodway.job.ledger.backfill import Live
     from floodway.job.shed_state import ShedFiles
     from floodway.spark.shed.backfill import Backfill, Progress
 
@@ -51,11 +51,11 @@ def backfill(
     Example: floodway backfill clicks --run jobs.clicks:fill --kafka kafka.bootstrap.servers=localhost:9092
     """
     from floodway.functions import named_function
-    from floodway.job.backfill import Live
-    from floodway.job.locks import take
-    from floodway.job.moments import moment_us
+    from floodway.job.ledger.backfill import Live
+    from floodway.job.options.moments import moment_us
+    from floodway.job.options.values import settings
     from floodway.job.shed_state import shed_files
-    from floodway.job.values import settings
+    from floodway.job.store.locks import take
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
     function = named_function("--run", run)
@@ -87,7 +87,7 @@ def backfill(
 
 def _live(files: ShedFiles) -> Live:
     """How the live job is, from its status; one that has not been heard of for a while does not run."""
-    from floodway.job.backfill import Live
+    from floodway.job.ledger.backfill import Live
 
     status = files.read_status()
     if status is None or time.time() - status.time > SILENT_SECONDS:

@@ -20,7 +20,7 @@ from floodway.errors import InputError
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport
     from floodway.job.decision import Mode
-    from floodway.job.status import Status
+    from floodway.job.status.status import Status
     from floodway.network.model import Network
     from floodway.spark.session.session import Session
 
@@ -97,7 +97,7 @@ def _run(
 ) -> RunReport:
     from floodway.agent.loop.feeding import Feed
     from floodway.agent.loop.runner import RunOptions, run_network
-    from floodway.job.targets import Target
+    from floodway.job.options.targets import Target
 
     options = RunOptions(
         seconds=seconds,

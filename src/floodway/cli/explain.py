@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli.output import print_json
+from floodway.cli.plan import tie_lines
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.network.fair import FairResult
+    from floodway.network.model import Network
+    from floodway.planning.plan import Plan
 
 
 def explain(
@@ -26,7 +29,8 @@ def explain(
         str, typer.Option(help="Take the keeps from what `floodway plan --json` printed (- for stdin).")
     ] = "",
     plan: Annotated[
-        str, typer.Option(help="With --state: take keeps and rates from the plan of this name in the run's ledger.")
+        str,
+        typer.Option(help="Plan drops for --rates with this planner, such as exact; with --state: a plan of that run."),
     ] = "",
     state: Annotated[
         Path | None, typer.Option(help="With --plan: the folder of the run, or of one of its nodes.")
@@ -36,9 +40,11 @@ def explain(
 ) -> None:
     """Print a network as text and draw it; with rates also what flows under the fair scheduler.
 
-    Example: floodway explain examples/networks/figure1.yaml --rates s1=1,s2=1 --picture figure1.svg
+    With --plan the state under that plan is shown and drawn.
+
+    Example: floodway explain examples/networks/figure1.yaml --rates s1=1,s2=1 --plan exact --picture figure1.svg
     """
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.checks import check_keeps, check_rates, require_costs
     from floodway.network.dump import network_to_dict
     from floodway.network.fair import fair
@@ -46,14 +52,13 @@ def explain(
     from floodway.network.text import network_text
 
     loaded = load_network(network)
-    if bool(plan) != (state is not None):
-        raise InputError(
-            "--plan and --state go together", hint="floodway explain net.yaml --plan 8f3a01bc --state runs/net"
-        )
+    if state is not None and not plan:
+        raise InputError("--state needs --plan", hint="floodway explain net.yaml --plan 8f3a01bc --state runs/net")
     used = _plan_of_run(state, plan) if state is not None else None
     # A node plans for links too, which are no streams of the whole network.
     chosen = {at: share for at, share in used["keeps"].items() if at in loaded.drop_locations} if used else {}
-    planned = _keeps_of_plan(plan_json) if plan_json else chosen
+    made = _made_plan(loaded, plan, rates) if plan and state is None else None
+    planned = _keeps_of_plan(plan_json) if plan_json else dict(made.drops) if made is not None else chosen
     keeps = {**planned, **values.shares("--keep")(keep)}
     check_keeps(loaded, keeps)
     given: dict[str, float] | None = None
@@ -71,15 +76,36 @@ def explain(
         if used is not None:
             _print_plan(used)
         typer.echo(network_text(loaded, rates=given, keeps=keeps, result=result))
+        for line in () if made is None else tie_lines(made):
+            typer.echo(line)
         if picture is not None:
             typer.echo(f"\npicture written to {picture}")
         return
     body: dict[str, object] = {"network": network_to_dict(loaded), "drop_locations": loaded.drop_locations}
+    if made is not None:
+        body["ties"] = [list(group) for group in made.ties]
     if used is not None:
         body["plan"] = dict(used)
     if result is not None:
         body |= {"load": dict(result.load), "throughput": dict(result.throughput), "score": result.score}
     print_json(body)
+
+
+def _made_plan(network: Network, planner: str, rates: str) -> Plan:
+    from floodway.job.options import values
+    from floodway.network.checks import check_rates
+    from floodway.planning.factory import PLANNERS, make_planner
+
+    if planner not in PLANNERS:
+        raise InputError(
+            f"--plan {planner!r} is no planner; it is the name of a run's plan only with --state",
+            hint=f"Use one of {', '.join(PLANNERS)}, or add --state runs/net",
+        )
+    if not rates:
+        raise InputError("--plan needs --rates to plan for", hint="floodway explain net.yaml --plan exact --rates s1=1")
+    given = values.rates("--rates")(rates)
+    check_rates(network, given)
+    return make_planner(network, planner).plan(given)
 
 
 def _plan_of_run(state: Path, plan: str) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ def feed(
     """
     import numpy as np
 
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.spark.log.feeder import TICK
     from floodway.spark.log.feeder import feed as run
     from floodway.spark.log.profiles import bursts, constant, counts, duration, poisson, ramp

@@ -1,4 +1,4 @@
-"""The options of a job on a command line, made from their one declaration (`job/flags.py`).
+"""The options of a job on a command line, made from their one declaration (`job/options/flags.py`).
 
 A command that starts a job is decorated with `job_command` and takes `given`: what was typed for a job's options, by
 field. `flags.parsed` turns that into values. So all such commands have the same flags, in the same panels.
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from floodway.job.flags import FLAGS, Flag, Given
+from floodway.job.options.flags import FLAGS, Flag, Given
 
 GivenOptions = dict[str, Given | None]
 

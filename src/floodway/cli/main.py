@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "payments": FEDERATION,
     "reproduce": PAPERS,
     "bench": PAPERS,
+    "chaos": PAPERS,
 }
 """Every command, in the groups and the order in which help shows them."""
 

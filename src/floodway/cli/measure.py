@@ -41,7 +41,7 @@ def measure(
 
     Example: floodway measure examples/networks/json-clicks.yaml --sample clicks.log --write measured.yaml
     """
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.file import load_network
 
     net = load_network(network)

@@ -67,9 +67,9 @@ def node(
     """
     from floodway.agent.node.options import NodeOptions, parse_control, parse_listen
     from floodway.agent.wire.signing import load_security
-    from floodway.job import values
-    from floodway.job.flags import parsed
-    from floodway.job.options import JobOptions
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
+    from floodway.job.options.options import JobOptions
     from floodway.network.file import load_network
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from floodway.job.latencies import Latency
-    from floodway.job.status import Status
+    from floodway.job.status.latencies import Latency
+    from floodway.job.status.status import Status
 
 
 def latency_line(latency: Latency) -> str:

@@ -19,7 +19,7 @@ from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.agent.wire.signing import Security
-    from floodway.job.options import JobOptions
+    from floodway.job.options.options import JobOptions
 
 SERVE = "floodway.dashboard.serve"
 REPORT = "floodway.dashboard.report"

@@ -60,9 +60,9 @@ def participant(
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
     from floodway.contracts.participant import Settings
-    from floodway.job import values
-    from floodway.job.flags import parsed
-    from floodway.job.options import JobOptions
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
+    from floodway.job.options.options import JobOptions
     from floodway.spark.query.catalogue import load_catalogue
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects the module of the catalogue to be found

@@ -39,7 +39,7 @@ def plan(
 
     Example: floodway plan examples/networks/figure1.yaml --rates s1=1,s2=1 --planner solver --epsilon 0.05
     """
-    from floodway.job import values
+    from floodway.job.options import values
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
     from floodway.planning import store
@@ -86,6 +86,16 @@ def parse_objective(name: str) -> Objective:
         raise InputError(f"--objective {name!r} is unknown", hint=did_you_mean(name, known)) from None
 
 
+def tie_lines(found: Plan) -> list[str]:
+    """Which choices of a plan are arbitrary, for people."""
+    return [
+        f"arbitrary: {at[0]} earns nothing; keeping it or not is the same"
+        if len(at) == 1
+        else f"arbitrary: {' and '.join([', '.join(at[:-1]), at[-1]])} earn the same for what they take; divided evenly"
+        for at in found.ties
+    ]
+
+
 def _lookup_microseconds(planner: Planner, found: Plan, scale: float) -> float:
     import numpy as np
 
@@ -108,6 +118,7 @@ def _body(
         "score": found.score,
         "optimum": optimum,
         "drops": [{"at": at, "keep": keep} for at, keep in found.drops.items()],
+        "ties": [list(group) for group in found.ties],
         "load": dict(found.load),
         "throughput": dict(found.throughput),
         size: planner.size,
@@ -136,7 +147,7 @@ def _print(network: Network, planner: Planner, found: Plan, body: dict[str, Any]
     elif not found.drops:
         typer.echo("nothing is dropped\n")
     else:
-        typer.echo("\n".join([*columns(drops, indent=0), ""]))
+        typer.echo("\n".join([*columns(drops, indent=0), *tie_lines(found), ""]))
     typer.echo("\n".join([*columns(nodes, indent=0), "", *columns(outputs, indent=0), ""]))
     gap = 1 - found.score / body["optimum"] if body["optimum"] > 0 else 0.0
     error = f" ({gap:.2%} below)" if gap > 1e-9 else ""

@@ -12,7 +12,7 @@ from floodway.cli.jobs import Job
 from floodway.cli.output import latency_line, print_json
 
 if TYPE_CHECKING:
-    from floodway.job.status import Status
+    from floodway.job.status.status import Status
 
 
 def report(

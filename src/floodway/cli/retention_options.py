@@ -24,8 +24,8 @@ def parse_retention(retain_bytes: str | None, retain_seconds: str | None) -> Ret
     >>> parse_retention("1MB", None)
     Retention(max_bytes=1000000, max_age_seconds=None, unread_from=None)
     """
-    from floodway.job.flags import parsed
-    from floodway.job.options import JobOptions
+    from floodway.job.options.flags import parsed
+    from floodway.job.options.options import JobOptions
     from floodway.spark.query.retaining import retention_of
 
     given = {"retain_bytes": retain_bytes, "retain_seconds": retain_seconds}

@@ -18,7 +18,7 @@ from floodway.cli.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport
-    from floodway.job.status import Status
+    from floodway.job.status.status import Status
 
 
 @job_command
@@ -46,8 +46,8 @@ def run(
     """
     from floodway.agent.loop.feeding import Feed
     from floodway.agent.loop.runner import RunOptions, run_network
-    from floodway.job import values
-    from floodway.job.flags import parsed
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 

@@ -21,7 +21,7 @@ def set(
     Example: floodway set clicks --mode off
     """
     from floodway.job.places import find_job
-    from floodway.job.state_files import checked_mode
+    from floodway.job.store.state_files import checked_mode
 
     checked_mode(mode)
     found = find_job(job, state)

@@ -22,7 +22,7 @@ def parse_conf(pairs: Iterable[str] | None) -> dict[str, str]:
     >>> parse_conf(["spark.driver.memory=1g"])
     {'spark.driver.memory': '1g'}
     """
-    from floodway.job.values import settings
+    from floodway.job.options.values import settings
 
     found: dict[str, str] = settings("--conf")("\n".join(pairs or ()))
     return found

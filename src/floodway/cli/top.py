@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from floodway.job.places import JobPlace
-    from floodway.job.status import Status
-    from floodway.job.tail import JobTail
+    from floodway.job.status.status import Status
+    from floodway.job.status.tail import JobTail
 
 STALE_SECONDS = 30.0
 
@@ -38,7 +38,7 @@ def top(
     from rich.live import Live
 
     from floodway.job.places import find_job
-    from floodway.job.tail import JobTail
+    from floodway.job.status.tail import JobTail
 
     found, tail = find_job(job, state), JobTail()
     if as_json:

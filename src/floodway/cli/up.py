@@ -21,7 +21,7 @@ from floodway.cli.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.node.report import NodesReport
-    from floodway.job.status import Status
+    from floodway.job.status.status import Status
 
 
 @job_command
@@ -69,8 +69,8 @@ def up(
     from floodway.agent.node.up import UpOptions, bring_up
     from floodway.agent.wire.signing import load_security
     from floodway.cli.node import parse_urls
-    from floodway.job import values
-    from floodway.job.flags import parsed
+    from floodway.job.options import values
+    from floodway.job.options.flags import parsed
     from floodway.network.checks import check_rates
     from floodway.network.file import load_network
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from floodway.job.fold import Counts
-from floodway.job.status import Status
+from floodway.job.ledger.fold import Counts
+from floodway.job.status.status import Status
 from floodway.network.flow import flows
 from floodway.network.model import Network
 

@@ -1,7 +1,7 @@
 """What the page shows, as data: the latest snapshot of every job with its recent past, and its whole past if asked.
 
-A job's part of the snapshot is its status (`job/status.py`) with what the page adds: how old it is, what flows where,
-the score of that, and the points of the charts.
+A job's part of the snapshot is its status (`job/status/status.py`) with what the page adds: how old it is, what flows
+where, the score of that, and the points of the charts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from floodway.dashboard.network_svg import network_svg
 from floodway.dashboard.past import SAMPLES, History, Sample, Seen, recent, sample_rates, whole
 from floodway.dashboard.sources import Reading, Source
 from floodway.errors import InputError
-from floodway.job.figures import WINDOW_SECONDS
-from floodway.job.fold import Counts
-from floodway.job.latencies import Sketch
-from floodway.job.status import Status
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.figures import WINDOW_SECONDS
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.status import Status
 
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from floodway.errors import FloodwayError
-from floodway.job.fold import Counts
+from floodway.job.ledger.fold import Counts
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner

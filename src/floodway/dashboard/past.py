@@ -13,11 +13,11 @@ from typing import Any
 
 from floodway.dashboard.gauge import Gauge
 from floodway.dashboard.sources import Reading
-from floodway.job.downsample import Downsampled
-from floodway.job.figures import WINDOW_SECONDS
-from floodway.job.fold import Counts
-from floodway.job.latencies import Sketch
-from floodway.job.timeline import Timeline
+from floodway.job.ledger.downsample import Downsampled
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.figures import WINDOW_SECONDS
+from floodway.job.status.latencies import Sketch
 
 SAMPLES = 900
 MOST_POINTS = 360

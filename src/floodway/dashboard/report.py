@@ -19,11 +19,11 @@ from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.past import Sample, whole
 from floodway.dashboard.sources import Reading, StateSource
 from floodway.errors import InputError
-from floodway.job.batches import Batch, BatchReader
-from floodway.job.figures import Figures
-from floodway.job.latencies import Latency
 from floodway.job.places import JobPlace
-from floodway.job.status import Rates, Status
+from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.figures import Figures
+from floodway.job.status.latencies import Latency
+from floodway.job.status.status import Rates, Status
 from floodway.network.model import Network
 
 

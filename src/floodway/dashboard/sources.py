@@ -14,12 +14,12 @@ from typing import Protocol
 
 from floodway.agent.loop.run_files import NETWORK
 from floodway.errors import FloodwayError, InputError
-from floodway.job.figures import Figures
-from floodway.job.fold import Counts
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
 from floodway.job.places import JobPlace, is_job
-from floodway.job.status import Status
-from floodway.job.tail import JobTail
-from floodway.job.timeline import Timeline
+from floodway.job.status.figures import Figures
+from floodway.job.status.status import Status
+from floodway.job.status.tail import JobTail
 from floodway.network.file import load_network
 from floodway.network.model import Network
 

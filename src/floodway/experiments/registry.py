@@ -24,6 +24,8 @@ EXPERIMENTS: dict[str, str] = {
     "staying-fit-fig14": "floodway.experiments.staying_fit.fig14",
     "staying-fit-fit-examples": "floodway.experiments.staying_fit.fit_examples",
     "staying-fit-split-example": "floodway.experiments.staying_fit.split_example",
+    "staying-fit-propagation": "floodway.experiments.staying_fit.propagation",
+    "staying-fit-dfit": "floodway.experiments.staying_fit.dfit",
     "staying-fit-table3": "floodway.experiments.staying_fit.table3",
     "staying-fit-fig15": "floodway.experiments.staying_fit.fig15",
     "dissp-fig5": "floodway.experiments.dissp.fig5",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from floodway.front import lazy
 
 if TYPE_CHECKING:
-    from floodway.job.ledger import Ledger, LedgerLine
-    from floodway.job.options import JobOptions
-    from floodway.job.store import LocalStore
+    from floodway.job.ledger.ledger import Ledger, LedgerLine
+    from floodway.job.options.options import JobOptions
+    from floodway.job.store.store import LocalStore
 
 __all__ = [
     "JobOptions",
@@ -21,12 +21,12 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "floodway.job.ledger": (
+        "floodway.job.ledger.ledger": (
             "Ledger",
             "LedgerLine",
             "LocalStore",
         ),
-        "floodway.job.options": ("JobOptions",),
-        "floodway.job.store": ("LocalStore",),
+        "floodway.job.options.options": ("JobOptions",),
+        "floodway.job.store.store": ("LocalStore",),
     },
 )

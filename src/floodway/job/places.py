@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.errors import InputError
-from floodway.job.ledger_tail import LEDGER
+from floodway.job.ledger.ledger_tail import LEDGER
 from floodway.job.shed_state import state_root
-from floodway.job.state_files import write_mode
-from floodway.job.status import STATUS, Status, merge_nodes, read_status
-from floodway.job.store import LocalStore, scheme_of
-from floodway.job.tail import JobTail
+from floodway.job.status.status import STATUS, Status, merge_nodes, read_status
+from floodway.job.status.tail import JobTail
+from floodway.job.store.state_files import write_mode
+from floodway.job.store.store import LocalStore, scheme_of
 
 NODES = "nodes"
 NOTES = ".places"
@@ -62,8 +62,8 @@ class JobPlace:
 
     def switch(self, mode: str) -> None:
         """Leave the operator's wish where the job looks for it: in its folder, or in every node's."""
-        for folder in self.folders:
-            write_mode(folder, mode)
+        for store in self.stores:
+            write_mode(store, mode)
 
 
 def is_job(folder: Path) -> bool:

@@ -29,7 +29,7 @@ non-negativity-constrained least squares algorithm", J. Chemometrics 11, 1997.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,23 +121,6 @@ class CostRefiner:
     def overhead_seconds(self) -> float:
         """c_0: CPU-seconds a batch, whatever it holds."""
         return float(self._costs[-1])
-
-
-def refine(
-    prior_costs: Mapping[str, float],
-    batches: Iterable[tuple[Mapping[str, float], float]],
-    *,
-    beliefs: Beliefs | None = None,
-) -> dict[str, float]:
-    """Costs after all these batches, each (tuples per operator, CPU-seconds), oldest first; none is warm-up.
-
-    >>> refine({"a": 1e-3}, [({"a": 1000}, 2.0), ({"a": 3000}, 6.0)])["a"] > 1.9e-3
-    True
-    """
-    refiner = CostRefiner(prior_costs, beliefs=beliefs, warmup_batches=0)
-    for counts, cpu_seconds in batches:
-        refiner.observe(counts, cpu_seconds)
-    return refiner.costs()
 
 
 def nnls(gram: Vector, target: Vector) -> Vector:

@@ -16,6 +16,7 @@ from floodway.planning.lp import LinearProgram
 from floodway.planning.plan import Planner
 from floodway.planning.program import Program, Vector
 from floodway.planning.regions import Region, RegionMap, region_of, stacked
+from floodway.planning.ties import even_flows, tied_locations
 
 DEFAULT_MAP_BYTES = 64 * 2**20
 
@@ -31,24 +32,34 @@ class ExactPlanner(Planner):
         self._map = RegionMap(len(program.streams), map_bytes)
         # Without splits a variable is a stream, and keeps are flows over rates with no further arithmetic.
         self._plain = program.size == len(program.streams) == len(program.network.drop_locations)
-        self.misses = 0
+        self.misses = self.evened = 0
 
     @property
     def size(self) -> int:
         """Regions in the map."""
         return len(self._map)
 
-    @property
-    def hits(self) -> int:
-        """Look-ups that a region now in the map answered."""
-        return self._map.hits
-
     def lookup(self, rates: Vector) -> Vector:
-        """Keeps of an optimal plan."""
+        """Keeps of an optimal plan, of the most even one where several are optimal."""
         known = self._map.find(rates, self._plain)
         if known is None:
-            return self.program.keeps(self._solve(rates)[0], rates)
+            flows, region = self._solve(rates)
+            return self.program.keeps(self._even(rates, flows, region), rates)
+        if self._map.last_is_tied:
+            region = self._map[self._map.last]
+            return self.program.keeps(self._even(rates, region.flows(rates), region), rates)
         return known if self._plain else self.program.keeps(known, rates)
+
+    def _even(self, rates: Vector, flows: Vector, region: Region | None) -> Vector:
+        if region is None or not region.tied:
+            return flows
+        self.evened += 1
+        return even_flows(self._lp, rates, flows, region.ties >= 0)
+
+    def ties(self, rates: Vector) -> tuple[tuple[str, ...], ...]:
+        """Groups of drop locations between which an optimal plan is free to choose."""
+        region = self._map[self._map.last] if self._map.find(rates) is not None else self._solve(rates)[1]
+        return () if region is None else tied_locations(self.program, region.ties)
 
     def flows(self, rates: Vector) -> Vector:
         """Optimal flows x (tuples/s) on the free arcs."""
@@ -80,9 +91,11 @@ class ExactPlanner(Planner):
         return region.flows(rates) if region.holds(rates) else solved, region
 
     def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
-        """The region map: the rows of all regions in one block, and how many of each are checks."""
-        rows, checks = stacked([self._map[i] for i in range(self.size)], len(self.program.streams) + 1)
-        return {}, {"rows": rows, "checks": checks}
+        """The region map: the rows of all regions in one block, how many of each are checks, and their ties."""
+        regions = [self._map[i] for i in range(self.size)]
+        rows, checks = stacked(regions, len(self.program.streams) + 1)
+        ties = np.array([region.ties for region in regions], dtype=np.int64).reshape(self.size, self.program.size)
+        return {}, {"rows": rows, "checks": checks, "ties": ties}
 
     @classmethod
     def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactPlanner:
@@ -92,8 +105,9 @@ class ExactPlanner(Planner):
         rows = store.array(arrays, "rows", (None, len(program.streams) + 1)).astype(np.float64)
         fits = bool((checks > 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
         store.require(fits, "the regions' rows do not add up")
+        ties = store.array(arrays, "ties", (len(checks), program.size)).astype(np.int64)
         ends = np.cumsum(checks + program.size)
-        for end, count in zip(ends.tolist(), checks.tolist(), strict=True):
+        for end, count, tied in zip(ends.tolist(), checks.tolist(), ties, strict=True):
             block = np.ascontiguousarray(rows[end - count - program.size : end])
-            planner._map.add(Region(block, count, program.objective @ block[count:]))
+            planner._map.add(Region(block, count, program.objective @ block[count:], tied))
         return planner

@@ -20,6 +20,8 @@ from floodway.network.model import Network
 from floodway.planning.program import Program
 
 Vector = NDArray[np.float64]
+_NOTHING = 1e-15
+"""A keep below this is 0: what remains of it is rounding."""
 
 
 class Objective(StrEnum):
@@ -32,7 +34,11 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Keeps per drop location and what follows from them at the rates they were planned for."""
+    """Keeps per drop location and what follows from them at the rates they were planned for.
+
+    `ties` are groups of drop locations whose tuples earn the same for what they take, so that another division among
+    them would have been as good; the exact planner divides evenly.
+    """
 
     rates: Mapping[str, float]
     keeps: Mapping[str, float]
@@ -40,6 +46,7 @@ class Plan:
     score: float
     load: Mapping[str, float]
     throughput: Mapping[str, float]
+    ties: tuple[tuple[str, ...], ...] = ()
 
     @property
     def drops(self) -> dict[str, float]:
@@ -70,6 +77,10 @@ class Planner(ABC):
     def size(self) -> int:
         """Rows or regions held."""
 
+    def ties(self, rates: Vector) -> tuple[tuple[str, ...], ...]:
+        """Groups of drop locations between which the choice is arbitrary, as far as the planner knows."""
+        return ()
+
     def keeps(self, rates: Vector, scale: float = 1.0) -> Vector:
         """Keeps for any rates at `scale` times the nominal capacity; all ones where nothing is overloaded.
 
@@ -86,13 +97,17 @@ class Planner(ABC):
         if not (np.isfinite(scale) and scale > 0):
             raise InputError(f"capacity scale {scale} is not a positive number", hint="Use 1 for the nominal capacity")
         vector = np.array([rates[name] for name in self.network.streams], dtype=np.float64)
-        keeps = dict(zip(self.network.drop_locations, self.keeps(vector, scale).tolist(), strict=True))
+        shares = zip(self.network.drop_locations, self.keeps(vector, scale).tolist(), strict=True)
+        keeps = {at: keep if keep > _NOTHING else 0.0 for at, keep in shares}
         flow = flows(self.network, rates, keeps)
+        overloaded = self.program.overloaded(vector / scale)
+        tied = self.ties(vector / scale) if overloaded else ()
         return Plan(
             rates=dict(rates),
             keeps=keeps,
-            overloaded=self.program.overloaded(vector / scale),
+            overloaded=overloaded,
             score=flow.score,
             load=flow.load,
             throughput=flow.throughput,
+            ties=tuple(group for group in tied if any(keeps[at] < 1.0 for at in group)),
         )

@@ -15,7 +15,6 @@ Keeps are ratios of neighbouring flows, 0/0 guarded (long paper, section 3.2; it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -261,9 +260,3 @@ def _ratio(part: float, whole: float) -> float:
         return 1.0
     keep = part / whole
     return 1.0 if keep > 1.0 - 1e-15 else max(keep, 0.0)
-
-
-def resource_use(program: Program, x: Vector) -> Mapping[str, float]:
-    """Use of every resource by the flows x, keyed `kind:name`."""
-    used = program.use @ x
-    return {f"{r.kind}:{r.name}": float(u) for r, u in zip(program.resources, used, strict=True)}

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Vector
+from floodway.planning.ties import tie_groups
 
 TOLERANCE = 1e-9
 FEWEST = 8
@@ -33,11 +34,17 @@ _T = TypeVar("_T", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One optimal basis. `rows` stacks the checks C (first `checks` rows) on the flows X."""
+    """One optimal basis. `rows` stacks the checks C (first `checks` rows) on the flows X; `ties` as in `tie_groups`."""
 
     rows: Matrix
     checks: int
     bound: Vector
+    ties: NDArray[np.int64]
+
+    @property
+    def tied(self) -> bool:
+        """Whether other plans are optimal too."""
+        return bool((self.ties >= 0).any())
 
     def holds(self, rates: Vector) -> bool:
         """Whether the basis is feasible, and so optimal, at these rates."""
@@ -66,6 +73,8 @@ class RegionMap:
         self._rows: Matrix = np.zeros((rows, self._width))
         self._place: list[tuple[int, int, int]] = []
         """First check, first flow and end of every region's rows."""
+        self._ties: list[NDArray[np.int64]] = []
+        self._tied: list[bool] = []
         self._cuts = np.zeros(2 * regions, dtype=np.int64)
         """The first two of them, one after the other."""
 
@@ -74,12 +83,12 @@ class RegionMap:
 
     def __getitem__(self, index: int) -> Region:
         start, flows, end = self._place[index]
-        return Region(self._rows[start:end], flows - start, self._bounds[index])
+        return Region(self._rows[start:end], flows - start, self._bounds[index], self._ties[index])
 
     @property
-    def hits(self) -> int:
-        """Look-ups that a region now in the map answered."""
-        return sum(self._hits)
+    def last_is_tied(self) -> bool:
+        """Whether the region found last has other optimal plans too."""
+        return self._tied[self.last]
 
     def find(self, rates: Vector, as_keeps: bool = False) -> Vector | None:
         """Flows (or flows over rates) of the region that holds these rates; None if it is not in the map.
@@ -145,6 +154,8 @@ class RegionMap:
         self._bounds[index] = region.bound
         self._place.append((start, start + region.checks, end))
         self._cuts[2 * index : 2 * index + 2] = self._place[-1][:2]
+        self._ties.append(region.ties)
+        self._tied.append(region.tied)
         self._hits.append(0)
 
 
@@ -169,7 +180,7 @@ def region_of(lp: LinearProgram, basis: Basis) -> Region | None:
     slack = right[loose] - lp.matrix[loose] @ x
     checks = np.vstack([x[basic], _room_above(lp, x, basic), slack])
     flows = x * lp.unit[:, None]
-    return Region(np.vstack([checks, flows]), len(checks), program.objective @ flows)
+    return Region(np.vstack([checks, flows]), len(checks), program.objective @ flows, tie_groups(lp, basis))
 
 
 def _room_above(lp: LinearProgram, x: Matrix, basic: NDArray[np.int64]) -> Matrix:

@@ -17,7 +17,7 @@ from floodway.agent.wire.signing import READ_PATHS, Security, load_security
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.serve import page_server
 from floodway.errors import InputError
-from floodway.job.status import Status
+from floodway.job.status.status import Status
 from tests.dashboard.made_state import MadeJob
 
 KEY, TOKEN = b"0123456789abcdef-key", b"0123456789abcdef-token"

@@ -31,7 +31,7 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
-from floodway.job.status import Status
+from floodway.job.status.status import Status
 from floodway.spark.query.catalogue import CatalogueError
 
 if TYPE_CHECKING:

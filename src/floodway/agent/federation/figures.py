@@ -14,8 +14,8 @@ from floodway.contracts.ledger import Reason
 from floodway.contracts.messages import Offer
 from floodway.contracts.participant import Holding, Participant
 from floodway.job.decision import Mode
-from floodway.job.latencies import Latency
-from floodway.job.participant_status import (
+from floodway.job.status.latencies import Latency
+from floodway.job.status.participant_status import (
     ContractPart,
     FragmentPart,
     MissedPart,
@@ -23,7 +23,7 @@ from floodway.job.participant_status import (
     OfferPart,
     ParticipantPart,
 )
-from floodway.job.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs
+from floodway.job.status.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs
 
 SHOWN_FAILURES = 50
 """How many of the last failures a status shows."""

@@ -57,10 +57,10 @@ from floodway.contracts.messages import (
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
 from floodway.job.decision import Decision, Mode, named, write_decision
-from floodway.job.options import JobOptions
-from floodway.job.state_files import read_mode
-from floodway.job.status import ProcessPart, Status, write_status
-from floodway.job.store import LocalStore
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import ProcessPart, Status, write_status
+from floodway.job.store.state_files import read_mode
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Node
 
 DECISION = "decision.json"
@@ -158,7 +158,7 @@ class ParticipantAgent:
     @property
     def mode(self) -> Mode:
         """What the operator asked for last, else what it was started with."""
-        return read_mode(self.folder) or self.options.mode
+        return read_mode(LocalStore(self.folder)) or self.options.mode
 
     @property
     def ready(self) -> bool:

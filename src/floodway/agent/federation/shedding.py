@@ -23,7 +23,7 @@ from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network
 from floodway.contracts.participant import Participant
 from floodway.job.decision import PPM, Decision, Mode, StreamDecision, named
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network, Node
 from floodway.planning.factory import make_planner
 from floodway.spark.query.moving_fragment import moving_fragment

@@ -19,8 +19,8 @@ from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import stream_name
-from floodway.job.fold import Counts
-from floodway.job.options import JobOptions
+from floodway.job.ledger.fold import Counts
+from floodway.job.options.options import JobOptions
 from floodway.spark.log.inputs import Arrivals, place
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.measure.query_cpu import PythonShares, QueryCpu

@@ -13,9 +13,9 @@ from typing import Literal
 
 from floodway.agent.loop.run_files import node_folders, saved_network
 from floodway.errors import InputError
-from floodway.job.ledger import Ledger
-from floodway.job.locks import take
-from floodway.job.store import LocalStore
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.locks import take
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Network
 
 LOCK = "run.lock"

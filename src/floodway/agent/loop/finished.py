@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from floodway.agent.loop.steering import Steered
-from floodway.job.batches import Batch
 from floodway.job.decision import PPM
-from floodway.job.figures import Figures
-from floodway.job.fold import ORDER, Counts
-from floodway.job.latencies import Sketch
-from floodway.job.reasons import NO_MEASUREMENT, keep_reason
-from floodway.job.status import Kind, NodePart, PlanPart, Status, at_inputs
+from floodway.job.ledger.fold import ORDER, Counts
+from floodway.job.status.batches import Batch
+from floodway.job.status.figures import Figures
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.reasons import NO_MEASUREMENT, keep_reason
+from floodway.job.status.status import Kind, NodePart, PlanPart, Status, at_inputs
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 

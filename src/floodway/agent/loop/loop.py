@@ -22,17 +22,17 @@ from floodway.agent.loop.record import Record
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
 from floodway.errors import FloodwayError, InputError
-from floodway.job.batches import Batch, BatchLog
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, write_decision
-from floodway.job.fold import Counts
-from floodway.job.ledger import Ledger, Reason
-from floodway.job.options import JobOptions
-from floodway.job.reasons import NO_MEASUREMENT
-from floodway.job.state_files import read_mode
-from floodway.job.status import Kind, Status
-from floodway.job.store import StoreError
-from floodway.job.tail import read_figures
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger, Reason
+from floodway.job.options.options import JobOptions
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.reasons import NO_MEASUREMENT
+from floodway.job.status.status import Kind, Status
+from floodway.job.status.tail import read_figures
+from floodway.job.store.state_files import read_mode
+from floodway.job.store.store import StoreError
 from floodway.network.model import Network
 from floodway.spark.measure.cpu import cpu_meter
 from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
@@ -150,7 +150,7 @@ class SteeringLoop:
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = read_mode(self.layout.root) or self._options.job.mode
+        self.mode = read_mode(self.layout.store) or self._options.job.mode
         self.collect(now)
         return self.steer(now)
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
-from floodway.job.kept_lines import KeptLines
-from floodway.job.store import LocalStore
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import JournaledBatch
 
 PLANS = "plans"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from floodway.agent.loop.report import Point
-from floodway.job.batches import Batch
-from floodway.job.fold import Counts
-from floodway.job.latencies import Sketch
+from floodway.job.ledger.fold import Counts
+from floodway.job.status.batches import Batch
+from floodway.job.status.latencies import Sketch
 from floodway.network.model import Network
 
 MOST_POINTS = 20_000

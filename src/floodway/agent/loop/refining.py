@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from floodway.job.fold import Counts
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.planning.costs import CostRefiner
 from floodway.planning.selectivities import SelectivityRefiner, tuples_through

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.job.fold import Counts
-from floodway.job.latencies import Latency
+from floodway.job.ledger.fold import Counts
+from floodway.job.status.latencies import Latency
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a run leaves beside its ledger for those who look at it later: its network, its batches and its report.
 
 ROOT/network.json    the network that runs, as a network file (JSON is YAML)
-ROOT/batches/        figures of its batches, latencies among them (job/batches.py)
+ROOT/batches/        figures of its batches, latencies among them (job/status/batches.py)
 ROOT/report.json     the figures at the end, as `floodway run --json` prints them
 
 The ledger alone tells what was offered, kept and dropped; these add what it cannot: latency, and where in the network
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.errors import FloodwayError
-from floodway.job.state_files import write_atomically
+from floodway.job.store.state_files import write_atomically
 from floodway.network.dump import network_to_json
 from floodway.network.file import load_network
 from floodway.network.model import Network

@@ -13,8 +13,8 @@ from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, Steeri
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.run_files import save_network, save_report
 from floodway.agent.loop.steering import Steering
-from floodway.job.options import JobOptions
-from floodway.job.status import Status, write_status
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import Status, write_status
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from floodway.job.status import Status
+from floodway.job.status.status import Status
 from floodway.network.dump import network_to_json
 from floodway.network.model import Network
 

@@ -14,9 +14,9 @@ from floodway.agent.planes.plane import make_coordinator, silent_peers
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
-from floodway.job.options import JobOptions
-from floodway.job.state_files import write_atomically
-from floodway.job.status import ControlPart, ProcessPart, Status, write_status
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import ControlPart, ProcessPart, Status, write_status
+from floodway.job.store.state_files import write_atomically
 from floodway.network.model import Network
 from floodway.spark.query.node_layout import NodeLayout
 

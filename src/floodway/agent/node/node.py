@@ -27,9 +27,9 @@ from floodway.agent.planes.plane import ControlPlane, make_control_plane, silent
 from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.server import HttpServer
 from floodway.errors import PlanningError
-from floodway.job.latencies import Latency, Sketch
-from floodway.job.state_files import write_atomically, write_mode
-from floodway.job.status import ControlPart, Phase, ProcessPart, Status, write_status
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.status import ControlPart, Phase, ProcessPart, Status, write_status
+from floodway.job.store.state_files import write_atomically, write_mode
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.node_layout import NodeLayout
@@ -199,7 +199,7 @@ class NodeAgent:
     def _take_mode(self) -> None:
         """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
         if self.plane.mode is not None:
-            write_mode(self.layout.root, self.plane.mode)
+            write_mode(self.layout.store, self.plane.mode)
             self.plane.mode = None
 
     def _tell_latency(self, batch: FragmentBatch, report: BatchReport) -> None:

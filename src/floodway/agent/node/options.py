@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Node
 from floodway.network.suggest import did_you_mean
 from floodway.spark.session.session import LOG_SETTINGS

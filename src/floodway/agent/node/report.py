@@ -1,7 +1,7 @@
 """One report over the nodes of a network: what each kept and dropped, links reconciled, latency and score end to end.
 
-Accounts come from the nodes' ledgers; rates, latency and score from the figures of their batches (`job/batches.py`),
-so that a restarted process leaves no hole but its own absence.
+Accounts come from the nodes' ledgers; rates, latency and score from the figures of their batches
+(`job/status/batches.py`), so that a restarted process leaves no hole but its own absence.
 
 The optimum is the linear program's best for the rates that arrived and for the CPU that each node turned out to have:
 
@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from floodway.job.batches import Batch, BatchReader
-from floodway.job.fold import Counts
-from floodway.job.latencies import Latency, Sketch
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.latencies import Latency, Sketch
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program

@@ -14,7 +14,7 @@ from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.steering import ShareFactor, Steering, whole_share
 from floodway.control.forecast import BATCH_SHARE
 from floodway.job.decision import Drop
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.planning.plan import Planner

@@ -24,9 +24,9 @@ from floodway.agent.planes.plane import check_plane
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
-from floodway.job.flags import BUFFER, CONTROL, DROPS, PLANNING, SPARK, arguments
-from floodway.job.options import JobOptions
-from floodway.job.status import ProcessPart, Status, read_status
+from floodway.job.options.flags import BUFFER, CONTROL, DROPS, PLANNING, SPARK, arguments
+from floodway.job.options.options import JobOptions
+from floodway.job.status.status import ProcessPart, Status, read_status
 from floodway.network.model import Network
 from floodway.spark.query.logs import stream_arrivals
 from floodway.spark.query.node_layout import NodeLayout

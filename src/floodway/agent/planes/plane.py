@@ -28,7 +28,7 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
 from floodway.job.clocks import PROCESS_CLOCK
-from floodway.job.state_files import write_atomically
+from floodway.job.store.state_files import write_atomically
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.network.suggest import did_you_mean

@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from floodway.job.fold import ORDER
-from floodway.job.latencies import BUCKETS, Sketch
-from floodway.job.status import Status
+from floodway.job.ledger.fold import ORDER
+from floodway.job.status.latencies import BUCKETS, Sketch
+from floodway.job.status.status import Status
 
 MODES = ("enforce", "observe", "off")
 

@@ -23,7 +23,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.experiments.federation.story import CATALOGUE, Feeding, Story, example, rows
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.job.participant_status import MovePart
+from floodway.job.status.participant_status import MovePart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

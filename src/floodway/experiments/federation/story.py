@@ -20,9 +20,9 @@ import floodway
 from floodway.agent.federation.leases import LeaseStore
 from floodway.contracts.federation_file import Federation
 from floodway.errors import FloodwayError, InputError
-from floodway.job.participant_status import MovePart, ParticipantPart
-from floodway.job.status import read_status
-from floodway.job.store import LocalStore
+from floodway.job.status.participant_status import MovePart, ParticipantPart
+from floodway.job.status.status import read_status
+from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.journal import committed_batches, read_batch
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from floodway.job.decision import PPM
-from floodway.job.findings import Findings
-from floodway.job.fold import ORDER
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.fold import ORDER
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Arc, Network, Operator, OperatorKind
 from floodway.spark.query.fragments import Fragment
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.spark.audit.run import Audit, audit

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from floodway.job.findings import Audit, Findings, delivered, malformed
-from floodway.job.fold import Fold
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.findings import Audit, Findings, delivered, malformed
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.spark.audit.flow import check_flow
 from floodway.spark.audit.sinks import check_log, check_sink

@@ -16,16 +16,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from floodway.errors import InputError
-from floodway.job.findings import Findings
-from floodway.job.fold import Fold
-from floodway.job.ledger import Ledger, LedgerLine, Reason
+from floodway.errors import FloodwayError, InputError
+from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
-from floodway.job.store import LocalStore
-from floodway.spark.query.journal import committed_batches
+from floodway.job.store.store import Store
+from floodway.spark.session.stores import open_store
 from floodway.spark.shed.checkpoints import noted_checkpoints, read_record
+from floodway.spark.shed.open_batches import journaled_batches
 
 REPORT_SECONDS = 10.0
 """How long after its commit a batch may be without a line."""
@@ -46,30 +46,29 @@ class ShedAudit:
     unchecked: tuple[str, ...]
 
 
-def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Sequence[Path] = ()) -> ShedAudit:
-    """Reconcile a shed; `checkpoints` are folders to look at beside those that the shed has noted."""
+def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Sequence[str] = ()) -> ShedAudit:
+    """Reconcile a shed; `checkpoints` are folders or URIs to look at beside those that the shed has noted."""
     ledger = Ledger(files.store)
     if not ledger.exists():
         raise InputError(f"no ledger at {files.store.uri}", hint="Has the shed processed a batch? Check its name")
-    lines, fold = ledger.read(), ledger.fold()
+    fold = ledger.fold()
     found = Findings(fold.differences())
-    noted = {query: Path(path) for query, path in noted_checkpoints(files).items()}
-    known = {**noted, **{query_of(path): path for path in checkpoints}}
-    by_query: dict[str, list[LedgerLine]] = {}
-    for line in lines:
+    given = [open_store(place) for place in checkpoints]
+    known = {**_noted(files, found), **{query_of(checkpoint): checkpoint for checkpoint in given}}
+    by_query: dict[str, list[LedgerLine]] = {query: [] for query in fold.batches(name)}
+    for line in ledger.latest():
         by_query.setdefault(line.query, []).append(line)
     for query, mine in by_query.items():
         _check(name, query, mine, known.get(query), now_seconds, fold, found)
-    if lines:
+    if fold.lines:
         found.unchecked.append(f"{name}: what batches were offered was not derived: a shed may stand anywhere in a job")
-    counted = [line for line in lines if line.reason == Reason.SHEDDER]
     return ShedAudit(
-        batches=len({(line.query, line.batch) for line in counted}),
-        lines=len(lines),
-        offered=sum(line.offered for line in counted),
-        kept=sum(line.kept for line in counted),
-        dropped=sum(line.dropped for line in counted),
-        gaps=sum(len(_batches(line)) for line in lines if line.reason == Reason.GAP),
+        batches=sum(batches.count() for batches in fold.batches(name).values()) - fold.lost_batches,
+        lines=fold.lines,
+        offered=fold.total.offered[name],
+        kept=fold.total.kept[name],
+        dropped=sum(fold.total.by_place().get(name, {}).values()),
+        gaps=fold.lost_batches,
         differences=tuple(found.differences),
         unchecked=tuple(found.unchecked),
     )
@@ -79,7 +78,7 @@ def _check(
     name: str,
     query: str,
     lines: Sequence[LedgerLine],
-    checkpoint: Path | None,
+    checkpoint: Store | None,
     now_seconds: float,
     fold: Fold,
     found: Findings,
@@ -87,12 +86,14 @@ def _check(
     if checkpoint is None:
         found.unchecked.append(f"query {query}: its checkpoint is not on record; name it with --checkpoint")
         return
-    committed = committed_batches(checkpoint)
+    committed = sorted(journaled_batches(checkpoint, "commits"))
     if not committed:
-        found.unchecked.append(f"query {query}: no commits in {checkpoint}")
+        found.unchecked.append(f"query {query}: no commits in {checkpoint.uri}")
         return
-    record = read_record(LocalStore(checkpoint), name)
-    first = min([line.batch for line in lines] + ([] if record is None else [record.since]))
+    record = read_record(checkpoint, name)
+    counted = fold.batches(name).get(query)
+    first = min([span[0] for span in counted.spans[:1]] if counted else [], default=committed[-1] + 1)
+    first = first if record is None else min(first, record.since)
     found.differ(
         f"query {query}, batch {batch}: committed by Spark, not in the ledger"
         for batch in committed
@@ -101,7 +102,7 @@ def _check(
         and _age(checkpoint, batch, now_seconds) > REPORT_SECONDS
     )
     found.differ(
-        f"query {query}, batch {line.batch}: in the ledger, not committed by Spark in {checkpoint}"
+        f"query {query}, batch {line.batch}: in the ledger, not committed by Spark in {checkpoint.uri}"
         for line in lines
         if line.batch > committed[-1] and now_seconds - line.time_us / 1e6 > REPORT_SECONDS
     )
@@ -111,23 +112,29 @@ def _check(
         )
 
 
-def _age(checkpoint: Path, batch: int, now_seconds: float) -> float:
-    try:
-        return now_seconds - (checkpoint / "commits" / str(batch)).stat().st_mtime
-    except FileNotFoundError:  # removed since it was listed: old
-        return REPORT_SECONDS + 1.0
+def _noted(files: ShedFiles, found: Findings) -> dict[str, Store]:
+    """The checkpoints that the shed has noted, by query."""
+    stores: dict[str, Store] = {}
+    for query, place in noted_checkpoints(files).items():
+        try:
+            stores[query] = open_store(place)
+        except FloodwayError as error:
+            found.unchecked.append(f"query {query}: {error.message}")
+    return stores
 
 
-def _batches(line: LedgerLine) -> range:
-    return range(line.batch, (line.batch if line.until is None else line.until) + 1)
+def _age(checkpoint: Store, batch: int, now_seconds: float) -> float:
+    written = checkpoint.modified(f"commits/{batch}")
+    # One that was removed since it was listed is old.
+    return REPORT_SECONDS + 1.0 if written is None else now_seconds - written
 
 
-def query_of(checkpoint: Path) -> str:
+def query_of(checkpoint: Store) -> str:
     """The id of the query that a checkpoint belongs to."""
     try:
-        return str(json.loads((checkpoint / "metadata").read_bytes())["id"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(json.loads(checkpoint.read("metadata") or b"")["id"])
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{checkpoint} is not a checkpoint of a streaming query: {error}",
+            f"{checkpoint.uri} is not a checkpoint of a streaming query: {error}",
             hint="Give the folder that the job has as checkpointLocation",
         ) from None

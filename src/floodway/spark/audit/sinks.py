@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.findings import Findings
+from floodway.job.ledger.findings import Findings
 from floodway.spark.log import LogReader, tally
 from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.findings import Findings
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_topic
 from floodway.spark.log.meta import META

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from floodway.job.store import LocalStore, make_folder
+from floodway.job.store.store import LocalStore, make_folder
 from floodway.spark.log.errors import LogError, MissingLogError, SchemaError
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, check_columns, parse_schema, schema_text
 

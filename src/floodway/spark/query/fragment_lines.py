@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from floodway.job.decision import PPM
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.query.dead_letters import PREFIX
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch

@@ -27,8 +27,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import FloodwayError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
-from floodway.job.ledger import Ledger, LedgerLine
-from floodway.job.options import OnLoss
+from floodway.job.ledger.ledger import Ledger, LedgerLine
+from floodway.job.options.options import OnLoss
 from floodway.network.model import Arc, Network, Operator
 from floodway.spark.log.kafka_links import is_kafka_link
 from floodway.spark.query.dead_letters import PREFIX

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from floodway.job.options import OnLoss
+from floodway.job.options.options import OnLoss
 from floodway.network.model import Arc, Network
 from floodway.spark.log import Retention
 from floodway.spark.log.inputs import source_options

@@ -3,7 +3,7 @@
 ROOT/decision.json            what the sources drop now (job/decision.py)
 ROOT/mode.json                what `floodway set` asks for
 ROOT/status.json              the latest figures, for `floodway top`
-ROOT/ledger/                  offered, kept, dropped (job/ledger.py)
+ROOT/ledger/                  offered, kept, dropped (job/ledger/ledger.py)
 ROOT/plans/                   the plans that batches were cut under (agent/loop/plans.py)
 ROOT/checkpoints/NODE.FRAGMENT  Spark's, with notes of our own (spark/query/query_notes.py)
 ROOT/streams/STREAM           logs of streams that name none
@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Arc, Network
 from floodway.spark.query.fragments import Fragment, SourceSpec, link_name
 from floodway.spark.source.notes import LOST

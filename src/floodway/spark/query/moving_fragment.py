@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network, operator_name, stream_name
-from floodway.job.ledger import Ledger
-from floodway.job.options import JobOptions
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network, Node, Operator
 from floodway.spark.log.inputs import place
 from floodway.spark.query.catalogue import Catalogue

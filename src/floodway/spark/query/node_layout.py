@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from floodway.errors import InputError
-from floodway.job.store import LocalStore
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Arc, Network
 from floodway.network.part import incoming, node_part, outgoing
 from floodway.spark.log.kafka_links import SCHEME, link_topic

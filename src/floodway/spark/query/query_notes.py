@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
-from floodway.job.state_files import write_atomically
+from floodway.job.store.state_files import write_atomically
 from floodway.spark.query.journal import JournaledBatch
 
 NOTES = "floodway.json"

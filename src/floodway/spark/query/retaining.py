@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.options import JobOptions
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import outgoing
 from floodway.spark.log import Retention

@@ -15,10 +15,11 @@ from secrets import token_hex
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from floodway.errors import InputError
-from floodway.job.store import StoreError, prefixed, scheme_of
-from floodway.job.store_claims import create_by_claim
+from floodway.job.store.store import StoreError, prefixed, scheme_of
+from floodway.job.store.store_claims import create_by_claim
 
 _CLASS = re.compile(r"(?:[a-z0-9]+\.)+[A-Z]\w*: ")
 OBJECT_STORES = ("s3a", "s3", "s3n", "gs")
@@ -175,11 +176,16 @@ class HadoopStore:
                     why=why,
                     hint="Give it one: for S3 --packages org.apache.hadoop:hadoop-aws:VERSION, as Spark's own Hadoop",
                 ) from None
-            raise StoreError(
-                f"{prefixed(self._uri, name) if name else self._uri} cannot be {done}",
-                why=why,
-                hint="Check the address, Spark's credentials for it (spark.hadoop.fs.*) and their rights there",
-            ) from None
+            raise self._unreachable(name, done, why) from None
+        except PySparkException as error:  # what Spark makes of some of Java's errors in a session
+            raise self._unreachable(name, done, _shortened(str(error))) from None
+
+    def _unreachable(self, name: str, done: str, why: str) -> StoreError:
+        return StoreError(
+            f"{prefixed(self._uri, name) if name else self._uri} cannot be {done}",
+            why=why,
+            hint="Check the address, Spark's credentials for it (spark.hadoop.fs.*) and their rights there",
+        )
 
 
 def _is(error: Py4JJavaError, *names: str) -> bool:
@@ -193,10 +199,14 @@ def _is(error: Py4JJavaError, *names: str) -> bool:
 
 
 def _said(error: Py4JJavaError) -> str:
+    return _shortened(str(error.java_exception.toString()))
+
+
+def _shortened(text: str) -> str:
     """What Java says of an error, in one line of at most 300 characters, without the names of its classes.
 
-    >>> _CLASS.sub("", "java.net.ConnectException: x: a.b.SdkClientException: no route")
+    >>> _shortened("java.net.ConnectException: x: a.b.SdkClientException: no route")
     'x: no route'
     """
-    line = str(error.java_exception.toString()).strip().splitlines()[0]
+    line = (text.strip().splitlines() or [""])[0]
     return _CLASS.sub("", line)[:300].rstrip(". ")

@@ -14,8 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from floodway.errors import FloodwayError
-from floodway.job.store import LocalStore, Store, StoreError, checked_place, local_folder, scheme_of
-from floodway.job.store_arrow import open_arrow
+from floodway.job.store.store import LocalStore, Store, StoreError, checked_place, local_folder, scheme_of
+from floodway.job.store.store_arrow import open_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

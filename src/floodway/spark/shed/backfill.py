@@ -1,4 +1,4 @@
-"""Processing dropped tuples in quiet times: the shell round `job/backfill.py`, which reads the clock and runs Spark.
+"""Processing dropped tuples in quiet times: the shell of `job/ledger/backfill.py`, which reads clocks and runs Spark.
 
 A step goes like this: its batches are noted (`backfill.json`), their dropped tuples are read again and given to the
 user's function, the counts go to the ledger, and the note is removed. Killed anywhere, the next start finds the note
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from floodway.errors import FloodwayError
-from floodway.job.backfill import Batch, Live, Pace, Step, done_batches, next_step, recovered_lines
-from floodway.job.facts import BatchFacts
-from floodway.job.ledger import Ledger
+from floodway.job.ledger.backfill import Batch, Live, Pace, Step, done_batches, next_step, recovered_lines
+from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.recover import Recovery
 
 NOTE = "backfill.json"

@@ -17,8 +17,7 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from floodway.job.shed_state import ShedFiles
-from floodway.job.state_files import write_atomically
-from floodway.job.store import Store
+from floodway.job.store.store import Store
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -40,15 +39,15 @@ def note_checkpoint(files: ShedFiles, query: str, checkpoint: str | None) -> Non
     if known.get(query) != checkpoint:
         known.pop(query, None)
         kept = [*known.items(), *([] if checkpoint is None else [(query, checkpoint)])]
-        write_atomically(files.folder / CHECKPOINTS, json.dumps(dict(kept[-MOST:])))
+        files.store.write(CHECKPOINTS, json.dumps(dict(kept[-MOST:])).encode())
 
 
 def noted_checkpoints(files: ShedFiles) -> dict[str, str]:
     """Where the queries of a shed have their checkpoints, as far as noted; by query id."""
     try:
-        body = json.loads((files.folder / CHECKPOINTS).read_bytes())
+        body = json.loads(files.store.read(CHECKPOINTS) or b"{}")
         return {str(query): str(path) for query, path in body.items()}
-    except (OSError, ValueError, AttributeError):
+    except (ValueError, AttributeError):
         return {}
 
 

@@ -9,8 +9,6 @@ longer than all else here. So the timestamp is passed through `zip_with`, which 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -29,9 +27,9 @@ CONTROL = (TIME, SEQ, MODE, ENFORCED, KEEP, SALT, THRESHOLD, TIE, EPOCHS)
 """All columns that `with_control` adds; null without a table, and without an entry that is valid yet."""
 
 
-def with_control(df: DataFrame, path: Path) -> DataFrame:
+def with_control(df: DataFrame, uri: str) -> DataFrame:
     """The stream with the decision in force beside every row."""
-    return df.join(fn.broadcast(_in_force(df.sparkSession, path)), on=fn.lit(True), how="left")
+    return df.join(fn.broadcast(_in_force(df.sparkSession, uri)), on=fn.lit(True), how="left")
 
 
 def epoch_keep(field: str, batch_start_us: Column) -> Column:
@@ -50,7 +48,7 @@ def epoch_keep(field: str, batch_start_us: Column) -> Column:
     )
 
 
-def _in_force(spark: SparkSession, path: Path) -> DataFrame:
+def _in_force(spark: SparkSession, uri: str) -> DataFrame:
     """One row, or none if there is no table."""
     times = fn.array(fn.unix_micros(fn.current_timestamp()))
     now = fn.zip_with(times, times, lambda time, _: time)[0]
@@ -62,7 +60,7 @@ def _in_force(spark: SparkSession, path: Path) -> DataFrame:
         spark.read.schema(TABLE_SCHEMA)
         .option("ignoreMissingFiles", "true")  # without its table a query goes on
         .option("multiLine", "true")  # one row a file, whatever somebody has written into it
-        .json(path.as_uri())
+        .json(uri)
     )
     other = fn.try_element_at(fn.filter("others", covers), fn.lit(1))
     entry = fn.coalesce(other["entry"], fn.col("latest"))

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from floodway.errors import FloodwayError
-from floodway.job.store import Store
+from floodway.job.store.store import Store
 from floodway.planning.window_drop import Epoch
 from floodway.spark.shed.control_table import Entry, Table
-from floodway.spark.shed.open_batches import OpenBatches, OpenJournal, local_journal
+from floodway.spark.shed.open_batches import OpenBatches, OpenJournal, open_checkpoint
 
 FILE = "control.json"
 GUARD_US = 50_000
@@ -38,7 +38,7 @@ class ControlTable:
         clock_us: Callable[[], int],
         first: Entry,
         checkpoints: Mapping[str, str],
-        open_journal: OpenJournal = local_journal,
+        open_journal: OpenJournal = open_checkpoint,
     ) -> None:
         """Go on with the table that is there, or begin one with `first`.
 

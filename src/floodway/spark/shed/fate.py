@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.job.facts import BatchFacts
-from floodway.job.store import Store
+from floodway.job.ledger.facts import BatchFacts
+from floodway.job.store.store import Store
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.query.drops import hash_ppm
 from floodway.spark.shed.utility import utility_column

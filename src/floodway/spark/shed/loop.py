@@ -8,7 +8,6 @@ What the keep is to be is decided in `control/keep_loop.py`.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -19,18 +18,20 @@ from typing import Any
 from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.errors import FloodwayError
-from floodway.job.batches import Batch, BatchLog
 from floodway.job.decision import Mode
-from floodway.job.facts import BatchFacts, FactsLog
-from floodway.job.ledger import Ledger, LedgerLine, Reason
-from floodway.job.locks import hold
+from floodway.job.ledger.facts import BatchFacts, FactsLog
+from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status import ShedPart
-from floodway.job.tail import read_figures
+from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.status import ShedPart
+from floodway.job.status.tail import read_figures
+from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.locks import hold
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.utility import Utilities
@@ -44,9 +45,6 @@ DEADBAND = 0.01
 MOST_WARNINGS = 8
 UNSEEN_BATCHES = 2
 """Batches in a row without their decision before that is said: one may have met a write that took long."""
-
-DROPPED_BYTES = 64 << 20
-"""Cap of the side output of one shed; tuples beyond it are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +88,7 @@ class ShedLoop:
     settings: ShedSettings
     files: ShedFiles
     clock_us: Callable[[], int]
+    open_journal: OpenJournal = open_checkpoint
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, _Query] = field(default_factory=dict)
@@ -99,7 +98,7 @@ class ShedLoop:
     _utilities: Utilities = field(default_factory=Utilities)
 
     def __post_init__(self) -> None:
-        hold(self.files.store)
+        self.files = ShedFiles(hold(self.files.store))
         self.warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
         """What an operator must know beside the figures, latest last."""
         self.decision_seen: bool | None = None
@@ -110,9 +109,12 @@ class ShedLoop:
         self.figures, last = read_figures(self.files.store)
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
+        self.dropped = KeptLines(self.files.store, "dropped")
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
-        self.control = ControlTable(self.files.store, self.clock_us, first, noted_checkpoints(self.files))
+        self.control = ControlTable(
+            self.files.store, self.clock_us, first, noted_checkpoints(self.files), self.open_journal
+        )
         self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
         if self.settings.window is not None:
@@ -364,12 +366,10 @@ class ShedLoop:
         )
 
     def _save_dropped(self, report: BatchReport) -> None:
-        path = self.files.dropped
-        if not report.dropped_tuples or (path.exists() and path.stat().st_size >= DROPPED_BYTES):
-            return
-        with path.open("a") as file:
-            for text in report.dropped_tuples:
-                file.write(json.dumps({"query": report.query, "batch": report.batch, "tuple": text}) + "\n")
+        if report.dropped_tuples:
+            self.dropped.append(
+                {"query": report.query, "batch": report.batch, "tuple": text} for text in report.dropped_tuples
+            )
 
     def _batch(self, query: _Query, report: BatchReport) -> Batch:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6

@@ -13,9 +13,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from floodway.job.store import LocalStore, Store, StoreError, local_folder, scheme_of
+from floodway.errors import FloodwayError
+from floodway.job.store.store import Store, StoreError
+from floodway.spark.session.stores import open_store
 from floodway.spark.shed.control_table import Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JOURNALING_US = 2_000_000
 """How long a batch may take from its timestamp to its entry in the journal."""
@@ -133,9 +139,12 @@ class OpenBatches:
         return Begun([*running, (since_us, until_us)], lately, dict(newest))
 
 
-def local_journal(checkpoint: str) -> Store | None:
-    """The journal of a checkpoint on a disk of this machine."""
-    return LocalStore(local_folder(checkpoint)) if scheme_of(checkpoint) == "file" else None
+def open_checkpoint(checkpoint: str, spark: SparkSession | None = None) -> Store | None:
+    """The journal of a checkpoint; None where it cannot be opened from here."""
+    try:
+        return open_store(checkpoint, spark)
+    except FloodwayError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +163,7 @@ def read_journal(journal: Store, committed: int | None = None) -> Journaled | No
     None if it cannot be read.
     """
     try:
-        last = max(_numbers(journal, "commits"), default=-1) if committed is None else committed
+        last = max(journaled_batches(journal, "commits"), default=-1) if committed is None else committed
         batch, times = last + 1, []
         while (time := _time(journal, batch)) is not None:
             times.append(time)
@@ -179,6 +188,7 @@ def _span(since_us: int, now_us: int) -> Span:
     return since_us, now_us if since_us <= now_us else EVER_US
 
 
-def _numbers(journal: Store, folder: str) -> list[int]:
+def journaled_batches(journal: Store, folder: str) -> list[int]:
+    """The numbers of the batches in one folder of a checkpoint."""
     names = (name.rpartition("/")[2] for name in journal.names(folder))
     return [int(name) for name in names if name.isdigit()]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from floodway.job.facts import Range
+from floodway.job.ledger.facts import Range
 
 
 def positions(sources: Sequence[Any]) -> tuple[tuple[Range, ...], str]:

@@ -1,7 +1,7 @@
 """The tuples that a shed has dropped, read again: `floodway.dropped("clicks", since="2 hours ago", kafka=options)`.
 
-Whether a tuple was dropped is a pure function of what the batch journaled (`job/facts.py`), so the dropped ones are
-found by reading the batch's positions again and taking those that its decision did not keep. No copy was made of any.
+Whether a tuple was dropped is a pure function of what the batch journaled (`job/ledger/facts.py`), so the dropped ones
+are found by reading the batch's positions again and taking those that its decision did not keep. None was copied.
 
 Spark reads from Kafka what is still there. What retention has taken meanwhile is missing from the result; how many that
 are is the batch's number of dropped tuples less those that came back.
@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.job.facts import BatchFacts, FactsLog, between
-from floodway.job.moments import moment_us
-from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.ledger.facts import BatchFacts, FactsLog, between
+from floodway.job.options.moments import moment_us
+from floodway.job.shed_state import ShedFiles
 from floodway.spark.shed.fate import Rule, fate, read_rule
+from floodway.spark.shed.place import place_files
 
 MOST_BATCHES = 500
 """Batches in one DataFrame: each is a scan of its own."""
@@ -114,7 +115,7 @@ def dropped(
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise InputError("there is no Spark session to read with", hint="Give spark=, or start one first")
-    recovery = Recovery(session, shed_files(name, state_dir), kafka, through)
+    recovery = Recovery(session, place_files(session, name, state_dir), kafka, through)
     facts = recovery.facts(moment_us("since", since), moment_us("until", until))
     if not facts:
         raise InputError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodway.control.keep_loop import FinishedBatch
-from floodway.job.facts import Range
+from floodway.job.ledger.facts import Range
 
 MOST_ACTIONS = 10
 """Times that a sink may read a whole batch."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from floodway.control.keep_loop import KeepDecision
-from floodway.job.batches import Batch
 from floodway.job.decision import PPM, Mode
-from floodway.job.figures import Figures
-from floodway.job.latencies import Sketch
-from floodway.job.reasons import NO_MEASUREMENT, keep_reason
-from floodway.job.status import ShedPart, Status, at_inputs
+from floodway.job.status.batches import Batch
+from floodway.job.status.figures import Figures
+from floodway.job.status.latencies import Sketch
+from floodway.job.status.reasons import NO_MEASUREMENT, keep_reason
+from floodway.job.status.status import ShedPart, Status, at_inputs
 
 if TYPE_CHECKING:
     from floodway.spark.shed.report import BatchReport

@@ -13,23 +13,22 @@ and a status (`shed_loop.py`). Files and their formats: `shed_state.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import NumericType
 
 from floodway.control.base import Controller
-from floodway.control.percentile import Percentile
-from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
-from floodway.job.shed_state import ShedFiles, checked_mode, shed_files
-from floodway.job.targets import Target
+from floodway.job.shed_state import ShedFiles, checked_name
+from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
+from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.control_columns import (
     CONTROL,
     ENFORCED,
@@ -48,6 +47,9 @@ from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.fate import Rule, write_rule
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.open_batches import open_checkpoint
+from floodway.spark.shed.options import ShedOptions, refuse_unknown
+from floodway.spark.shed.place import place_files, setting
 from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
@@ -60,50 +62,48 @@ ARRIVAL = "_arrival"
 
 
 @dataclass(frozen=True)
-class Shedder:
-    """A drop for one stream, to be given to `DataFrame.transform`; made by `shed`."""
+class BoundShed:
+    """A shed in one session: the drop, the counts around it, and the loop that they are reported to."""
 
+    spark: SparkSession
+    options: ShedOptions
     settings: ShedSettings
     files: ShedFiles
-    utility: str | Column | None = None
-    key: tuple[str, ...] | None = None
-    identity: tuple[str, ...] | None = None
-    arrival: str | None = None
-    window: WindowDrop | None = None
-    side_output: int = 0
-    _loops: list[ShedLoop] = field(default_factory=list, repr=False, compare=False)
+    loops: list[ShedLoop] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def utility(self) -> str | Column | None:
+        """The column or expression by which tuples are worth keeping."""
+        return self.options.utility
+
+    @property
+    def window(self) -> WindowDrop | None:
+        """The windows to shed whole."""
+        return self.options.window
 
     @property
     def metric_key(self) -> str:
-        """Names this shed among a query's metrics: one name may be in use under several state folders."""
-        return f"{self.settings.name}.{crc32(str(self.files.folder).encode()):08x}"
+        """Names this shed among a query's metrics."""
+        return metric_key(self.settings.name, self.files)
 
     @property
-    def loop(self) -> ShedLoop:
-        """The running loop; there is one once the shed was applied to a stream."""
-        if not self._loops:
-            raise InputError(
-                f"shed {self.settings.name!r} is not applied to a stream yet",
-                hint="Use df.transform(shed) first.",
-            )
-        return self._loops[-1]
-
-    @property
-    def _options(self) -> tuple[object, ...]:
+    def _compared(self) -> tuple[object, ...]:
         """All that was asked for, comparable: a Column compares to a Column, hence its text."""
-        utility = None if self.utility is None else str(self.utility)
-        return (self.settings, utility, self.key, self.identity, self.arrival, self.window, self.side_output)
+        options = self.options
+        utility = None if options.utility is None else str(options.utility)
+        columns = (utility, _names(options.key), _names(options.identity), options.arrival)
+        return (self.settings, *columns, options.window, options.side_output or 0)
 
     def _new_loop(self) -> ShedLoop:
-        return ShedLoop(self.settings, self.files, clock_us=lambda: time.time_ns() // 1000)
+        return ShedLoop(
+            self.settings,
+            self.files,
+            clock_us=lambda: time.time_ns() // 1000,
+            open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
+        )
 
     def __call__(self, df: DataFrame) -> DataFrame:
         """The stream with the drop on it and `_weight` added."""
-        if not df.isStreaming:
-            raise InputError(
-                f"shed {self.settings.name!r} was given a DataFrame that is not a stream",
-                hint="Use floodway.spark.query.drops.random_drop for batch data.",
-            )
         taken = [name for name in df.columns if name.startswith("_floodway_")]
         if taken:
             raise InputError(
@@ -111,10 +111,11 @@ class Shedder:
                 hint="Rename them; the names are Floodway's.",
             )
         self._check_columns(df)
+        probe(self.files.store)
         spark = df.sparkSession
-        loop = attach(spark, self.metric_key, self._options, self._new_loop, on_source=stands_on_source(df))
-        self._loops.append(loop)
-        write_rule(self.files.store, self._rule(df))
+        loop = attach(spark, self.metric_key, self._compared, self._new_loop, on_source=stands_on_source(df))
+        self.loops.append(loop)
+        write_rule(loop.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
@@ -123,7 +124,7 @@ class Shedder:
 
     def _check_columns(self, df: DataFrame) -> None:
         """Refuse options that name no column of the stream, before anything is written."""
-        options = {"arrival": self.arrival, "window": None if self.window is None else self.window.time_column}
+        options = {"arrival": self.options.arrival, "window": None if self.window is None else self.window.time_column}
         for option, name in options.items():
             if name is not None and name not in df.columns:
                 raise InputError(
@@ -159,17 +160,22 @@ class Shedder:
             salt=self.settings.salt,
         )
 
-    def kept_windows(self, window_column: str = "window") -> _KeptWindows:
-        """For after the aggregate, with `window=`: lets only whole windows out."""
-        if self.window is None:
-            raise InputError(
-                f"shed {self.settings.name!r} does not drop windows", hint="Give it window=WindowDrop(...)."
-            )
-        return _KeptWindows(self, window_column)
+    def kept_windows(self, df: DataFrame, window_column: str) -> DataFrame:
+        """Of an aggregate's windows those that are whole."""
+        shape = self.settings.window
+        if shape is None:
+            return df
+        whole = emits(
+            shape,
+            window_column,
+            lambda start: epoch_keep("emit_ppm", start),
+            fn.lit(self.settings.salt),
+        )
+        return with_control(df, self.files.control_uri).filter(whole).drop(*CONTROL)
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
-        found = with_control(df, self.files.control)
+        found = with_control(df, self.files.control_uri)
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
@@ -194,7 +200,7 @@ class Shedder:
         return valued.withColumn(FATE, fn.coalesce(fate, fn.lit(True)))
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
-        return identity_columns(df, self.key or self.identity)
+        return identity_columns(df, _names(self.options.key) or _names(self.options.identity))
 
     def _counts(self, df: DataFrame) -> list[Column]:
         """Counted before the drop, in one observation: each costs every tuple."""
@@ -211,13 +217,15 @@ class Shedder:
             metrics.append(utility_summary(fn.col(UTILITY)).alias("utilities"))
         if self.window is not None:
             metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
-        if self.side_output:
+        if self.options.side_output:
             dropped = ~fn.col(KEPT)
             # The rows with the least hash: a sample of fixed size that needs no more memory than itself.
-            order = fn.when(dropped, fn.xxhash64(*[column(c) for c in identity_columns(df, self.identity)]))
+            order = fn.when(
+                dropped, fn.xxhash64(*[column(c) for c in identity_columns(df, _names(self.options.identity))])
+            )
             text = fn.when(dropped, fn.to_json(fn.struct(*[column(name) for name in df.columns])))
-            metrics.append(fn.min_by(text, order, self.side_output).alias("dropped_tuples"))
-        arrival = self.arrival or (ARRIVAL if ARRIVAL in df.columns else None)
+            metrics.append(fn.min_by(text, order, self.options.side_output).alias("dropped_tuples"))
+        arrival = self.options.arrival or (ARRIVAL if ARRIVAL in df.columns else None)
         if arrival is not None:
             metrics.append(fn.avg(fn.when(fn.col(KEPT), time_us(arrival))).alias("arrival_us"))
         return metrics
@@ -237,41 +245,86 @@ class Shedder:
 
 
 @dataclass(frozen=True)
-class _KeptWindows:
-    """Lets only whole windows out of an aggregate."""
+class Shedder:
+    """What was asked of one shed, to be given to `DataFrame.transform`; made by `shed`.
 
-    shedder: Shedder
-    window_column: str
+    It is bound when it is applied: then the session is known, and with it the settings and the place of the state.
+    """
+
+    name: str
+    options: ShedOptions
+    _bound: list[BoundShed] = field(default_factory=list, repr=False, compare=False)
 
     def __call__(self, df: DataFrame) -> DataFrame:
-        shedder = self.shedder
-        shape = shedder.settings.window
-        if shape is None:
-            return df
-        whole = emits(
-            shape,
-            self.window_column,
-            lambda start: epoch_keep("emit_ppm", start),
-            fn.lit(shedder.settings.salt),
-        )
-        return with_control(df, shedder.files.control).filter(whole).drop(*CONTROL)
+        """The stream with the drop on it and `_weight` added."""
+        if not df.isStreaming:
+            raise InputError(
+                f"shed {self.name!r} was given a DataFrame that is not a stream",
+                hint="Use floodway.spark.query.drops.random_drop for batch data.",
+            )
+        return self.bind(df.sparkSession)(df)
+
+    def kept_windows(self, window_column: str = "window") -> Callable[[DataFrame], DataFrame]:
+        """For after the aggregate, with `window=`: lets only whole windows out."""
+        if self.options.window is None:
+            raise InputError(f"shed {self.name!r} does not drop windows", hint="Give it window=WindowDrop(...).")
+        return lambda df: self.bind(df.sparkSession).kept_windows(df, window_column)
+
+    def bind(self, spark: SparkSession) -> BoundShed:
+        """The shed with the session's settings, and its state where the session's executors see it."""
+        if not is_connect(spark):
+            refuse_unknown([key for key, _ in spark.sparkContext.getConf().getAll()])
+        options = self.options.completed(self.name, lambda key: setting(spark, key)).checked(self.name)
+        known = self._bound[-1] if self._bound else None
+        if known is None or known.spark is not spark or known.options != options:
+            files = place_files(spark, self.name, options.state_dir)
+            self._bound.append(BoundShed(spark, options, options.settings(self.name), files))
+        return self._bound[-1]
+
+    @property
+    def settings(self) -> ShedSettings:
+        """What the loop works with; before it is applied, as far as the code says."""
+        return self._bound[-1].settings if self._bound else self.options.settings(self.name)
+
+    @property
+    def files(self) -> ShedFiles:
+        """The state; before it is applied, where it would lie without a session."""
+        return self._bound[-1].files if self._bound else place_files(None, self.name, self.options.state_dir)
+
+    @property
+    def metric_key(self) -> str:
+        """Names this shed among a query's metrics."""
+        return metric_key(self.name, self.files)
+
+    @property
+    def loop(self) -> ShedLoop:
+        """The running loop; there is one once the shed was applied to a stream."""
+        loops = [loop for bound in self._bound for loop in bound.loops]
+        if not loops:
+            raise InputError(f"shed {self.name!r} is not applied to a stream yet", hint="Use df.transform(shed) first.")
+        return loops[-1]
+
+
+def metric_key(name: str, files: ShedFiles) -> str:
+    """Names a shed among a query's metrics: one name may be in use at several places."""
+    return f"{name}.{crc32(files.store.uri.encode()):08x}"
 
 
 def shed(
     name: str,
     *,
-    target_latency: str | float,
-    mode: str = "observe",
-    controller: str | Controller[Any] = "batch",
+    target_latency: str | float | None = None,
+    mode: str | None = None,
+    controller: str | Controller[Any] | None = None,
     options: Mapping[str, object] | None = None,
-    headroom: float = 1.0,
+    headroom: float | None = None,
     utility: str | Column | None = None,
     key: str | Sequence[str] | None = None,
     identity: str | Sequence[str] | None = None,
     arrival: str | None = None,
     window: WindowDrop | None = None,
     seed: int | None = None,
-    side_output: int = 0,
+    side_output: int | None = None,
     state_dir: str | None = None,
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
@@ -291,68 +344,16 @@ def shed(
       are taken to arrive evenly between two batches, which is true of sources that hand over all they have;
       with a backlog that a read limit holds back in the source, give it.
     - `window`: shed whole windows (`WindowDrop`); one query a shed.
-    - `side_output`: that many dropped tuples of every batch, as JSON, in `dropped.jsonl`.
+    - `side_output`: that many dropped tuples of every batch, as JSON lines, under `dropped`.
+    - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
+
+    What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
-    if window is not None and (utility is not None or key is not None):
-        raise InputError(
-            f"shed {name!r}: window= drops whole windows, so it takes neither utility= nor key=",
-            hint="Use one of them.",
-        )
-    if utility is not None and key is not None:
-        raise InputError(
-            f"shed {name!r}: utility= and key= cannot both decide",
-            hint="Make the utility a function of the key.",
-        )
-    if not 0 <= side_output <= 10_000:
-        raise InputError(
-            f"shed {name!r}: side_output={side_output} is not in [0, 10000]",
-            hint="It is tuples a micro-batch; they travel to the driver.",
-        )
-    target = Target.of("target_latency", target_latency)
-    settings = ShedSettings(
-        name=name,
-        target_seconds=target.seconds,
-        controller=_law(controller, target, headroom, options or {}),
-        mode=checked_mode(mode),
-        salt=crc32(name.encode()) if seed is None else seed,
-        headroom=headroom,
-        by_utility=utility is not None,
-        window=None if window is None else window.shape,
+    given = ShedOptions(
+        *(target_latency, mode, controller, options, headroom, utility, key, identity, arrival, window),
+        *(seed, side_output, state_dir),
     )
-    return Shedder(
-        settings=settings,
-        files=shed_files(name, state_dir),
-        utility=utility,
-        key=_names(key),
-        identity=_names(identity),
-        arrival=arrival,
-        window=window,
-        side_output=side_output,
-    )
-
-
-def _law(
-    controller: str | Controller[Any], target: Target, headroom: float, options: Mapping[str, object]
-) -> Controller[Any]:
-    """The law for the target: for that of a percentile, a law for the mean that is told which mean to hold."""
-    law = _controller(controller, target.seconds * headroom, options)
-    return law if target.quantile is None else Percentile(law, target.quantile, target.seconds * headroom)
-
-
-def _controller(
-    controller: str | Controller[Any], target_seconds: float, options: Mapping[str, object]
-) -> Controller[Any]:
-    if isinstance(controller, Controller):
-        if options:
-            raise InputError(
-                f"options={dict(options)!r} are for a controller given by name",
-                hint="Give them to the instance, or give the controller's name.",
-            )
-        return controller
-    factory = controllers().get(controller)
-    if factory is not None and "target_seconds" in {f.name for f in fields(factory.config)}:
-        options = {"target_seconds": target_seconds, **options}
-    return make_controller(controller, **options)
+    return Shedder(checked_name(name), given.checked(name))
 
 
 def _names(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:

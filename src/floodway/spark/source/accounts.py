@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from floodway.job.fold import ORDER
-from floodway.job.ledger import Reason
+from floodway.job.ledger.fold import ORDER
+from floodway.job.ledger.ledger import Reason
 from floodway.spark.source.drops import kept_mask, tuple_ids
 
 Zone = Literal["cleaned", "front", "read"]

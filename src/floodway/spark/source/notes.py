@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from floodway.job.store import make_folder
+from floodway.job.store.store import make_folder
 
 LOST = "lost"
 """Tuples that were deleted before they could be read."""

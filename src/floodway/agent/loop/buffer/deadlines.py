@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from floodway.job.ledger import LedgerLine, Reason
+from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 from floodway.spark.query.sinks import Written

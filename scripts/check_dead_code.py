@@ -1,0 +1,226 @@
+"""Find code that no command and no front of the package reaches: modules that nothing imports, names that nothing uses.
+
+Run `python scripts/check_dead_code.py`. Tests do not count as users.
+
+A *module* is alive if imports lead to it from `floodway` or from a command. An import inside a function counts, and so
+does a string with a module's name (experiments and commands are loaded by name). A *definition* is alive if its name is
+used outside its own body: in `src` or `examples` as a name, an attribute or a string that is exactly this name
+(`__all__`, `getattr`), or in the code of the documentation, which is what users call. Names are not resolved, so a
+definition that shares its name with a living one is missed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+PACKAGE = "floodway"
+ROOTS = (PACKAGE, f"{PACKAGE}.cli.main")
+PLAIN_DECORATORS = {
+    "abstractmethod", "cache", "cached_property", "classmethod", "contextmanager", "dataclass", "lru_cache", "override",
+    "property", "runtime_checkable", "setter", "staticmethod", "total_ordering",
+}  # fmt: skip
+"""Decorators that do not call what they decorate: any other may hand it to a framework, and counts as a use."""
+CODE = re.compile(r"```python\n(.*?)```|`([^`\n]+)`", re.S)
+"""Code in a page: a block, or words in backquotes."""
+CALLED_BY_FRAMEWORKS = {
+    "commit": "pyspark's data source", "initialOffset": "pyspark's data source",
+    "latestOffset": "pyspark's data source", "getDefaultReadLimit": "pyspark's data source",
+    "reportLatestOffset": "pyspark's data source", "streamReader": "pyspark's data source",
+    "onQueryIdle": "pyspark's listener",
+    "onQueryProgress": "pyspark's listener", "onQueryStarted": "pyspark's listener",
+    "onQueryTerminated": "pyspark's listener", "do_GET": "http.server", "do_POST": "http.server",
+    "log_message": "http.server", "model_config": "pydantic", "connection_made": "uvicorn's protocol",
+    "connection_lost": "uvicorn's protocol", "handle_events": "uvicorn's protocol",
+    "on_response_complete": "uvicorn's protocol", "sendall": "socket", "readable": "io", "readinto": "io",
+    "prepareForTriggerAvailableNow": "pyspark's data source",
+}  # fmt: skip
+"""Methods and attributes whose caller is not in `src`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function, class, method or module constant, and the lines of its body."""
+
+    name: str
+    file: Path
+    line: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A name that occurs in a file."""
+
+    file: Path
+    line: int
+
+
+def module_name(path: Path, source: Path = SOURCE) -> str:
+    """The dotted name of a file."""
+    parts = path.relative_to(source).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree: ast.Module, known: set[str]) -> set[str]:
+    """Modules that a file imports or names in a string, whole or as a folder and a name; and the packages above."""
+    found, prefixes, words = set[str](), set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(rf"{PACKAGE}(?:\.\w+)+", node.value))
+            prefixes |= {node.value} if re.fullmatch(rf"{PACKAGE}(\.\w+)+\.", node.value) else set()
+            words.add(node.value.partition(":")[0])
+    found |= {prefix + word for prefix in prefixes for word in words}
+    return with_packages(found) & known
+
+
+def with_packages(names: set[str]) -> set[str]:
+    """Modules and the packages that they lie in."""
+    return names | {".".join(name.split(".")[:count]) for name in names for count in range(1, name.count(".") + 1)}
+
+
+def commands(tree: ast.Module) -> set[str]:
+    """Modules of the commands: the keys of COMMANDS in cli/main.py."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "COMMANDS":
+            assert isinstance(node.value, ast.Dict)
+            return {
+                f"{PACKAGE}.cli.{key.value.replace('-', '_')}"
+                for key in node.value.keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            }
+    return set()
+
+
+def reached(trees: dict[str, ast.Module], roots: set[str]) -> set[str]:
+    """Modules that imports lead to from the roots."""
+    known, waiting, found = set(trees), list(with_packages(roots) & set(trees)), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += imports(trees[name], known) - found
+    return found
+
+
+def definitions(tree: ast.Module, file: Path) -> Iterator[Definition]:
+    """Everything in a file that could be unused; what a decorator may register, and fields of classes, is left out."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield Definition(target.id, file, statement.lineno, statement.end_lineno or statement.lineno)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = {_decorator(one) for one in node.decorator_list}
+            if names <= PLAIN_DECORATORS:
+                yield Definition(node.name, file, node.lineno, node.end_lineno or node.lineno)
+
+
+def _decorator(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        return _decorator(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def uses(tree: ast.Module, file: Path) -> Iterator[tuple[str, Use]]:
+    """Names, attributes and strings that occur in a file; an import alone is no use."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id, Use(file, node.lineno)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr, Use(file, node.lineno)
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, Use(file, node.value.lineno)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for name in node.value.split(":")[-1].split("."):
+                if name.isidentifier():
+                    yield name, Use(file, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            # A name taken under another name is used under that one.
+            for alias in node.names:
+                if alias.asname and alias.asname != alias.name:
+                    yield alias.name, Use(file, node.lineno)
+
+
+def documented(root: Path) -> set[str]:
+    """Names in the code of the pages."""
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
+    code = " ".join("".join(match) for page in pages for match in CODE.findall(page.read_text(encoding="utf-8")))
+    return set(re.findall(r"[A-Za-z_]\w*", code))
+
+
+def offered_whole(tree: ast.Module) -> set[str]:
+    """Modules that a front gives out as they are: keys with nothing behind them in the table handed to `lazy`."""
+    tables = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy"]
+    return {
+        str(key.value)
+        for table in tables
+        for given in table.args
+        if isinstance(given, ast.Dict)
+        for key, value in zip(given.keys, given.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple) and not value.elts
+    }
+
+
+def unused(trees: dict[Path, ast.Module], root: Path) -> list[Definition]:
+    """Definitions whose name occurs nowhere but in their own bodies."""
+    found: dict[str, list[Use]] = defaultdict(list)
+    users = {path: ast.parse(path.read_text(encoding="utf-8")) for path in root.glob("examples/**/*.py")}
+    for file, tree in {**trees, **users}.items():
+        for name, use in uses(tree, file):
+            found[name].append(use)
+    known = documented(root) | CALLED_BY_FRAMEWORKS.keys() | {"_"}
+    fronts = {name for tree in trees.values() for name in offered_whole(tree)}
+    public = {file for file in trees if module_name(file, root / "src") in fronts}
+    return [
+        one
+        for file, tree in trees.items()
+        for one in definitions(tree, file)
+        if not (one.name.startswith("__") and one.name.endswith("__"))
+        and one.name not in known
+        and not (one.file in public and not one.name.startswith("_"))
+        and not any(use.file != one.file or not one.line <= use.line <= one.end for use in found[one.name])
+    ]
+
+
+def check(source: Path = SOURCE) -> list[str]:
+    """A line for each module and each definition that is dead."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(source.rglob("*.py"))}
+    by_name = {module_name(path, source): tree for path, tree in trees.items()}
+    main = by_name.get(f"{PACKAGE}.cli.main")
+    roots = set(ROOTS) | (commands(main) if main is not None else set())
+    alive = reached(by_name, roots)
+    lines = [
+        f"{path.relative_to(source.parent)}: no command imports this module"
+        for path in trees
+        if module_name(path, source) not in alive
+    ]
+    return lines + [
+        f"{one.file.relative_to(source.parent)}:{one.line}: nothing in src uses {one.name}"
+        for one in unused(trees, source.parent)
+    ]
+
+
+def main() -> None:
+    """Print what is dead; exit with 1 if anything is."""
+    lines = check()
+    for line in lines:
+        print(line)
+    sys.exit(1 if lines else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""`floodway chaos`: kill, stop, damage and cut off, and see whether the accounts still hold."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from floodway.cli.output import print_json
+from floodway.errors import FloodwayError, InputError
+
+REGISTRY = "floodway.experiments.chaos.registry"
+RESULT = "floodway.experiments.chaos.result"
+"""Faults live beside the experiments and are loaded by name."""
+LINE_SECONDS = 10.0
+"""Where there is no terminal, progress is a line this often."""
+
+
+def chaos(
+    only: Annotated[list[str] | None, typer.Option(metavar="KIND", help="A kind or id; may be repeated.")] = None,
+    points: Annotated[int | None, typer.Option(help="Points to try per kind; default a few minutes of each.")] = None,
+    seed: Annotated[int, typer.Option(help="Chooses the points; the same seed tries the same ones.")] = 1,
+    kafka_libs: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Jars of a Kafka broker, to start and kill one.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Keep the jobs' files here; default a temporary one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List the faults and exit.")] = False,
+) -> None:
+    """Try faults against jobs that this command starts, and check what they leave to the tuple.
+
+    Exits with 1 if anything was lost or doubled, or does not agree.
+
+    Example: floodway chaos --only disks --only networks --points 60 --seed 7
+    """
+    registry: Any = import_module(REGISTRY)
+    chosen = registry.choose(only or [], kafka=kafka_libs is not None or list_only)
+    if list_only:
+        _list(chosen, as_json=as_json)
+        return
+    if points is not None and points < 1:
+        raise InputError(f"--points {points} is not above 0", hint="Give how many faults to try, such as 25")
+    shares = registry.share(chosen, points)
+    with tempfile.TemporaryDirectory(prefix="floodway-chaos-") as temporary:
+        root = folder or Path(temporary)
+        results = [_tried(registry, fault, shares[fault.id], seed, root, kafka_libs) for fault in chosen]
+    if as_json:
+        print_json({"points": sum(result["tried"] for result in results), "seed": seed, "results": results})
+    else:
+        _print(results, seed)
+    if any(result["lost"] or result["doubled"] or result["differences"] for result in results):
+        raise typer.Exit(1)
+
+
+def _tried(registry: Any, fault: Any, points: int, seed: int, root: Path, kafka_libs: Path | None) -> dict[str, Any]:
+    trial: Any = import_module(RESULT).Trial
+    try:
+        with _bar(fault.id) as progress:
+            result = registry.load(fault)(trial(points, seed, root / fault.id, progress, kafka_libs))
+    except FloodwayError as error:
+        # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
+        return {"id": fault.id, "tried": 0, "lost": 0, "doubled": 0, "differences": [f"could not run: {error}"]}
+    body: dict[str, Any] = result.as_json()
+    return body
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[float, str], None]]:
+    """Progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = (
+            SpinnerColumn(),
+            TextColumn(name),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("", total=1.0)
+            yield lambda share, text: bar.update(task, completed=share, description=text)
+        return
+    started = time.monotonic()
+    printed = [-LINE_SECONDS]
+
+    def line(share: float, text: str) -> None:
+        passed = time.monotonic() - started
+        if passed - printed[0] >= LINE_SECONDS:
+            printed[0] = passed
+            typer.echo(f"{passed:6.0f} s  {name} {share:4.0%}  {text}", err=True)
+
+    yield line
+
+
+def _list(chosen: Sequence[Any], *, as_json: bool) -> None:
+    if as_json:
+        listed = [{"id": one.id, "kind": one.kind, "title": one.title, "needs": one.needs} for one in chosen]
+        print_json({"faults": listed})
+        return
+    width = max(len(fault.id) for fault in chosen)
+    for fault in chosen:
+        typer.echo(f"{fault.kind:<8}  {fault.id:<{width}}  {fault.title}")
+
+
+def _print(results: Sequence[dict[str, Any]], seed: int) -> None:
+    table = Table("fault", "tried", "lost", "doubled", "differences")
+    for result in results:
+        numbers = [str(result[name]) for name in ("tried", "lost", "doubled")]
+        table.add_row(result["id"], *numbers, str(len(result["differences"])))
+    Console().print(table)
+    typer.echo(f"{sum(result['tried'] for result in results)} points, seed {seed}")
+    for result in results:
+        for text in result["differences"]:
+            typer.echo(f"{result['id']}: {text}")

@@ -1,0 +1,1 @@
+"""Faults against real jobs: what is killed, stopped, damaged or cut off, and what must hold afterwards."""

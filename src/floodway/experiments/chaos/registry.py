@@ -1,0 +1,81 @@
+"""Every fault by id, in kinds. Their code is imported only when asked for, so that listing costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from floodway.errors import InputError
+from floodway.experiments.chaos.result import FaultResult, Trial
+from floodway.network.suggest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One entry: `target` is `module:function`; `weight` is its part of the points of its kind.
+
+    `needs` is what the machine must have: `spark` costs much per point, `kafka` also needs `--kafka-libs`.
+    """
+
+    id: str
+    kind: str
+    title: str
+    target: str
+    weight: int = 1
+    needs: str = ""
+
+
+FAULTS: dict[str, Fault] = {
+    entry.id: entry
+    for entry in (
+        Fault("clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks:faults"),
+        Fault("disks", "disks", "torn last write, full disk, vanished folder, at every kind of file", "disks:faults"),
+        Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults"),
+    )
+}
+DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "months": 12, "fuzz": 50_000}
+"""Points of each kind where none are asked for: some minutes on a small machine."""
+
+
+def choose(names: Iterable[str], *, kafka: bool = False) -> list[Fault]:
+    """The faults of these kinds or ids, all when none is named; those on Kafka only with a broker.
+
+    >>> [fault.id for fault in choose(["disks"])]
+    ['disks']
+    """
+    found: list[Fault] = []
+    for name in names or dict.fromkeys(fault.kind for fault in FAULTS.values()):
+        if name in FAULTS:
+            found.append(FAULTS[name])
+            continue
+        of_kind = [fault for fault in FAULTS.values() if fault.kind == name]
+        if not of_kind:
+            known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
+            raise InputError(f"no fault is called {name!r}", hint=did_you_mean(name, known))
+        found += [fault for fault in of_kind if kafka or fault.needs != "kafka"]
+    return list(dict.fromkeys(found))
+
+
+def share(faults: Iterable[Fault], points: int | None) -> dict[str, int]:
+    """How many points each fault gets: those of its kind by weight, and at least one.
+
+    >>> share(choose(["clocks", "disks"]), 9)
+    {'clocks': 9, 'disks': 9}
+    """
+    chosen = list(faults)
+    weights: dict[str, int] = {}
+    for fault in chosen:
+        weights[fault.kind] = weights.get(fault.kind, 0) + fault.weight
+    return {
+        fault.id: max(1, round((points or DEFAULT_POINTS[fault.kind]) * fault.weight / weights[fault.kind]))
+        for fault in chosen
+    }
+
+
+def load(fault: Fault) -> Callable[[Trial], FaultResult]:
+    """Import the function of one fault."""
+    module, _, function = fault.target.partition(":")
+    found = getattr(import_module(f"floodway.experiments.chaos.{module}"), function)
+    return cast(Callable[[Trial], FaultResult], found)

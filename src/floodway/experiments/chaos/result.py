@@ -1,0 +1,83 @@
+"""What a fault hands back: how often it was tried, and every way in which the promises did not hold.
+
+    lost         tuples that the journaled decisions keep and the sink does not hold
+    doubled      tuples that a sink holds more than once
+    differences  sentences: what ledger, journal, logs and sinks do not agree on, and what hung
+
+One function a fault, `run(trial) -> FaultResult`; `registry.py` names them all. Everything is chosen by the seed: the
+same seed tries the same points, though a busy machine may reach them at other moments.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Progress = Callable[[float, str], None]
+MOST_DIFFERENCES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One campaign against one kind of fault: how many points to try, the randomness, and a folder of its own."""
+
+    points: int
+    seed: int
+    folder: Path
+    progress: Progress = lambda share, text: None
+    kafka_libs: Path | None = None
+
+    def rng(self, name: str) -> random.Random:
+        """Randomness of its own for each part of a campaign."""
+        return random.Random(f"{self.seed}/{name}")
+
+
+@dataclass(slots=True)
+class FaultResult:
+    """One line of the table.
+
+    >>> result = FaultResult("run-kills", tried=3)
+    >>> result.holds, result.as_json()["differences"]
+    (True, [])
+    """
+
+    id: str
+    tried: int = 0
+    lost: int = 0
+    doubled: int = 0
+    differences: list[str] = field(default_factory=list)
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every promise held."""
+        return not (self.lost or self.doubled or self.differences)
+
+    def add(self, found: Found) -> None:
+        """Take in what was found after a point."""
+        self.lost += found.lost
+        self.doubled += found.doubled
+        self.differences += found.differences
+
+    def as_json(self) -> dict[str, Any]:
+        """As in the `--json` output; of many differences the first ones."""
+        return {
+            "id": self.id,
+            "tried": self.tried,
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "differences": self.differences[:MOST_DIFFERENCES],
+            **({"detail": self.detail} if self.detail else {}),
+        }
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look at one job's files found."""
+
+    lost: int = 0
+    doubled: int = 0
+    differences: list[str] = field(default_factory=list)

@@ -1,0 +1,140 @@
+"""Making dropped tuples good in quiet times: which batches come next, whether now is quiet, and what is done already.
+
+A *step* is a few batches whose dropped tuples are processed together. Its name follows from the batches, so a step that
+was cut short is repeated under the same name on the same tuples, and a function that overwrites what it wrote under
+that name processes each tuple once. A step is done when its lines are in the ledger:
+
+    offered = what the batch dropped      kept = recovered      dropped = lost, because the source no longer has it
+
+Pure but for the ledger: the shell (`spark/shed/backfill.py`) reads the clock and runs Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.ledger_line import LedgerLine, Reason
+
+STEP_TUPLES = 200_000
+LEAST_STEP_TUPLES = 1_000
+MOST_FAILURES = 3
+"""Failures in a row after which a backfill stops by itself."""
+
+Batch = tuple[str, int]
+"""Query and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Batches whose dropped tuples are processed together."""
+
+    facts: tuple[BatchFacts, ...]
+
+    @property
+    def name(self) -> str:
+        """The same for the same batches, whoever makes them a step."""
+        text = ";".join(f"{one.query}:{one.batch}" for one in self.facts)
+        return sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def dropped(self) -> int:
+        """Tuples to be made good."""
+        return sum(one.dropped for one in self.facts)
+
+
+def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples: int) -> Step | None:
+    """The oldest batches that are not done, up to so many tuples but at least one batch; None if all are.
+
+    >>> made = [BatchFacts("q", n, 0, "enforce", 10, 4, 400_000, 7) for n in range(4)]
+    >>> step = next_step(made, {("q", 0)}, most_tuples=12)
+    >>> [one.batch for one in step.facts], step.dropped
+    ([1, 2], 12)
+    """
+    chosen: list[BatchFacts] = []
+    tuples = 0
+    for one in facts:
+        if (one.query, one.batch) in done:
+            continue
+        if chosen and tuples + one.dropped > most_tuples:
+            break
+        chosen.append(one)
+        tuples += one.dropped
+    return Step(tuple(chosen)) if chosen else None
+
+
+def done_batches(lines: Iterable[LedgerLine]) -> set[Batch]:
+    """Batches whose dropped tuples were made good, or found to be lost."""
+    return {(line.query, line.batch) for line in lines if line.reason == Reason.RECOVERED}
+
+
+def recovered_lines(
+    name: str, step: Step, recovered: Sequence[int], now_us: int, mode: str = "enforce"
+) -> list[LedgerLine]:
+    """The ledger lines of a finished step; `recovered` are tuples per batch, in the step's order."""
+    return [
+        LedgerLine(
+            query=one.query, batch=one.batch, at=name, reason=Reason.RECOVERED.value, offered=one.dropped,
+            kept=tuples, dropped=one.dropped - tuples, plan=step.name, mode=mode, time_us=now_us,
+        )
+        for one, tuples in zip(step.facts, recovered, strict=True)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What is known of the live job: whether it runs, its latency and target in seconds, and the share it keeps."""
+
+    running: bool
+    latency_seconds: float | None = None
+    target_seconds: float | None = None
+    keep: float = 1.0
+
+    def busy(self) -> str:
+        """Why a backfill has to wait now; empty if it may go on.
+
+        >>> Live(True, latency_seconds=1.0, target_seconds=2.0, keep=0.7).busy()
+        'the live job sheds: it keeps 70%'
+        >>> Live(True, 2.5, 2.0).busy(), Live(False, 9.0, 2.0, 0.1).busy()
+        ('the live job is late: 2.5 s at a target of 2 s', '')
+        """
+        if not self.running:
+            return ""
+        if self.keep < 1.0:
+            return f"the live job sheds: it keeps {self.keep:.0%}"
+        if self.latency_seconds is None or self.target_seconds is None or self.latency_seconds <= self.target_seconds:
+            return ""
+        return f"the live job is late: {self.latency_seconds:g} s at a target of {self.target_seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How large the next step may be, and how many have failed in a row: the breaker of a backfill.
+
+    A step during which the live job became busy is followed by one of half the size, a quiet one by one a quarter
+    larger. After `MOST_FAILURES` failures in a row the breaker opens.
+
+    >>> pace = Pace(200_000).after(was_busy=True)
+    >>> pace.tuples, pace.failed().failed().is_open, pace.failed().failed().failed().is_open
+    (100000, False, True)
+    """
+
+    tuples: int = STEP_TUPLES
+    failures: int = 0
+    most_tuples: int = STEP_TUPLES
+
+    @property
+    def is_open(self) -> bool:
+        """Whether to stop."""
+        return self.failures >= MOST_FAILURES
+
+    def after(self, *, was_busy: bool) -> Pace:
+        """After a step that succeeded."""
+        wanted = self.tuples // 2 if was_busy else self.tuples + self.tuples // 4
+        return Pace(min(max(wanted, LEAST_STEP_TUPLES), self.most_tuples), 0, self.most_tuples)
+
+    def failed(self) -> Pace:
+        """After a step that failed."""
+        return Pace(self.tuples, self.failures + 1, self.most_tuples)

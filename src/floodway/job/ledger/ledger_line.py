@@ -1,0 +1,100 @@
+"""One line of the ledger: what a micro-batch did at one drop location, for one reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from floodway.job.ledger.ledger_memory import Counts, Key
+
+VERSION = 2
+"""Of the form of a line; lines of version 1 did not say it."""
+
+
+class Reason(StrEnum):
+    """Why tuples left the stream, or why a line is there at all: `delivered` to a sink, `recovered` later, or what is
+    wrong with counts."""
+
+    SHEDDER = "shedder"
+    ADAPTOR = "adaptor"
+    CLEANER = "cleaner"
+    DEAD_LETTER = "dead-letter"
+    RETENTION = "retention"
+    DELIVERED = "delivered"
+    RECOVERED = "recovered"
+    GAP = "gap"
+    CONFLICT = "conflict"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """What one micro-batch did at one drop location for one reason.
+
+    Counts in tuples, time in microseconds of the epoch, `offered = kept + dropped`. `plan` names the decision in
+    force, `keep_ppm` its keep in parts per million. A `gap` line stands for the batches `batch` to `until` of which
+    no count was ever heard; its own counts are 0. `offered` of an `uncertain` line is what Spark read for the batch,
+    where what was counted cannot be all of it.
+
+    >>> LedgerLine("q", 7, "clicks", "shedder", 10, 4, 6).balanced
+    True
+    """
+
+    query: str
+    batch: int
+    at: str
+    reason: str
+    offered: int
+    kept: int
+    dropped: int
+    plan: str = ""
+    mode: str = "enforce"
+    keep_ppm: int = 1_000_000
+    time_us: int = 0
+    until: int | None = None
+
+    @property
+    def key(self) -> Key:
+        """What makes a line unique."""
+        return (self.query, self.batch, self.at, self.reason)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every offered tuple is accounted for."""
+        return self.offered == self.kept + self.dropped and min(self.offered, self.kept, self.dropped) >= 0
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that the line is about."""
+        return self.batch if self.until is None else self.until
+
+    def encode(self) -> bytes:
+        """The line as stored, newline included."""
+        return (json.dumps({**asdict(self), "v": VERSION}, sort_keys=True, separators=(",", ":")) + "\n").encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> LedgerLine:
+        """Read one stored line; a ValueError says what is wrong with it."""
+        body = json.loads(raw)
+        if not isinstance(body, dict):
+            raise ValueError("not an object")
+        if body.get("v") != VERSION:
+            raise ValueError(f"version {body.get('v', 1)!r}, not {VERSION}")
+        known: dict[str, Any] = {}
+        for name, kind in _FIELDS:
+            value = known[name] = body.get(name)
+            if kind == "int" and type(value) is not int:
+                raise ValueError(f"{name} is {value!r}, not an integer")
+            if kind == "str" and not isinstance(value, str):
+                raise ValueError(f"{name} is {value!r}, not a string")
+        return cls(**known)
+
+    @property
+    def counts(self) -> Counts:
+        """Offered, kept, dropped."""
+        return (self.offered, self.kept, self.dropped)
+
+
+_FIELDS = tuple((field.name, field.type) for field in fields(LedgerLine))

@@ -1,0 +1,1 @@
+"""How a job is to run: its options, and the flags that give them."""

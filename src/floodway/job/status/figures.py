@@ -1,0 +1,129 @@
+"""What the ledger and the batches of a job come to: added up by the job as it runs, and by whoever reads its state.
+
+Both use this class, so the status that a job writes and what a page or a report finds on disk are the same numbers.
+"Now" is the last `WINDOW_SECONDS` before the end of the last batch, and at least that batch: sources hand over whole
+blocks, so a shorter window would show the rhythm of the batches and not of the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from floodway.job.ledger.fold import Counts, Fold
+from floodway.job.ledger.ledger_line import LedgerLine
+from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.batches import Batch
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.status import LedgerPart, Place, Rates, Status, at_inputs
+
+WINDOW_SECONDS = 10
+BATCH_SECONDS = 4.0
+"""How long the next batch is awaited at least before its absence counts."""
+
+
+class Figures:
+    """Sums of a job's ledger lines and of the latencies of its batches, in all and over time.
+
+    >>> figures = Figures()
+    >>> for second in range(100, 110):
+    ...     line = LedgerLine("q", second, "s", "shedder", 300, 200, 100, time_us=second * 1_000_000)
+    ...     figures.add([line], Batch("q", second, second, second + 1, latencies=Sketch.of([(1.5, 200)])))
+    >>> figures.places({"s": 0.7}, at_seconds=110.5)["s"].rates, figures.latency(2.0).mean
+    (Rates(offered=300.0, kept=200.0), 1.5)
+    """
+
+    def __init__(self) -> None:
+        self.fold = Fold()
+        self.batch_count = 0
+        self.latencies = Sketch()
+        self.latency_timeline: Timeline[Sketch] = Timeline(Sketch)
+
+    def add(self, lines: Iterable[LedgerLine], batch: Batch) -> None:
+        """Take in a finished batch: its ledger lines, unless it is a repeated one, and the rest of its figures."""
+        fresh = [line for line in lines if not self.fold.holds(line.query, line.at, line.batch)]
+        self.fold.add(fresh)
+        self.add_batch(batch)
+
+    def add_batch(self, batch: Batch) -> None:
+        """The part of a batch that the ledger does not have."""
+        self.batch_count += batch.batches
+        self.latencies.merge(batch.latencies)
+        if batch.latencies.count:
+            self.latency_timeline.at(batch.query, int(batch.ended_seconds)).merge(batch.latencies)
+
+    def now(self, at_seconds: float) -> tuple[Counts, int]:
+        """Counts of the last batches before a time, and the seconds in which their tuples came; 0 before the first.
+
+        The window ends with the last batch, because it would lack the one under way; once that has been awaited for
+        long there is none, and the window ends now.
+        """
+        end = self._end(self.fold.timeline, at_seconds)
+        return (Counts(), 0) if end is None else self.fold.timeline.window(end, WINDOW_SECONDS)
+
+    def latency(self, target: float | None) -> Latency:
+        """Of the results of the last batches."""
+        timeline = self.latency_timeline
+        if timeline.last is None:
+            return Latency(target=target)
+        return timeline.window(timeline.last + 1, WINDOW_SECONDS)[0].latency(target)
+
+    def places(
+        self,
+        keeps: Mapping[str, float],
+        at_seconds: float,
+        *,
+        arriving: Mapping[str, float] | None = None,
+        waiting: Mapping[str, int] | None = None,
+    ) -> dict[str, Place]:
+        """Every place that is counted or planned for."""
+        total, dropped, (recent, seconds) = self.fold.total, self.fold.total.by_place(), self.now(at_seconds)
+        planned, left, counted = arriving or {}, waiting or {}, self.fold.timeline.last is not None
+        return {
+            at: Place(
+                keep=keeps.get(at, 1.0),
+                arriving=planned.get(at),
+                waiting=left.get(at),
+                rates=_rates(recent, at, seconds) if counted else Rates(),
+                offered=total.offered[at],
+                kept=total.kept[at],
+                dropped=dropped.get(at, {}),
+            )
+            for at in dict.fromkeys((*total.offered, *keeps, *planned))
+        }
+
+    @staticmethod
+    def _end(timeline: Timeline[Counts], at_seconds: float) -> int | None:
+        if timeline.last is None:
+            return None
+        last = timeline.last + 1
+        patience = max(BATCH_SECONDS, 2.0 * timeline.window(last, 1)[1])
+        return last if at_seconds - last <= patience else int(at_seconds)
+
+    def ledger(self) -> LedgerPart:
+        """Whether the ledger adds up."""
+        return LedgerPart(self.fold.lines, tuple(self.fold.differences()))
+
+    def refreshed(self, status: Status) -> Status:
+        """A status with the figures that are on record, which may be newer than those that the job has told."""
+        places = self.places(
+            {at: place.keep for at, place in status.places.items()},
+            max(status.time, float(self.fold.timeline.last or 0)),
+            arriving={at: place.arriving for at, place in status.places.items() if place.arriving is not None},
+            waiting={at: place.waiting for at, place in status.places.items() if place.waiting is not None},
+        )
+        status = replace(status, places=places)
+        rates, _, totals = at_inputs(places, status.inputs)
+        return replace(
+            status,
+            latency=self.latency(status.latency.target) if self.latencies.count else status.latency,
+            rates=rates,
+            totals=replace(totals, recovered=self.fold.total.recovered.total()),
+            batch_count=self.batch_count or status.batch_count,
+            delivered=dict(self.fold.total.delivered),
+            ledger=self.ledger(),
+        )
+
+
+def _rates(counts: Counts, at: str, seconds: int) -> Rates:
+    return Rates(counts.offered[at] / (seconds or 1), counts.kept[at] / (seconds or 1))

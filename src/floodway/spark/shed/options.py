@@ -1,0 +1,154 @@
+"""What a user asks of a shed: in the code, or in Spark's settings where the code leaves it out.
+
+    spark.floodway.NAME.OPTION        of the shed of this name
+    spark.floodway.OPTION             of every shed of the session
+
+OPTION is an argument of `floodway.shed`: `target_latency`, `mode`, `controller`, `headroom`, `key` … Columns in a list
+are separated by commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from zlib import crc32
+
+from pyspark.sql import Column
+
+from floodway.control.base import Controller
+from floodway.control.percentile import Percentile
+from floodway.control.registry import controllers, make_controller
+from floodway.errors import InputError
+from floodway.job.options.targets import Target
+from floodway.job.options.values import suggestion
+from floodway.job.store.state_files import checked_mode
+from floodway.spark.shed.loop import ShedSettings
+from floodway.spark.shed.window_drop import WindowDrop
+
+PREFIX = "spark.floodway."
+MOST_SAMPLED = 10_000
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+FROM_TEXT: Mapping[str, Callable[[str], object]] = {
+    "target_latency": str,
+    "mode": str,
+    "controller": str,
+    "headroom": float,
+    "utility": str,
+    "key": _columns,
+    "identity": _columns,
+    "arrival": str,
+    "seed": int,
+    "side_output": int,
+}
+"""The options that a setting may have, and how its text is read."""
+
+
+@dataclass(frozen=True)
+class ShedOptions:
+    """The arguments of `floodway.shed`; None is left out."""
+
+    target_latency: str | float | None = None
+    mode: str | None = None
+    controller: str | Controller[Any] | None = None
+    options: Mapping[str, object] | None = None
+    headroom: float | None = None
+    utility: str | Column | None = None
+    key: str | Sequence[str] | None = None
+    identity: str | Sequence[str] | None = None
+    arrival: str | None = None
+    window: WindowDrop | None = None
+    seed: int | None = None
+    side_output: int | None = None
+    state_dir: str | None = None
+
+    def completed(self, name: str, setting: Callable[[str], str | None]) -> ShedOptions:
+        """With what Spark's settings say of the options that the code leaves out."""
+        found: dict[str, Any] = {}
+        for option, read in FROM_TEXT.items():
+            for key in (f"{PREFIX}{name}.{option}", f"{PREFIX}{option}"):
+                if getattr(self, option) is None and option not in found and (text := setting(key)) is not None:
+                    try:
+                        found[option] = read(text)
+                    except ValueError:
+                        raise InputError(f"{key}={text} is not a number", hint="Write 1 or 0.9, say") from None
+        return replace(self, **found)
+
+    def checked(self, name: str) -> ShedOptions:
+        """Itself; InputError for options that exclude each other or have no such value."""
+        if self.window is not None and (self.utility is not None or self.key is not None):
+            raise InputError(
+                f"shed {name!r}: window= drops whole windows, so it takes neither utility= nor key=",
+                hint="Use one of them.",
+            )
+        if self.utility is not None and self.key is not None:
+            raise InputError(
+                f"shed {name!r}: utility= and key= cannot both decide",
+                hint="Make the utility a function of the key.",
+            )
+        if not 0 <= (self.side_output or 0) <= MOST_SAMPLED:
+            raise InputError(
+                f"shed {name!r}: side_output={self.side_output} is not in [0, {MOST_SAMPLED}]",
+                hint="It is tuples a micro-batch; they travel to the driver.",
+            )
+        if self.target_latency is not None:
+            self.settings(name)
+        return self
+
+    def settings(self, name: str) -> ShedSettings:
+        """What the loop works with; InputError without a target."""
+        if self.target_latency is None:
+            raise InputError(
+                f"shed {name!r} has no target latency",
+                hint=f"Give target_latency=, or set {PREFIX}target_latency in Spark's settings.",
+            )
+        target = Target.of("target_latency", self.target_latency)
+        headroom = 1.0 if self.headroom is None else self.headroom
+        return ShedSettings(
+            name=name,
+            target_seconds=target.seconds,
+            controller=_law(self.controller or "batch", target, headroom, self.options or {}),
+            mode=checked_mode(self.mode or "observe"),
+            salt=crc32(name.encode()) if self.seed is None else self.seed,
+            headroom=headroom,
+            by_utility=self.utility is not None,
+            window=None if self.window is None else self.window.shape,
+        )
+
+
+def refuse_unknown(keys: Sequence[str]) -> None:
+    """Refuse settings that look like ours and are none: a typing error would change nothing without a word."""
+    known = [*FROM_TEXT, "state", "state.shared"]
+    for key in keys:
+        option = key.removeprefix(PREFIX)
+        if key.startswith(PREFIX) and option not in known and option.rpartition(".")[2] not in FROM_TEXT:
+            raise InputError(f"{key} is not a setting of Floodway", hint=suggestion(option, known))
+
+
+def _law(
+    controller: str | Controller[Any], target: Target, headroom: float, options: Mapping[str, object]
+) -> Controller[Any]:
+    """The law for the target: for that of a percentile, a law for the mean that is told which mean to hold."""
+    law = _controller(controller, target.seconds * headroom, options)
+    return law if target.quantile is None else Percentile(law, target.quantile, target.seconds * headroom)
+
+
+def _controller(
+    controller: str | Controller[Any], target_seconds: float, options: Mapping[str, object]
+) -> Controller[Any]:
+    if isinstance(controller, Controller):
+        if options:
+            raise InputError(
+                f"options={dict(options)!r} are for a controller given by name",
+                hint="Give them to the instance, or give the controller's name.",
+            )
+        return controller
+    factory = controllers().get(controller)
+    if factory is not None and "target_seconds" in {f.name for f in fields(factory.config)}:
+        options = {"target_seconds": target_seconds, **options}
+    return make_controller(controller, **options)

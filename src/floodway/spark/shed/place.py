@@ -1,0 +1,76 @@
+"""Where a shed's state lies, if the code does not say: by the session's settings, the environment, the checkpoints.
+
+1. `state_dir=` in the code
+2. `spark.floodway.state` in Spark's settings
+3. `FLOODWAY_STATE` in the environment
+4. `_floodway` below `spark.sql.streaming.checkpointLocation`
+5. the user's own folder (`job/shed_state.py`), where Spark runs on this machine alone
+
+Executors read the decision there. On a cluster they do not see the driver's disk, and would keep everything without a
+word: such a place is refused. Where every machine mounts the same folder, `spark.floodway.state.shared=true` says so. A
+path without a scheme is Spark's, as everywhere in Spark: on a cluster it belongs to `fs.defaultFS`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from floodway.errors import InputError
+from floodway.job.shed_state import ShedFiles, checked_name, state_root
+from floodway.job.store.store import join, scheme_of
+from floodway.spark.session.stores import is_connect, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATE, SHARED = "spark.floodway.state", "spark.floodway.state.shared"
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+BESIDE = "_floodway"
+
+
+def place_files(spark: SparkSession | None, name: str, state_dir: str | None) -> ShedFiles:
+    """The state of the shed of this name; InputError or StoreError for a place that will not do. Nothing is written."""
+    return ShedFiles(open_store(join(state_place(spark, state_dir), checked_name(name)), spark))
+
+
+def state_place(spark: SparkSession | None, state_dir: str | None) -> str:
+    """The folder or URI that holds one folder per shed."""
+    found = state_dir or (spark and setting(spark, STATE)) or os.environ.get("FLOODWAY_STATE")
+    if spark is None:
+        return found or str(state_root())
+    if not found and (checkpoints := setting(spark, CHECKPOINTS)):
+        found = join(checkpoints, BESIDE)
+    if runs_here(spark):
+        return found or str(state_root())
+    place = _on_cluster(spark, found) if found else str(state_root())
+    if scheme_of(place) == "file" and (setting(spark, SHARED) or "").lower() != "true":
+        raise InputError(
+            f"Spark runs on {setting(spark, 'spark.master')}, whose executors do not see {place}",
+            hint=f"Set {STATE} to a place that all of them reach, such as hdfs:///floodway or s3a://bucket/floodway; "
+            f"if every machine mounts that folder, set {SHARED}=true",
+        )
+    return place
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Whether driver and executors are all on this machine."""
+    local = (setting(spark, "spark.master") or "").startswith("local")
+    if not is_connect(spark):
+        return local
+    client: Any = spark.client
+    return local and client.host in ("localhost", "127.0.0.1", "::1")
+
+
+def setting(spark: SparkSession, key: str) -> str | None:
+    """A setting of the session; None if it is not set."""
+    found = spark.conf.get(key, None)
+    return None if found is None else str(found)
+
+
+def _on_cluster(spark: SparkSession, place: str) -> str:
+    if scheme_of(place) != "file" or place.startswith("file:") or is_connect(spark):
+        return place
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    default = str(conf.get("fs.defaultFS", "file:///"))
+    return place if scheme_of(default) == "file" else join(default, place.lstrip("/"))

@@ -1,0 +1,65 @@
+"""The campaign's kinds with few points; and that each would see the fault that it looks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from floodway.errors import InputError
+from floodway.experiments.chaos import clocks, disks, networks
+from floodway.experiments.chaos.registry import FAULTS, choose, load, share
+from floodway.experiments.chaos.result import Trial
+from floodway.job.clocks import SteadyClock
+
+
+def test_every_fault_can_be_loaded() -> None:
+    assert all(callable(load(fault)) for fault in FAULTS.values())
+
+
+def test_points_are_divided_within_a_kind() -> None:
+    shares = share(FAULTS.values(), 60)
+    for kind in {fault.kind for fault in FAULTS.values()}:
+        of_kind = [shares[fault.id] for fault in FAULTS.values() if fault.kind == kind]
+        assert abs(sum(of_kind) - 60) <= len(of_kind)
+
+
+def test_an_unknown_fault_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="disks"):
+        choose(["disk"])
+
+
+def test_clocks_that_are_set_do_not_part_agents(tmp_path: Path) -> None:
+    result = clocks.faults(Trial(12, 3, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (12, True, [])
+
+
+def test_timers_on_a_wall_clock_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the clock that agents had before, the same points show agents that wait for hours."""
+    monkeypatch.setattr(SteadyClock, "now", lambda clock: clock._wall_clock())
+    assert not clocks.faults(Trial(40, 3, tmp_path)).holds
+
+
+def test_damaged_disks_lose_and_double_nothing(tmp_path: Path) -> None:
+    result = disks.faults(Trial(len(disks.KINDS) * 3, 5, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (15, True, [])
+
+
+def test_a_file_that_forgets_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(disks.KeptFiles):
+        def held(self) -> Counter[int]:
+            return Counter({number: count for number, count in super().held().items() if number != 1})
+
+        def put(self, number: int) -> None:
+            self._lines.append([{"number": number}])
+
+    monkeypatch.setattr(disks, "KINDS", {"lines": Forgetful})
+    result = disks.faults(Trial(3, 5, tmp_path))
+    assert result.lost and result.doubled
+
+
+def test_a_network_that_loses_and_doubles_messages_is_survived(tmp_path: Path) -> None:
+    result = networks.faults(Trial(2, 7, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (2, True, [])
+    assert sum(result.detail["met"].values()) > result.detail["met"].get("none", 0), "no message met a fault"

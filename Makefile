@@ -1,6 +1,6 @@
 # Needs git, make and Python >= 3.11; everything else is put into .venv by `make setup`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench reproduce docs lock clean
+.PHONY: help setup demo test lint bench reproduce matrix docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +35,9 @@ bench: setup ## Measure against the goals and the alternatives
 
 reproduce: setup ## The papers' tables and figures, each beside what is measured here
 	$(BIN)/floodway reproduce
+
+matrix: setup ## The one line on Spark 3.5 to 4.3, Classic and Connect (ARGS="3.5 --connect" runs these alone)
+	$(BIN)/python -m scripts.matrix $(ARGS)
 
 docs: setup ## The documentation as a site in build/docs, with search
 	$(BIN)/mkdocs build --strict

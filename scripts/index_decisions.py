@@ -21,18 +21,16 @@ GROUPS = {
     6: "Measuring",
     7: "Contracts",
     8: "The buffer on Spark",
-    9: "D-FIT between agents",
+    9: "Plans between nodes",
     10: "Nodes as processes",
     11: "Participants of a federation",
-    12: "The page; more on participants",
-    13: "Accounts and metrics",
-    14: "Reports and documentation",
+    13: "Accounts",
 }
 HEAD = """# Decisions
 
-A short record for each choice that a newcomer would question. This page is written by `scripts/index_decisions.py`.
-To add a record, take the next free number of its group, write `NNNN-what-was-decided.md` with the heading
-`# NNNN What was decided`, and run the script.
+A record (context, decision, consequences; at most 150 words) for each choice that a newcomer would question. This page
+is written by `scripts/index_decisions.py`. To add a record, take the next free number of its group, write
+`NNNN-what-was-decided.md` with the heading `# NNNN What was decided`, and run the script.
 """
 
 

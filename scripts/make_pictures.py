@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
 FIGURE1 = "examples/networks/figure1.yaml"
 SPLIT = "examples/networks/split.yaml"
-DEMO = "src/floodway/cli/demo.yaml"
+SHOP = "examples/networks/shop.yaml"
 REGIONS = "figure1-regions"
 INK, GRID_POINTS, TOP = "#1f2d3d", 241, 1.2
 
@@ -44,8 +44,7 @@ class NetworkPicture:
 
 
 NETWORKS = (
-    NetworkPicture("demo-unshed", DEMO, "clicks=400,orders=500", planned=False),
-    NetworkPicture("demo-plan", DEMO, "clicks=400,orders=500", planned=True),
+    NetworkPicture("shop-plan", SHOP, "clicks=400,orders=500", planned=True),
     NetworkPicture("figure1-unshed", FIGURE1, "s1=1,s2=1", planned=False),
     NetworkPicture("figure1-plan", FIGURE1, "s1=1,s2=1", planned=True),
     NetworkPicture("split-plan", SPLIT, "s=0.2", planned=True),

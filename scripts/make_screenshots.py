@@ -71,7 +71,7 @@ def shoot(url: str, folder: Path, ready: Callable[[], None] = lambda: None) -> N
 def running_demo() -> Iterator[tuple[str, Path]]:
     """The demo network on real Spark: the address of its page, and its folder, when there is something to show."""
     with tempfile.TemporaryDirectory(prefix="floodway-shot-", ignore_cleanup_errors=True) as state:
-        command = [str(Path(sys.executable).parent / "floodway"), "run", "src/floodway/cli/demo.yaml"]
+        command = [str(Path(sys.executable).parent / "floodway"), "run", "examples/networks/shop.yaml"]
         command += ["--seconds", str(RUN_SECONDS), "--target", "4", "--state", state, "--page", "127.0.0.1:0", "--json"]
         process = subprocess.Popen(
             command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True

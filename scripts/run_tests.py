@@ -1,9 +1,8 @@
 """All checks, on both cores: `make test`.
 
-Three lanes of tests run side by side: those that use neither Spark nor Kafka, those of `tests/spark` with one Spark
-session, and all others with another; the third takes a few folders of the first's before its own, so that all are busy
-for about as long. `make lint` runs beside them. No test depends on how fast the machine is; those that judge latencies
-are marked `timing` and `slow`, and run with `--run-slow` only.
+Lanes of tests run side by side, and `make lint` beside them. Most of a test's time is waiting (for a batch, a socket, a
+timer), so there are more lanes than cores; each that needs Spark has one session of its own. No test depends on how
+fast the machine is; those that judge latencies are marked `timing` and `slow`, and run with `--run-slow` only.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -19,27 +18,34 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10", "-p", "no:cacheprovider"]
 LINT = ["make", "--no-print-directory", "lint"]
-HEAVY = "(spark or kafka)"
-FOLDERS = ("tests/docs", "tests/experiments", "tests/properties")
-"""Those that the third lane takes from the first."""
-FIRST = {"tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in FOLDERS)]}
-SECOND = {"tests of Spark itself": ["-m", HEAVY, "tests/spark"]}
-THIRD = {
-    f"tests without Spark of {', '.join(FOLDERS)}": ["-m", f"not {HEAVY}", *FOLDERS],
-    "tests of all else": ["-m", HEAVY, "--ignore=tests/spark"],
+HEAVY = "(spark or kafka or cluster)"
+SLOW_FOLDERS = ("tests/agent", "tests/dashboard", "tests/cli")
+"""Folders without Spark whose tests wait for processes, sockets and browsers."""
+LANES = {
+    "tests of agents": ["-m", f"not {HEAVY}", "tests/agent"],
+    "tests of commands and the page": ["-m", f"not {HEAVY}", "tests/dashboard", "tests/cli"],
+    "other tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in SLOW_FOLDERS)],
+    "tests of Spark itself": ["-m", HEAVY, "tests/spark"],
+    "tests of Kafka and clusters": ["-m", HEAVY, "tests/kafka", "tests/cluster"],
 }
+SHOWN = "tests of jobs on Spark"
+"""The lane whose output is shown as it runs."""
+OTHERS = ["-m", HEAVY, *(f"--ignore=tests/{folder}" for folder in ("spark", "kafka", "cluster"))]
 
 
 def main(arguments: list[str]) -> int:
     """Run all checks; 0 if all passed."""
     if arguments:
         return _run(arguments)
-    print("Lint and three lanes of tests; the third is shown as it runs, the others when they have ended.", flush=True)
-    lanes = {"lint": LINT} | {what: [*PYTEST, *chosen] for what, chosen in (FIRST | SECOND).items()}
+    print(
+        f"Lint and {len(LANES) + 1} lanes of tests; one is shown as it runs, the others when they have ended.",
+        flush=True,
+    )
+    commands = {"lint": LINT} | {what: [*PYTEST, *chosen] for what, chosen in LANES.items()}
     with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder:
-        beside = [_Lane(what, command, Path(folder)) for what, command in lanes.items()]
+        beside = [_Lane(what, command, Path(folder)) for what, command in commands.items()]
         try:
-            codes = {what: _run(chosen) for what, chosen in THIRD.items()}
+            codes = {SHOWN: _run(OTHERS)}
             for lane in beside:
                 codes |= lane.wait()
         finally:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
 # `fixed` tries the same examples in every run: a red test is red for everybody. `explore` tries new ones,
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("fixed")
+
+collect_ignore = ["matrix"]  # for a Spark of any version, in an environment of its own: `make matrix`
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +59,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     )
     for reason, tests in reasons.items():
         terminalreporter.write_line(f"{tests} NOT RUN: {reason}", red=True, bold=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The places of jobs are noted below the user's home: not below that of who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One real Chromium for all tests of the page and of the documentation."""
+    from playwright.sync_api import expect, sync_playwright
+
+    from tests.browser import FLAGS, browser_or_skip
+
+    path = browser_or_skip()
+    expect.set_options(timeout=60_000)  # a state is waited for: five seconds are short beside busy processes
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from floodway.spark.shed.shed import shed
     from floodway.spark.shed.window_drop import WindowDrop
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Controller",

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from floodway.agent.federation.engine import Fence, Measure
-from floodway.agent.loop.steering import FragmentBatch
+from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.errors import InputError
 from floodway.spark.log import LogReader, LogWriter, create_log
@@ -37,13 +36,21 @@ class LogEngine:
         self._checkpoint = checkpoint
         self._threads: dict[str, tuple[FragmentSpec, threading.Thread, threading.Event]] = {}
         self._failed: dict[str, str] = {}
+        self.prepared: set[str] = set()
 
     def check(self, spec: FragmentSpec) -> None:
         if spec.run not in ("sum", "own"):
             raise InputError(f"no entry {spec.run!r}", hint="Use sum")
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        self.prepared.add(spec.name)
+
+    def forget(self, fragment: str) -> None:
+        self.prepared.discard(fragment)
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
         self.check(spec)
+        self.prepared.discard(spec.name)
         known = self._threads.get(spec.name)
         if known is not None and known[1].is_alive():
             return
@@ -71,7 +78,7 @@ class LogEngine:
         found = [spec for spec, _, _ in list(self._threads.values())]
         return {spec.name: measured(spec.name, float(str(spec.parameters["cpu"]))) for spec in found}
 
-    def batches(self) -> list[FragmentBatch]:
+    def batches(self) -> list[EndedBatch]:
         return []
 
     def close(self) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
-from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.figures import Figures
 from floodway.agent.federation.journal import BookedEntry, Journal
@@ -23,7 +24,6 @@ from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
-from floodway.agent.loop.steering import FragmentBatch
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
@@ -56,13 +56,21 @@ class PlainEngine:
 
     def __init__(self) -> None:
         self.running: set[str] = set()
+        self.prepared: set[str] = set()
         self.fails: dict[str, int] = {}
         self.on_start: Callable[[str], None] = lambda fragment: None
 
     def check(self, spec: FragmentSpec) -> None:
         pass
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        self.prepared.add(spec.name)
+
+    def forget(self, fragment: str) -> None:
+        self.prepared.discard(fragment)
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
+        self.prepared.discard(spec.name)
         self.on_start(spec.name)
         if self.fails.get(spec.name, 0) > 0:
             self.fails[spec.name] -= 1
@@ -78,7 +86,7 @@ class PlainEngine:
     def measure(self, now: float) -> Mapping[str, Measure]:
         return {}
 
-    def batches(self) -> list[FragmentBatch]:
+    def batches(self) -> list[EndedBatch]:
         return []
 
     def close(self) -> None:
@@ -89,7 +97,7 @@ class Wire(Partners):
     """Brings bills to the other side without a network."""
 
     def __init__(self, sides: Sides, name: str, figures: Figures) -> None:
-        super().__init__(name, sides.federation, Credentials(name), Reach(), figures, sides.clock)
+        super().__init__(name, sides.federation, Credentials(name), Reach(), figures, partial(sides.clock, name))
         self._sides = sides
 
     def post(self, partner: str, path: str, body: object, *, timeout_seconds: float, always: bool = False) -> Any:
@@ -120,6 +128,8 @@ class Sides:
     federation: Federation = field(default_factory=lambda: parse_federation(TEXT))
     now: float = 1000.0
     dead: set[str] = field(default_factory=set)
+    ahead: dict[str, float] = field(default_factory=dict)
+    """By how much the clock of a member is ahead of the true time."""
     members: dict[str, Side] = field(default_factory=dict)
     watched: Callable[[str, str], None] = lambda name, step: None
     """Told of each step that a side comes to; it may raise `Killed`."""
@@ -129,8 +139,8 @@ class Sides:
         for name in "ABC":
             self.restart(name)
 
-    def clock(self) -> float:
-        return self.now
+    def clock(self, name: str) -> float:
+        return self.now + self.ahead.get(name, 0.0)
 
     def restart(self, name: str) -> None:
         """A new process of a participant, on what the old one had written."""
@@ -143,7 +153,10 @@ class Sides:
             self.watched(name, step)
 
         fragments, contracts = self.federation.fragments, self.federation.contracts
-        moving = Moving(name, fragments, self.store, journal, engine, self.clock, at, figures.fail)
+        clock = partial(self.clock, name)
+        moving = Moving(
+            name, fragments, self.store, journal, engine, clock, at, figures.fail, monotonic=lambda: self.now
+        )
         books = Books(name, journal, self.store, contracts, period_seconds=PERIOD)
         billing = Billing(name, books, journal, Wire(self, name, figures), contracts, figures, at)
         self.members[name] = Side(engine, journal, moving, books, billing, figures)
@@ -156,19 +169,29 @@ class Sides:
         tasks = tuple(Task(name, Load(UNITS), units=UNITS) for name in fragments or ("f0",))
 
         def ask(asked: Move, epochs: Mapping[str, int]) -> Mapping[str, float]:
+            if taker in self.dead:
+                raise MoveError("connection refused")
             try:
                 return self.members[taker].moving.take(asked, epochs)
             except Killed:
                 self.dead.add(taker)
                 raise MoveError("connection reset") from None
 
-        return self.members[giver].moving.give(Move(move, giver, taker, price, tasks), ask)
+        def prepare(asked: Move, epochs: Mapping[str, int]) -> Mapping[str, float]:
+            try:
+                self.members[taker].moving.prepare(asked, epochs)
+            except Killed:
+                self.dead.add(taker)
+                raise MoveError("connection reset") from None
+            return {}
+
+        return self.members[giver].moving.give(Move(move, giver, taker, price, tasks), ask, prepare)
 
     def bill(self, sender: str, giver: str, entries: list[BookedEntry]) -> dict[str, Any]:
         """What a giver answers to a bill."""
         if giver in self.dead:
             raise PeerError("unreachable", f"{giver} is dead")
-        return self.members[giver].billing.receive(sender, entries, self.now)
+        return self.members[giver].billing.receive(sender, entries, self.clock(giver))
 
     def round(self, name: str) -> None:
         """What a participant does all the time."""
@@ -176,9 +199,10 @@ class Sides:
         side.moving.renew()
         side.moving.settle_open()
         side.moving.take_open()
+        side.moving.forget_prepared(())
         side.moving.retry()
         side.moving.reclaim(margin_seconds=MARGIN)
-        side.billing.send(self.now, timeout_seconds=1.0)
+        side.billing.send(self.clock(name), timeout_seconds=1.0)
 
     def live(self, seconds: float) -> None:
         """Let time pass; who is alive does what it does, here every two seconds."""
@@ -202,6 +226,7 @@ class Sides:
         for name, side in self.members.items():
             assert side.journal.open_moves() == [], name
             assert side.moving.stalled == {}, name
+            assert side.engine.prepared == set(), name
             for mine in side.journal.moves():
                 other = self.members[mine.partner].journal.move(mine.id)
                 assert mine.state == (other.state if other is not None else "failed"), (mine, other)

@@ -41,7 +41,7 @@ FAST = Pace(
     tick=0.02, measure=0.1, lease=1.0, margin=0.2, bill=0.5, message=2.0, move=3.0, failed_move=0.3, patience=1.0
 )
 SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
-STEP_SECONDS = 40.0
+STEP_SECONDS = 240.0
 """How long a test waits for something to happen before it fails; it never waits for nothing."""
 LATE_SECONDS = 10.0
 """How long after its end a period is billed at most: when the lease was renewed, a third of its length later."""

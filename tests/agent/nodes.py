@@ -213,7 +213,7 @@ class Relay:
     def _pass_on(self, client: socket.socket) -> None:
         with client, suppress(OSError):
             host, _, port = self._target().removeprefix("http://").partition(":")
-            with socket.create_connection((host, int(port)), timeout=5) as there:
+            with socket.create_connection((host, int(port)), timeout=60) as there:
                 back = threading.Thread(target=_pump, args=(there, client), daemon=True)
                 back.start()
                 _pump(client, there)

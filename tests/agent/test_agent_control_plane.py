@@ -26,6 +26,7 @@ from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.oracles.plan_checks import example
+from tests.patience import PATIENCE_SECONDS
 
 NETWORK = example("figure1")
 KEY = Security(b"0123456789abcdef0123456789abcdef")
@@ -82,7 +83,7 @@ def agents(
 
 def until(holds: Callable[[], bool], running: Mapping[str, Agent], costs: Mapping[str, float] | None = None) -> None:
     """Nodes observe until something holds, or too long."""
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, {name: agent.plane.status() for name, agent in running.items()}
         for name, rates in (("A", RATES), ("B", BELOW)):

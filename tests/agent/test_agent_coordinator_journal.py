@@ -26,9 +26,11 @@ from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.job.status.status import Status, read_status
+from floodway.planning.plan import Objective
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.test_agent_coordinator import RATES, Office1
 from tests.oracles.plan_checks import example
+from tests.patience import PATIENCE_SECONDS
 
 NETWORK = example("figure1")
 FIGURE1 = Path("examples/networks/figure1.yaml")
@@ -41,6 +43,16 @@ def restarted(office: Office1) -> CoordinatorMachine:
     state = CoordinatorJournal(before.office).from_text(text)
     assert state is not None
     return CoordinatorMachine(before.office, state)
+
+
+@pytest.mark.parametrize("objective", [Objective.FAIR, Objective.TIERS])
+def test_a_journal_of_another_objective_is_left_alone(objective: Objective) -> None:
+    """Its plans and its numbers are for another goal: all is planned anew."""
+    office = Office1(NETWORK)
+    office.turn(RATES, {})
+    text = CoordinatorJournal(office.coordinator.office).to_text(office.coordinator.state)
+    other = replace(office.coordinator.office, objective=objective)
+    assert CoordinatorJournal(other).from_text(text) is None
 
 
 def test_it_goes_on_with_the_same_plan_and_uploads_nothing_again() -> None:
@@ -160,7 +172,7 @@ class Process:
         return status if status and status.process and status.process.pid == self._process.pid else None
 
     def until(self, holds: Callable[[], bool], rates: dict[str, float]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             assert time.monotonic() < deadline, self.status()
             for plane in self.nodes.values():

@@ -12,6 +12,7 @@ from floodway.agent.loop.feeding import Feed, Feeder, FeedError
 from floodway.network.file import parse_network
 from floodway.spark.log import LogReader
 from floodway.spark.query.layout import Layout
+from tests.patience import PATIENCE_SECONDS
 
 NETWORK = parse_network("""
 version: 1
@@ -23,7 +24,7 @@ outputs: {q: {from: work}}
 
 
 def until(done: Callable[[], bool], feeder: Feeder) -> None:
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not done():
         feeder.check()
         assert time.monotonic() < deadline

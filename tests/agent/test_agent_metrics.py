@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.federation.figures import participant_status
+from floodway.agent.federation.figures import MemberRecord
 from floodway.agent.watch.metrics import Watched, metrics_text
 from floodway.dashboard.serve import page_server
 from floodway.job.status.latencies import Latency, Sketch
@@ -92,9 +92,10 @@ def test_names_follow_the_conventions() -> None:
             assert not family.name.endswith("_total")
 
 
-def exposed() -> set[str]:
+def exposed(folder: Path) -> set[str]:
     """Names of all series, without values: those of a job, and those of a participant."""
-    member = participant_status(ParticipantPart(cpu=1.0, load=0.5), name="A", now=2.0, process=ProcessPart(1))
+    record = MemberRecord("A", folder, target_seconds=10.0)
+    member = record.status(ParticipantPart(cpu=1.0, load=0.5), now=2.0, process=ProcessPart(1), mode="enforce")
     return {name for name, _ in values(metrics_text([watched(), Watched("A", member)]).decode())}
 
 
@@ -121,23 +122,23 @@ def test_an_expression_that_prometheus_would_not_load_is_refused(expression: str
         asked(expression)
 
 
-def test_the_dashboard_asks_only_for_what_is_exposed() -> None:
+def test_the_dashboard_asks_only_for_what_is_exposed(tmp_path: Path) -> None:
     board = json.loads((ROOT / "ops" / "grafana-dashboard.json").read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     # Variables are filled in by Grafana, whose own function label_values takes a selector and a label.
     choices = [item["query"] for item in board["templating"]["list"] if item["type"] == "query"]
     expressions += [text.removeprefix("label_values(").rpartition(",")[0] for text in choices]
     assert len(expressions) > 10
-    assert {name for text in expressions for name in asked(text)} - exposed() == set()
+    assert {name for text in expressions for name in asked(text)} - exposed(tmp_path) == set()
 
 
-def test_the_alerts_ask_only_for_what_is_exposed_and_say_what_to_do() -> None:
+def test_the_alerts_ask_only_for_what_is_exposed_and_say_what_to_do(tmp_path: Path) -> None:
     groups = yaml.safe_load((ROOT / "ops" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) > 5
     for rule in rules:
         names = asked(rule["expr"])
-        assert names and names <= exposed(), rule["alert"]
+        assert names and names <= exposed(tmp_path), rule["alert"]
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
         assert rule["annotations"]["summary"] and rule["annotations"]["action"].endswith(".")
 

@@ -59,10 +59,10 @@ def test_the_book_has_one_line_for_every_plan_that_a_batch_was_cut_under(tmp_pat
     book = PlanBook(tmp_path)
     steereds = [decided(rate, issued_us=int(rate)) for rate in (500.0, 600.0, 700.0)]
     for steered in (*steereds, *steereds):
-        book.issued(steered)
+        book.issued(steered.decision, steered)
     used = [steereds[0].decision.plan, steereds[2].decision.plan]
     for number, plan in enumerate((*used, *used, "unheard-of")):
-        book.cut(cut(plan, number))
+        book.cut(cut(plan, number).plans)
     lines = book_lines(tmp_path)
     assert [line["id"] for line in lines] == used
     assert lines[0]["keeps"] == dict(steereds[0].plan.keeps)
@@ -73,8 +73,8 @@ def test_the_book_has_one_line_for_every_plan_that_a_batch_was_cut_under(tmp_pat
         file.write('{"id": "torn')
     again = PlanBook(tmp_path)
     for steered in steereds:
-        again.issued(steered)
-        again.cut(cut(steered.decision.plan))
+        again.issued(steered.decision, steered)
+        again.cut(cut(steered.decision.plan).plans)
     assert find_plan(tmp_path, steereds[1].decision.plan)["time_us"] == 600
     assert len(book_lines(tmp_path)) == 3
     with pytest.raises(InputError, match="no plan 'nothing'"):

@@ -7,6 +7,7 @@ import pytest
 
 from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.record import Record
+from floodway.agent.loop.score import score_of
 from floodway.agent.loop.steering import Steering
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import LedgerLine
@@ -93,6 +94,7 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
         assert status.plan is not None and status.plan.id == steered.decision.plan != ""
         assert (status.plan.planner, status.plan.objective) == ("exact", objective)
         assert status.keep == pytest.approx(1 / 9)
+        assert status.capacity_needed == pytest.approx(9.0)
         assert (status.places["s"].waiting, status.reason) == (9, NO_MEASUREMENT)
 
 
@@ -135,3 +137,28 @@ def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("floodway.agent.loop.record.MOST_POINTS", 3)
     found = record(112.0, 114.0, 117.0, 119.0, 120.0)
     assert [point.seconds for point in found.points] == [17.0, 19.0, 20.0]
+
+
+def test_score_and_optimum_are_over_the_same_batches() -> None:
+    """A backlog of the start is worked off after settling: more is delivered than arrives meanwhile."""
+    found = Record(NETWORK)
+    found.begin(100.0, {"s": 0})
+    found.settle(110.0, {"s": 0})
+    for number, end in enumerate((112.0, 122.0)):
+        counts = Counts.of([LedgerLine("A.main", number, "s", "shedder", 20, 10, 10)])
+        found.batch("A.main", batch(number, end), counts)
+    found.end(130.0, {"s": 2})
+    assert found.rates() == {"s": pytest.approx(0.1)}
+    assert found.offered_rates() == {"s": pytest.approx(2.0)}
+    judged = score_of(NETWORK, found)
+    assert judged.score == pytest.approx(1.0)
+    assert judged.optimum == pytest.approx(1.0)
+    assert judged.load == {"A": pytest.approx(1.0)}
+    assert judged.capacity_scale == pytest.approx(1.0)
+
+
+def test_an_output_that_is_more_than_the_file_says_is_no_more_than_the_optimum() -> None:
+    found = record(112.0, 114.0, 117.0)
+    judged = score_of(NETWORK, found)
+    assert judged.score == pytest.approx(4.0)
+    assert judged.optimum == judged.score

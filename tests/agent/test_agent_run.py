@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.ledger.ledger import Ledger
@@ -147,9 +147,21 @@ def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path
     assert latencies[len(latencies) * 9 // 10 - 1] < 1.5 * target
 
 
-def test_overload_is_shed_and_every_tuple_accounted_for(spark: Session, tmp_path: Path) -> None:
+def test_overload_is_shed_and_every_tuple_accounted_for(
+    spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doing: list[str] = []
+    feed = Feeder.start
+
+    def start(feeder: Feeder) -> None:
+        doing.extend(query.status["message"] for query in spark.streams.active)
+        feed(feeder)
+
+    monkeypatch.setattr(Feeder, "start", start)
     report = run(spark, parse_network(CHAIN), tmp_path, {"s": Feed(rate=4 * CAPACITY)}, seconds=15)
     body = report.to_dict()
+    assert doing and not any(message.startswith("Initializing") for message in doing), "the load began before the query"
+    assert body["score"] <= body["optimum"]
     assert body["dropped"]["s"]["shedder"] > 0
     assert body["offered"]["s"] == body["kept"]["s"] + sum(body["dropped"]["s"].values())
 

@@ -24,6 +24,7 @@ from floodway.errors import FloodwayError, InputError
 from floodway.spark.log import create_log
 from tests.agent.federation_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, part_of, refused_by
+from tests.patience import PATIENCE_SECONDS
 
 FILE = """
 version: 1
@@ -178,7 +179,7 @@ def test_a_partner_that_has_left_the_file_is_told_of_and_nothing_more(tmp_path: 
     before.say("/v1/move", api.move_body(MOVE, {"fb": 1}, {"fb": before.federation.fragments["fb"]}))
     # B is owed an answer to an offer, and owes for a move.
     before.agent.journal.offer(Offer("A/3", "A", "B", 4.0, (replace(TASK, name="fa"),)), "giver", time.time())
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not before.agent.journal.entries(agreed=False) and time.monotonic() < deadline:
         before.agent.tick()
         time.sleep(0.05)
@@ -224,7 +225,7 @@ def test_of_two_processes_of_one_member_the_later_runs_its_fragments(table: Tabl
     try:
         with pytest.raises(FloodwayError, match="to another process of A"):
             table.store.check(table.agent.moving.held["fa"], now=time.time())
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while table.agent.machine.holdings and time.monotonic() < deadline:
             table.agent.tick()
             time.sleep(0.02)

@@ -110,7 +110,7 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
     headers = signed_for(url, directed(AB, "A", "B"), "POST", "/v1/message", sent)
     answers = []
     for _ in range(2):
-        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=5.0)
+        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=60.0)
         connection.request("POST", "/v1/message", sent, {**headers, "content-type": "application/json"})
         answers.append(connection.getresponse().status)
         connection.close()

@@ -15,6 +15,7 @@ import pytest
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.contracts.messages import Accept
 from tests.agent.federation_world import FAST, World, agent
+from tests.patience import PATIENCE_SECONDS
 
 PACE = replace(FAST, message=0.3, move=1.0, patience=60.0)
 
@@ -26,7 +27,7 @@ def opened() -> Iterator[ExitStack]:
 
 
 def wait(what: str, condition: Callable[[], bool], *ticking: ParticipantAgent) -> None:
-    deadline = time.monotonic() + 40.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, (what, [one.status() for one in ticking])
         for one in ticking:

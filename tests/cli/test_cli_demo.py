@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.slow  # a Spark of its own and three runs: above half a minute
+@pytest.mark.slow  # a Spark of its own, a calibration and three runs: above a minute
 @pytest.mark.spark
-def test_the_demo_runs_and_ends_in_a_plot_and_a_report(tmp_path: Path) -> None:
+def test_the_demo_runs_and_ends_in_a_picture_and_a_report(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, "-m", "floodway.cli.main", "demo", "--seconds", "15", "--out", str(out), "--json"],
+        [sys.executable, "-m", "floodway.cli.main", "demo", "--seconds", "15s", "--out", str(out), "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -23,12 +23,18 @@ def test_the_demo_runs_and_ends_in_a_plot_and_a_report(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     body = json.loads(done.stdout)
-    assert (body["without"]["mode"], body["with"]["mode"]) == ("off", "enforce")
-    for run in (body["without"], body["with"]):
-        assert run["reconciled"] is True
-        assert sum(run["offered"].values()) > 0
-    assert body["without"]["dropped"] == {}
-    assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
-    text = (out / "report.html").read_text(encoding="utf-8")
-    assert "with Floodway" in text and "without Floodway" in text
+    assert body["rate"] == pytest.approx(2 * body["capacity"])
+    for key in ("without", "sample", "with"):
+        run = body[key]
+        offered, processed = sum(run["offered"].values()), sum(run["processed"].values())
+        assert 10 * body["rate"] < offered < 16 * body["rate"]
+        assert 0 < processed <= offered
+        assert run["score"] <= run["optimum"]
+    assert body["without"]["worst_error"] is None
+    assert body["sample"]["worst_error"] < 0.2 and body["with"]["worst_error"] < 0.2
+    ledger = body["with"]["ledger"]
+    assert ledger["offered"] == sum(body["with"]["offered"].values()) == ledger["kept"] + ledger["dropped"]
+    assert (out / "demo.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert "shop" in (out / "report.html").read_text(encoding="utf-8")
     assert "page: http://127.0.0.1:" in done.stderr
+    assert "Exception" not in done.stderr and "ERROR" not in done.stderr

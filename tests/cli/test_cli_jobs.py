@@ -103,7 +103,7 @@ def test_a_job_is_found_by_its_name_or_its_place(job: Path, monkeypatch: pytest.
     elsewhere = tmp_path / "runs" / "shop"
     write_status(LocalStore(elsewhere), status_of("shop"))
     assert "no job 'shop'" in str(invoke(top, "shop", "--json").exception)
-    note_place("shop", elsewhere)
+    note_place("shop", str(elsewhere))
     assert json.loads(invoke(top, "shop", "--json").stdout)["name"] == "shop"
     assert "Known there: clicks, shop" in str(invoke(top, "shops", "--json").exception)
 

@@ -80,3 +80,17 @@ def test_a_source_that_stands_still_while_its_backlog_is_read_has_no_rate() -> N
     decided = feed(steered, batches)
     assert decided.offered_rate == 0.0
     assert decided.keep == 1.0
+
+
+def test_the_capacity_that_would_keep_everything_is_told_also_while_most_is_dropped() -> None:
+    """P = 0.2 + 0.001 n: batches of 2 s hold 1800 tuples, and 3000 tuples/s bring 6000 of them."""
+    steered, keep, start, seconds = loop(), 1.0, 0.0, 0.3
+    for _ in range(30):
+        offered = round(3000 * seconds)
+        kept = round(keep * offered)
+        seconds = 0.2 + 0.001 * kept
+        decided = steered.step(FinishedBatch(start, seconds, offered, kept), keep, TARGET)
+        start += seconds
+        keep = 1.0 if decided is None else decided.keep
+    assert decided is not None and keep < 0.5
+    assert decided.capacity_needed == pytest.approx(6000 / 1800, rel=0.15)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.serve import page_server
-from tests.browser import FLAGS, browser_or_skip
 from tests.dashboard.made_state import MadeJob
 
 
@@ -43,16 +42,6 @@ def served(made: MadeJob) -> Iterator[Served]:
     """That job with its page."""
     with page_server([made.root]) as server:
         yield Served(made, server)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """One real Chromium for all tests of the page."""
-    path = browser_or_skip()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 
 from floodway.agent.loop.run_files import save_network
@@ -17,7 +16,7 @@ from floodway.job.status.reasons import keep_reason
 from floodway.job.status.status import NodePart, PlanPart, Status, at_inputs, write_status
 from floodway.job.status.tail import read_figures
 from floodway.job.store.store import LocalStore
-from floodway.network.file import parse_network
+from floodway.network.file import load_network
 from floodway.network.model import Network
 
 KEEPS = {"clicks": 0.8, "orders": 1.0, "enrich->dashboard": 1.0, "enrich->billing": 0.1}
@@ -27,9 +26,8 @@ LOSS = 0.2 * CLICKS / (CLICKS + ORDERS)
 
 
 def demo_network() -> Network:
-    """The network of `floodway demo`."""
-    text = files("floodway.cli").joinpath("demo.yaml").read_text("utf-8")
-    return parse_network(text, source="demo.yaml")
+    """The shop of the examples."""
+    return load_network(Path(__file__).parents[2] / "examples" / "networks" / "shop.yaml")
 
 
 @dataclass
@@ -178,6 +176,7 @@ class MadeJob:
                 decision_seen=True if self.batch else None,
                 reason=keep_reason(760, 900, mode=self.mode(), target_seconds=TARGET, batch_seconds=1.3),
                 floor_seconds=0.4,
+                capacity_needed=1.8,
                 batch_count=self.figures.batch_count,
                 places=places,
                 delivered=dict(self.figures.fold.total.delivered),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.federation.figures import participant_status
+from floodway.agent.federation.figures import MemberRecord
 from floodway.agent.watch.metrics import metrics_text
 from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Reading, Sources, StateSource
@@ -184,10 +184,12 @@ def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
 
 def test_a_participant_is_shown_and_switched(tmp_path: Path) -> None:
     part = ParticipantPart(cpu=2.0, load=1.2, fragments={"utah": FragmentPart("A", cpu=1.2, rate=10.0, keep=0.4)})
-    write_status(LocalStore(tmp_path), participant_status(part, name="A", now=time.time(), process=ProcessPart(1)))
+    record = MemberRecord("A", tmp_path, target_seconds=10.0)
+    told = record.status(part, now=time.time(), process=ProcessPart(1), mode="enforce")
+    write_status(LocalStore(tmp_path), told)
     board = Board(StateSource([tmp_path]))
     (job,) = board.snapshot()["jobs"]
-    assert (job["stale"], job["places"]["utah"]["keep"]) == (False, 0.4)
+    assert (job["stale"], job["participant"]["fragments"]["utah"]["keep"]) == (False, 0.4)
     assert job["load"] == {"A": 0.6}
     board.set_mode("A", "off")
     assert ShedFiles(tmp_path).read_mode() == "off"
@@ -201,7 +203,9 @@ def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:
     board = Board(StateSource([job.root]))
     (shown,) = board.snapshot()["jobs"]
     assert shown["would_drop"] == pytest.approx(0.2 * 400 / 900)
-    assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in metrics_text(board.watched()).decode()
+    text = metrics_text(board.watched()).decode()
+    assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in text
+    assert 'floodway_capacity_needed_ratio{job_name="demo"} 1.8' in text
 
 
 def test_what_is_dropped_now_is_what_the_chart_shows(tmp_path: Path) -> None:

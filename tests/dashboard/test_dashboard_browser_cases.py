@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from floodway.agent.federation.figures import participant_status
+from floodway.agent.federation.figures import MemberRecord
 from floodway.agent.federation.journal import MoveRow
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.planes.plane import Alone
@@ -71,9 +71,9 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
     assert part is not None
     member.journal.close()
     kept = replace(part, load=1.5, fragments={"f0": FragmentPart("A", cpu=1.5, rate=100.0, keep=0.4)})
-    write_status(
-        LocalStore(tmp_path / "A"), participant_status(kept, name="A", now=time.time(), process=ProcessPart(1))
-    )
+    record = MemberRecord("A", tmp_path / "A", target_seconds=10.0)
+    told = record.status(kept, now=time.time(), process=ProcessPart(1), mode="enforce")
+    write_status(LocalStore(tmp_path / "A"), told)
     with page_server([tmp_path / "A"]) as server:
         page.goto(server.url)
         expect(page.locator("#sentence")).to_have_text("Overloaded: it keeps 40.0% of f0.")
@@ -107,6 +107,7 @@ def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: Ma
         page.goto(server.url)
         expect(page.locator("#sentence")).to_contain_text("the mode is observe; enforcing would keep 91.1%")
         expect(page.locator('[data-field="would"]')).to_have_text("8.9% if enforced")
+        expect(page.locator("#tile-capacity")).to_contain_text("1.80 × the present one")
         expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for throughput.")
         expect(page.locator("#notes")).to_contain_text("network.json cannot be read")
 

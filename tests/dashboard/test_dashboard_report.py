@@ -176,7 +176,8 @@ INSIDE = {"places": {"clicks": Place(offered=100, kept=100, waiting=30), "enrich
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({}, "Nothing"),
+        ({}, "Nothing: no tuple was dropped, and results were 1.5 s old on average at a target of 2 s."),
+        ({"latency": Latency(mean=2.1, target=2.0)}, "results were 2.1 s old on average at a target of 2 s"),
         ({"ledger": LedgerPart(9, ("a batch is missing",))}, "floodway audit"),
         ({"modes": {"off": 9}, **LATE}, "the mode was off: nothing was dropped"),
         ({"modes": {"off": 9, "observe": 1}, **LATE}, "off and observe: nothing was dropped"),

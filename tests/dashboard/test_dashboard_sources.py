@@ -16,7 +16,7 @@ from floodway.dashboard.board import Board
 from floodway.dashboard.sources import Sources, StateSource
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.shed_state import ShedFiles
 from floodway.job.status.status import Place, Status
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob
@@ -47,7 +47,7 @@ def test_a_network_of_processes_has_its_name_before_any_node_speaks(tmp_path: Pa
 
 
 def test_a_shed_needs_no_network(tmp_path: Path) -> None:
-    files = shed_files("clicks", tmp_path)
+    files = ShedFiles(tmp_path / "clicks")
     now = time.time()
     places = {"clicks": Place(0.5)}
     files.write_status(Status("clicks", "shed", "observe", now, keep=0.5, reason="a batch is full", places=places))

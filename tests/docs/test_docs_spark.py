@@ -157,7 +157,7 @@ def test_the_page_on_buffers(place: Path) -> None:
 
 
 def test_the_page_on_operating(place: Path) -> None:
-    do(["floodway run src/floodway/cli/demo.yaml --state runs/shop"], place)
+    do(["floodway run examples/networks/shop.yaml --state runs/shop"], place)
     made(place / "floodway" / "clicks", "clicks")
     for node in ("A", "B"):
         made(place / "runs" / "net" / "nodes" / node, f"net: {node}")
@@ -168,20 +168,23 @@ def test_the_page_on_operating(place: Path) -> None:
 
 
 def test_the_page_on_watching(place: Path) -> None:
-    do(["floodway run src/floodway/cli/demo.yaml --state runs/shop"], place)
+    do(["floodway run examples/networks/shop.yaml --state runs/shop"], place)
     for lines in spark_lines("docs/watching.md"):
         do(lines, place)
     assert (place / "report.html").is_file() and (place / "demo-out" / "report.html").is_file()
 
 
 def test_python_blocks(spark: SparkSession, place: Path) -> None:
-    stream = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS price", "value AS user")
-    names: dict[str, Any] = {"stream": stream}
-    for page in ("docs/choosing-a-policy.md", "docs/federation.md"):
+    rows = spark.readStream.format("rate").load()
+    events = rows.selectExpr(
+        "timestamp AS ts", "value AS price", "'click' AS kind", "'t' AS tenant", "value AS session"
+    )
+    names: dict[str, Any] = {"events": events}
+    for page in ("docs/shed.md", "docs/federation.md"):
         for block in blocks_of(ROOT / page):
             if (block.language, block.note) == ("python", "spark"):
                 exec(compile(block.body, str(block), "exec"), names)
-    for name in ("orders", "sessions", "counts"):
+    for name in ("orders", "sessions", "exact", "alerts"):
         writer = names[name].writeStream.format("noop").option("checkpointLocation", str(place / "checkpoints" / name))
         writer.trigger(availableNow=True).start().awaitTermination(60)
     assert names["CATALOGUE"].get("hits").inputs == ("clicks",)

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from scripts.kafka_broker import Broker
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.kafka
 
@@ -28,7 +29,7 @@ def consume(broker: Broker, topic: str, count: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": broker.address, **group})
     consumer.subscribe([topic])
     values: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         while len(values) < count and time.monotonic() < deadline:
             messages = consumer.consume(count + 1, timeout=1.0)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import floodway
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -55,7 +56,7 @@ def test_the_example_counts_every_click_and_says_so(spark: SparkSession, broker:
     assert {page: seen for page, (seen, _) in found.items()} == {"page-0": 667, "page-1": 667, "page-2": 666}
     assert all(estimate == pytest.approx(seen) for seen, estimate in found.values())  # observe: nothing was dropped
     ledger = Ledger(shed.files.store)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
         time.sleep(0.2)
     assert ledger.fold().total.offered.total() == RECORDS

@@ -24,6 +24,7 @@ from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -105,7 +106,7 @@ def test_a_writer_that_is_killed_anywhere_in_a_batch_loses_and_doubles_nothing(b
         writer = subprocess.Popen([sys.executable, "-c", PROGRAM, address], stdout=subprocess.PIPE)
         assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
         before = link_counts(address, [WRITER]).batches[WRITER][3]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while link_counts(address, [WRITER]).batches[WRITER][3] == before and writer.poll() is None:
             assert time.monotonic() < deadline
         writer.send_signal(signal.SIGKILL)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import floodway
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -59,7 +60,7 @@ def test_one_line_sheds_a_kafka_job_and_accounts_for_it(spark: SparkSession, bro
                 producer.flush()
                 time.sleep(0.1)
         query.processAllAvailable()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while job.ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
             time.sleep(0.2)
     finally:

@@ -18,6 +18,7 @@ from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from scripts.kafka_broker import Broker
 from tests.docs.pages import ROOT, Block, blocks_of, command_line, commands
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -52,7 +53,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(ledger: Ledger) -> None:
     """Wait until every record is in the ledger: a shed hears its counts after the commit."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
         time.sleep(0.1)
     assert ledger.fold().total.offered.total() == RECORDS

@@ -72,13 +72,17 @@ class Stream:
 
     def feed(self, rows: Iterable[str]) -> None:
         """One more file, processed, reported, and its decision in force when this returns."""
+        self.place(rows)
+        self.query.processAllAvailable()
+        self.settle()
+
+    def place(self, rows: Iterable[str]) -> None:
+        """One more file, for the next micro-batch."""
         written = self.folder / f"part-{self.files:05d}.json"
         written.write_text("\n".join(rows))
         # Later files must look later: Spark reads in the order of modification times.
         written.rename(self.folder / "in" / written.name)
         self.files += 1
-        self.query.processAllAvailable()
-        self.settle()
 
     def settle(self) -> None:
         """Wait until the last batch is reported and its decision is valid."""

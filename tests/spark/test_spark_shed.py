@@ -181,6 +181,22 @@ def test_utility_keeps_the_most_valuable(spark: SparkSession, tmp_path: Path) ->
     assert all(row._weight == 1.0 for row in kept if row.value > 7.0)
 
 
+def test_a_floor_keeps_a_weighted_share_of_the_least_valuable(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"identity": "id", "utility": "value", "floor": 0.05}
+    stream = Stream(spark, tmp_path, SCHEMA, shed_only, options, keeps=[0.15])
+    stream.start()
+    for batch in range(4):
+        stream.feed(rows(batch * 4000, 4000))
+    kept = [row for batch in (2, 3) for row in stream.results[batch]]
+    stream.stop()
+    best, least = [row for row in kept if row.value == 9.0], [row for row in kept if row.value < 8.0]
+    assert len(best) == 800 and {row._weight for row in best} == {1.0}
+    assert {row.value for row in least} == {float(value) for value in range(8)}
+    assert {row._weight for row in least} == {20.0}
+    deviation = (6400 * 0.05 * 0.95) ** 0.5
+    assert len(least) == pytest.approx(320, abs=5 * deviation)
+
+
 def test_keys_are_kept_or_dropped_whole(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path, SCHEMA, shed_only, {"key": "user"}, keeps=[0.5])
     stream.start()
@@ -339,6 +355,10 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         floodway.shed("../x", target_latency="2s")
     with pytest.raises(InputError, match="cannot both"):
         floodway.shed("x", target_latency="2s", utility="a", key="b")
+    with pytest.raises(InputError, match="of tuples chosen by utility="):
+        floodway.shed("x", target_latency="2s", floor=0.1)
+    with pytest.raises(InputError, match="is no share in"):
+        floodway.shed("x", target_latency="2s", utility="a", floor=0.9)
     with pytest.raises(InputError, match="not a stream"):
         spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
     source = spark.readStream.format("rate").load()

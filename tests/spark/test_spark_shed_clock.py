@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.spark.shed.control_file import ControlTable, ControlTableError
-from floodway.spark.shed.control_table import MOST_OTHERS, Entry, Table
+from floodway.spark.shed.control_table import MOST_OTHERS, PPM, Entry, Table
 from floodway.spark.shed.open_batches import JOURNALING_US, TICK_US
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 START = 1_700_000_000 * SECOND
 STEPS = (SECOND, MINUTE, HOUR, DAY)
+EXPIRES = 5 * SECOND
 
 
 class MemoryStore:
@@ -62,8 +63,8 @@ class Query:
     time_us: int | None = None
     """Of the batch that has begun and is not committed."""
     journaled: bool = False
-    found: int | None = None
-    """The entry that this batch found when it first read the table."""
+    found: tuple[int, int] | None = None
+    """The entry that this batch found when it first read the table, and the keep that follows from it."""
     committed_us: int | None = None
     unreported: list[tuple[int, int]] = field(default_factory=list)
     running: bool = False
@@ -97,7 +98,7 @@ class World:
             query.unreported.clear()
         places = {name: name for name in self.queries} if self.journals else {}
         self.control = ControlTable(
-            self.store, self.clock, Entry(0, 0), places, lambda name: self.queries[name].checkpoint
+            self.store, self.clock, Entry(0, 0), places, lambda name: self.queries[name].checkpoint, EXPIRES
         )
 
     def start(self, name: str) -> None:
@@ -139,14 +140,16 @@ class World:
         others = [other.time_us for at, other in self.queries.items() if at != name]
         others += [other.committed_us for other in self.queries.values()]
         if time_us not in others and not self.written_us - JOURNALING_US - TICK_US <= time_us < latest.valid_from_us:
-            assert self.file().at(time_us) == latest
+            found = self.file().at(time_us)
+            assert (found.seq, found.expired(time_us)) == (latest.seq, latest.expired(time_us))
 
     def read(self, name: str) -> None:
         """The batch that runs looks up its decision, for the first time or again."""
         query = self.queries[name]
         if query.running and query.time_us is not None:
             self.journal(name)
-            found = self.file().at(query.time_us).seq
+            entry = self.file().at(query.time_us)
+            found = entry.seq, entry.keep_at(query.time_us)
             assert query.found in (None, found), f"{name}, batch {query.batch}: {query.found}, then {found}"
             query.found = found
 
@@ -175,6 +178,10 @@ class World:
         self.control.put(replace(self.control.latest, keep_ppm=self.control.latest.keep_ppm % 999_999 + 1))
         assert len(self.control.table.others) <= MOST_OTHERS
 
+    def renew(self) -> None:
+        self.written_us = self.now_us
+        self.control.renew()
+
     def file(self) -> Table:
         found = Table.decode(self.store.objects["control.json"])
         assert found is not None
@@ -188,7 +195,7 @@ QUERY_ACTIONS: tuple[Callable[[World, str], None], ...] = (
 per_query = st.tuples(st.sampled_from(QUERY_ACTIONS), st.sampled_from(["a", "b"]))
 passing = st.integers(0, 3 * SECOND)
 stepping = st.sampled_from([sign * step for step in STEPS for sign in (-1, 1)])
-writing = st.just("put")
+writing = st.sampled_from(["put", "renew"])
 dying = st.just("boot")
 
 
@@ -202,6 +209,8 @@ def play(world: World, actions: list[object]) -> None:
             world.now_us += action
         elif action == "put":
             world.put()
+        elif action == "renew":
+            world.renew()
         else:
             world.boot()
     for name in world.queries:  # every batch that is still open is repeated once more
@@ -329,6 +338,40 @@ def test_a_change_leaves_begun_timestamps_as_they_were(changes: list[list[tuple[
         assert table.oldest_seq <= min(expected.values())
         assert all(a.end_us <= b.begin_us for a, b in zip(table.others, table.others[1:], strict=False))
     assert Table.decode(table.encode()) == table
+
+
+def test_a_decision_that_is_renewed_holds_and_one_that_is_not_expires() -> None:
+    world = World({"a": Query()})
+    world.begin("a")
+    world.read("a")
+    for _ in range(10):  # in one long batch
+        world.now_us += 3 * SECOND
+        world.renew()
+        assert len(world.file().others) <= 1
+    world.now_us += 3 * SECOND
+    assert not world.file().at(world.now_us).expired(world.now_us)
+    world.now_us += 3 * SECOND
+    entry = world.file().at(world.now_us)
+    assert entry.expired(world.now_us) and entry.keep_at(world.now_us) == PPM
+    assert entry.seq == world.control.latest.seq
+
+
+def test_a_batch_that_met_an_expired_decision_keeps_everything_also_when_it_is_repeated() -> None:
+    world = World({"a": Query()})
+    world.put()
+    world.now_us += MINUTE
+    world.begin("a")
+    world.read("a")
+    assert world.queries["a"].found == (1, PPM)
+    world.renew()
+    world.now_us += SECOND
+    world.put()
+    world.boot()
+    world.start("a")  # which reads again, and must find what it found
+    world.commit("a")
+    world.report("a")
+    world.now_us += SECOND
+    assert world.file().at(world.now_us).keep_at(world.now_us) < PPM
 
 
 def test_a_write_that_takes_long_is_counted_and_makes_the_guard_longer() -> None:

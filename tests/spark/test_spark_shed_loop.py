@@ -14,7 +14,7 @@ import pytest
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.shed_state import ShedFiles, shed_files
+from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
@@ -37,6 +37,7 @@ class Job:
     target: float = 2.0
     own_target: float | None = None
     mode: str = "enforce"
+    shed_after: float = 0.0
     now_us: int = 1_700_000_000 * SECOND
     previous_us: int = 0
     batch: int = 0
@@ -49,7 +50,7 @@ class Job:
     def start(self) -> ShedLoop:
         controller = make_controller("batch", target_seconds=self.own_target or self.target)
         mode = ShedFiles(self.folder).read_mode() or "enforce"
-        settings = ShedSettings("job", self.target, controller, mode, salt=1)
+        settings = ShedSettings("job", self.target, controller, mode, salt=1, shed_after_seconds=self.shed_after)
         return ShedLoop(settings, ShedFiles(self.folder), clock_us=lambda: self.now_us)
 
     def run(self, batches: int) -> None:
@@ -71,6 +72,30 @@ class Job:
                 "q", run, self.batch - 1, started, seconds, offered, kept, offered * entry.keep_ppm // PPM,
                 started, entry.seq, keep, entry.mode,
             )  # fmt: skip
+
+
+def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=8_000.0, shed_after=20.0)
+    began = job.now_us
+    while job.now_us < began + 20 * SECOND:
+        job.run(1)
+    status = job.loop.files.read_status()
+    assert status is not None and status.totals.offered == status.totals.kept
+    assert status.capacity_needed is not None and status.capacity_needed > 1.5
+    assert status.reason.startswith("overloaded for ") and "nothing is dropped in the first 20 s" in status.reason
+    job.run(40)
+    status = job.loop.files.read_status()
+    assert status is not None and status.totals.dropped["shedder"] > 0
+    assert sum(job.latencies[-15:]) / 15 == pytest.approx(2.0, rel=0.15)
+    # When the load has fallen the next overload has its time again.
+    job.rate = 1_000.0
+    job.run(20)
+    job.rate, dropped = 8_000.0, status.totals.dropped["shedder"]
+    before = job.loop.files.read_status()
+    job.run(4)
+    after = job.loop.files.read_status()
+    assert before is not None and after is not None and before.keep == 1.0
+    assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
 
 
 def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -> None:
@@ -139,7 +164,7 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
 
 
 def test_a_wish_that_is_no_mode_is_passed_over(tmp_path: Path) -> None:
-    files = shed_files("job", tmp_path)
+    files = ShedFiles(tmp_path / "job")
     files.folder.mkdir()
     (files.folder / "mode.json").write_text('{"mode": "of')
     assert files.read_mode() is None
@@ -324,6 +349,12 @@ def test_a_window_of_many_batches_keeps_its_epoch_while_the_keep_varies(tmp_path
     assert len(windows.epochs.history) < 20
 
 
+def test_the_share_of_ties_follows_the_batch_as_the_keep_does() -> None:
+    entry = Entry(1, 0, keep_ppm=500_000, threshold=1.0, tie_ppm=400_000, budget=300.0, rate=1000.0, base_us=0)
+    assert [entry.tie_at(time) for time in (200_000, SECOND, 60 * SECOND)] == [500_000, 240_000, 100_000]
+    assert replace(entry, budget=None).tie_at(SECOND) == 400_000
+
+
 def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:
     seen = Utilities()
     assert seen.threshold(0.3) is None
@@ -337,6 +368,13 @@ def test_thresholds_by_utility_reach_the_keep_also_with_ties() -> None:
     low = tied.threshold(0.05)
     assert low is not None
     assert (low.value, low.tie_ppm) == (5.0, 500_000)
+    floored = tied.threshold(0.24, floor=0.05)
+    assert floored is not None
+    share = (0.19 / 0.95 - 0.1) / 0.9
+    assert (floored.value, floored.tie_ppm) == (1.0, round((0.05 + 0.95 * share) * PPM))
+    starved = tied.threshold(0.01, floor=0.05)
+    assert starved is not None
+    assert (starved.value, starved.tie_ppm) == (5.0, 50_000)
     everything = tied.threshold(1.0)
     assert everything is not None
     assert (everything.value, everything.tie_ppm) == (1.0, PPM)

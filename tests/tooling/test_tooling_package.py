@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+import floodway
 from floodway.spark.session.java import find_java
+from tests.docs.pages import blocks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE1 = ROOT / "examples" / "networks" / "figure1.yaml"
 DATA = (
-    *("cli/demo.yaml", "dashboard/static/index.html", "dashboard/static/page.css", "dashboard/static/page.js"),
+    *("dashboard/static/index.html", "dashboard/static/page.css", "dashboard/static/page.js"),
     *("dashboard/static/charts.js", "dashboard/static/sign.js", "dashboard/static/icon.svg"),
 )
 """Files that are no Python and without which a command fails."""
@@ -48,7 +51,7 @@ def test_wheel_and_sdist_hold_what_is_needed_and_nothing_else(built: Path) -> No
     assert [name for name in names if not name.startswith(("floodway/", "floodway-"))] == []
     with tarfile.open(sdist) as archive:
         inside = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/floodway/cli/demo.yaml"} <= inside
+    assert {"pyproject.toml", "README.md", "LICENSE", "examples/networks/shop.yaml"} <= inside
     assert [name for name in inside if name.startswith((".venv", ".cache", "runs/", "demo-out"))] == []
     assert sdist.stat().st_size < 10_000_000
 
@@ -69,13 +72,13 @@ def test_the_wheel_runs_from_an_environment_of_its_own(built: Path, tmp_path: Pa
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     where = run([str(python), "-c", "import floodway; print(floodway.__file__)"], cwd=tmp_path, env=env)
     assert Path(where.strip()).is_relative_to(site)
-    floodway = str(home / "bin" / "floodway")
-    assert "Usage" in run([floodway, "--help"], cwd=tmp_path, env=env)
-    planned = run([floodway, "plan", str(FIGURE1), "--rates", "s1=1,s2=1", "--json"], cwd=tmp_path, env=env)
+    command = str(home / "bin" / "floodway")
+    assert "Usage" in run([command, "--help"], cwd=tmp_path, env=env)
+    planned = run([command, "plan", str(FIGURE1), "--rates", "s1=1,s2=1", "--json"], cwd=tmp_path, env=env)
     assert '"score": 0.6' in planned
-    (tmp_path / "runs").mkdir()
+    env["FLOODWAY_STATE"] = str(tmp_path / "state")
     served = subprocess.run(
-        [floodway, "dashboard", "runs", "--listen", "127.0.0.1:0", "--seconds", "0.1"],
+        [command, "dashboard", "--listen", "127.0.0.1:0", "--seconds", "0.1"],
         cwd=tmp_path,
         env=env,
         capture_output=True,
@@ -86,23 +89,36 @@ def test_the_wheel_runs_from_an_environment_of_its_own(built: Path, tmp_path: Pa
     assert "page: http://127.0.0.1:" in served.stderr
 
 
-@pytest.mark.slow  # fetches and installs 850 MB
+def test_package_and_changelog_have_one_version(built: Path) -> None:
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    assert wheel.name == f"floodway-{floodway.__version__}-py3-none-any.whl"
+    assert sdist.name == f"floodway-{floodway.__version__}.tar.gz"
+    releases = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert releases[0] == floodway.__version__
+    metadata = zipfile.ZipFile(wheel).read(f"floodway-{floodway.__version__}.dist-info/METADATA").decode()
+    needed = {re.split(r"[><=;\s]", line)[1] for line in re.findall(r"^Requires-Dist.*(?<!')$", metadata, re.MULTILINE)}
+    assert needed == {"numpy", "pyarrow", "pydantic", "pyyaml", "rich", "typer"}  # all else comes with an extra
+
+
+@pytest.mark.slow  # fetches and installs 500 MB
 @pytest.mark.spark
-def test_the_wheel_brings_all_it_needs_into_an_empty_environment(built: Path, tmp_path: Path) -> None:
+def test_the_wheel_runs_the_first_example_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     venv.create(home, with_pip=False)
     (wheel,) = built.glob("*.whl")
     python = str(home / "bin" / "python")
-    run([sys.executable, "-m", "pip", "--python", python, "install", "-q", str(wheel)], cwd=tmp_path)
+    run([sys.executable, "-m", "pip", "--python", python, "install", "-q", f"{wheel}[spark]"], cwd=tmp_path)
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    # Nothing of this environment is there: what only the checks need cannot be imported.
-    lent = "import importlib.util as u; print([n for n in ('pytest', 'hypothesis', 'scipy', 'mypy') if u.find_spec(n)])"
+    # Nothing of this environment is there: what only the checks or an extra need cannot be imported.
+    lent = "import importlib.util as u; print([n for n in ('pytest', 'scipy', 'highspy', 'pandas') if u.find_spec(n)])"
     assert run([python, "-c", lent], cwd=tmp_path, env=env).strip() == "[]"
-    floodway = str(home / "bin" / "floodway")
-    planned = run([floodway, "plan", str(FIGURE1), "--rates", "s1=1,s2=1", "--json"], cwd=tmp_path, env=env)
-    assert '"score": 0.6' in planned
     # Java is the one thing that pip does not bring; here it is the one of this project.
-    env["JAVA_HOME"] = str(find_java())
-    shown = json.loads(run([floodway, "demo", "--seconds", "15", "--json"], cwd=tmp_path, env=env))
-    assert shown["with"]["reconciled"] is True
-    assert (tmp_path / "demo-out" / "report.html").is_file()
+    env |= {"JAVA_HOME": str(find_java()), "FLOODWAY_STATE": str(tmp_path / "state")}
+    (example,) = [block.body for block in blocks_of(ROOT / "docs" / "first-example.md") if block.language == "python"]
+    shorter, times = re.subn(r"awaitTermination\(\d+\)", "awaitTermination(60)", example)
+    assert times == 1
+    (tmp_path / "first.py").write_text(shorter, encoding="utf-8")
+    assert "Batch: 1" in run([python, "first.py"], cwd=tmp_path, env=env)
+    reported = json.loads(run([str(home / "bin" / "floodway"), "report", "first", "--json"], cwd=tmp_path, env=env))
+    totals = reported["totals"]
+    assert totals["offered"] == totals["kept"] + sum(totals["dropped"].values()) > 0

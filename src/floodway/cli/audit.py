@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from floodway.cli.jobs import find
 from floodway.cli.output import print_json
 from floodway.errors import InputError
 
@@ -25,11 +26,11 @@ def audit(
     job: Annotated[
         str | None,
         typer.Argument(
-            help="Name of the job, or the folder of its state; with --shared, the federation file.",
+            help="Name of the job, or the folder or URI of its state; with --shared, the federation file.",
             metavar="NAME_OR_PLACE",
         ),
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="The job's folder, for a network file.", hidden=True)] = None,
+    state: Annotated[str | None, typer.Option(help="The job's folder, for a network file.", hidden=True)] = None,
     shared: Annotated[
         Path | None, typer.Option(help="For a federation: the folder given to `floodway participant --shared`.")
     ] = None,
@@ -46,12 +47,12 @@ def audit(
 
     Example: floodway audit clicks
     """
-    from floodway.job.places import JobPlace, find_job
+    from floodway.job.places import JobPlace
 
     if shed is not None and (job is not None or shared is not None):
         raise InputError("--shed goes with no other name and no --shared", hint=EXAMPLE)
     if shed is not None:
-        _audit_shed(find_job(shed, state), checkpoint or [], as_json=as_json)
+        _audit_shed(find(shed, state), checkpoint or [], as_json=as_json)
         return
     if job is None:
         raise InputError("which job?", hint=EXAMPLE)
@@ -63,28 +64,29 @@ def audit(
     file = Path(job) if Path(job).is_file() else None
     if file is not None and state is None:
         raise InputError(f"{file} is a file, not a job", hint=f"Give the name or the folder of the job: {EXAMPLE}")
-    found = JobPlace.of(state) if file is not None and state is not None else find_job(job, state)
-    network = _network(found, file)
-    if network is None:
+    found = JobPlace.of(Path(state)) if file is not None and state is not None else find(job, state)
+    folder = found.folder
+    network = None if folder is None else _network(folder, file)
+    if network is None or folder is None:
         _audit_shed(found, checkpoint or [], as_json=as_json)
     elif checkpoint:
-        raise InputError("--checkpoint is for a shed", hint=f"{found.folder} holds the network {network.name!r}")
+        raise InputError("--checkpoint is for a shed", hint=f"{folder} holds the network {network.name!r}")
     elif found.nodes:
-        _audit_nodes(network, found.folder, as_json=as_json)
+        _audit_nodes(network, folder, as_json=as_json)
     else:
-        _audit_run(network, found.folder, as_json=as_json)
+        _audit_run(network, folder, as_json=as_json)
 
 
-def _network(job: JobPlace, file: Path | None) -> Network | None:
+def _network(folder: Path, file: Path | None) -> Network | None:
     """The network that ran: that of the file, if it belongs to the folder, else the one that the run left."""
     from floodway.agent.loop.claim import check_owner
     from floodway.agent.loop.run_files import saved_network
     from floodway.network.file import load_network
 
     if file is None:
-        return saved_network(job.folder)
+        return saved_network(folder)
     network = load_network(file)
-    check_owner(job.folder, network)
+    check_owner(folder, network)
     return network
 
 
@@ -105,8 +107,8 @@ def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, as_json: bool) -> 
     from floodway.spark.audit.shed import audit_shed
 
     if job.nodes:
-        raise InputError(f"{job.folder} is the folder of a network, not of a shed", hint="Leave --shed out")
-    result = audit_shed(job.name, ShedFiles(job.folder), time.time(), checkpoints)
+        raise InputError(f"{job.place} is the folder of a network, not of a shed", hint="Leave --shed out")
+    result = audit_shed(job.name, ShedFiles(job.store), time.time(), checkpoints)
     line = (
         f"{job.name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
         f"{result.dropped:,} dropped; {result.gaps} batches without counts"

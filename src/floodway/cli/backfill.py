@@ -54,15 +54,15 @@ def backfill(
     from floodway.job.ledger.backfill import Live
     from floodway.job.options.moments import moment_us
     from floodway.job.options.values import settings
-    from floodway.job.shed_state import shed_files
     from floodway.job.store.locks import take
+    from floodway.spark.shed.place import place_files
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
     function = named_function("--run", run)
     before = None if through is None else named_function("--through", through)
     options: dict[str, str] = settings("--kafka")("\n".join(kafka))
     since_us, until_us = moment_us("--since", since), moment_us("--until", until)
-    files = shed_files(name, state)
+    files = place_files(None, name, state)
     spark_settings = parse_conf(conf)
     lock = take(files.folder / "backfill.lock", "Another backfill of this shed is running: wait for it, or stop it")
     os.nice(QUIET_NICE)

@@ -17,12 +17,6 @@ def above_zero(option: str, value: float | None, example: str) -> None:
         raise InputError(f"{option} {value:g} is not above 0", hint=f"Give a number such as {example}")
 
 
-def not_negative(option: str, value: float) -> None:
-    """Refuse numbers below 0."""
-    if not 0 <= value < math.inf:
-        raise InputError(f"{option} {value:g} is below 0", hint="Give 0 or more")
-
-
 def writable(option: str, path: Path | None) -> None:
     """Refuse a file that could not be written at the end: its folder is missing, or it is a folder itself."""
     if path is None:

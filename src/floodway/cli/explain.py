@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import typer
 from floodway.cli.output import print_json
 from floodway.cli.plan import tie_lines
 from floodway.errors import InputError
+from floodway.json_text import load_json
 
 if TYPE_CHECKING:
     from floodway.network.fair import FairResult
@@ -126,7 +126,7 @@ def _keeps_of_plan(source: str) -> dict[str, float]:
     hint = "Write one with floodway plan NET --rates … --json > plan.json"
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        return {str(drop["at"]): float(drop["keep"]) for drop in json.loads(text)["drops"]}
+        return {str(drop["at"]): float(drop["keep"]) for drop in load_json(text)["drops"]}
     except OSError as error:
         raise InputError(f"--plan-json: {source} cannot be read: {error.strerror}", hint=hint) from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:

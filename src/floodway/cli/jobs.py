@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-Job = Annotated[str, typer.Argument(help="Name of the job, or the folder of its state.", metavar="NAME_OR_PLACE")]
+if TYPE_CHECKING:
+    from floodway.job.places import JobPlace
+
+Job = Annotated[
+    str, typer.Argument(help="Name of the job, or the folder or URI of its state.", metavar="NAME_OR_PLACE")
+]
 State = Annotated[
-    Path | None,
+    str | None,
     typer.Option(help="Where to look for the name, if not among this user's jobs.", hidden=True),
 ]
+
+
+def find(job: str, state: str | None = None) -> JobPlace:
+    """The job of this name or at this place; InputError if there is none."""
+    from floodway.job.places import find_job
+    from floodway.spark.session.stores import open_store
+
+    return find_job(job, open_store, state)
+
+
+def find_or_root(job: str) -> str:
+    """The place of a job by its name or place, or a place that holds jobs."""
+    from floodway.job.places import job_names, place_of
+    from floodway.spark.session.stores import open_store
+
+    place = place_of(job)
+    return place if place is not None and job_names(open_store(place), open_store) else find(job).place

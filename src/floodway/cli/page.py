@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -31,9 +31,9 @@ ReadToken = Annotated[
 ]
 
 
-def report_of(root: Path, name: str | None = None) -> Any:
-    """The report of a run's folder (`floodway.dashboard.report.Report`), under another name if given."""
-    return import_module(REPORT).make_report(root, name=name)
+def report_of(place: Path | str, name: str | None = None) -> Any:
+    """The report of the job at a place (`floodway.dashboard.report.Report`), under another name if given."""
+    return import_module(REPORT).make_report(place, name=name)
 
 
 def report_html(*reports: Any, title: str | None = None) -> str:
@@ -77,7 +77,7 @@ def watched(
 
 @contextmanager
 def serving(
-    folders: list[Path],
+    places: Sequence[Path | str],
     urls: list[str] | None = None,
     *,
     listen: str = LISTEN,
@@ -88,7 +88,7 @@ def serving(
     """Serve the page and say where; yields its address."""
     host, port = parse_address(listen)
     page_server = import_module(SERVE).page_server
-    server = page_server(folders, urls or [], host=host, port=port, security=security, asking=asking)
+    server = page_server(places, urls or [], host=host, port=port, security=security, asking=asking)
     with server:
         typer.echo(f"page: {server.url}", err=True)
         if open_browser and not webbrowser.open(server.url):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli.checks import writable
-from floodway.cli.jobs import Job
+from floodway.cli.jobs import Job, find_or_root
 from floodway.cli.output import latency_line, print_json
 
 if TYPE_CHECKING:
@@ -28,10 +28,9 @@ def report(
     Example: floodway report clicks --html report.html
     """
     from floodway.cli.page import report_html, report_of
-    from floodway.job.places import job_folder
 
     writable("--html", html)
-    found = report_of(job_folder(job))
+    found = report_of(find_or_root(job))
     if html is not None:
         html.write_text(report_html(found), encoding="utf-8")
     if as_json:

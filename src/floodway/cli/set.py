@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.jobs import Job, State
+from floodway.cli.jobs import Job, State, find
 
 
 def set(
@@ -20,11 +20,10 @@ def set(
 
     Example: floodway set clicks --mode off
     """
-    from floodway.job.places import find_job
     from floodway.job.store.state_files import checked_mode
 
     checked_mode(mode)
-    found = find_job(job, state)
+    found = find(job, state)
     found.switch(mode)
     for name in found.nodes or [found.name]:
         typer.echo(f"{name}: {mode} from the next micro-batch on")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.jobs import Job, State
+from floodway.cli.jobs import Job, State, find
 from floodway.cli.output import print_json
 from floodway.errors import InputError
 
@@ -37,10 +38,9 @@ def top(
     from rich.console import Console
     from rich.live import Live
 
-    from floodway.job.places import find_job
     from floodway.job.status.tail import JobTail
 
-    found, tail = find_job(job, state), JobTail()
+    found, tail = find(job, state), JobTail()
     if as_json:
         status = found.status(tail)
         if status is None:
@@ -68,7 +68,7 @@ def _tables(job: JobPlace, tail: JobTail) -> Group:
 
 def _nothing(job: JobPlace) -> InputError:
     return InputError(
-        f"{job.folder} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
+        f"{job.place} holds no figures yet", hint="Wait for the job's first micro-batch, or check its name"
     )
 
 
@@ -106,7 +106,10 @@ def table_of(status: Status, now: float) -> Table:
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:
-        table.add_row("decision", "[red]the last batch did not see it: everything was kept[/red]")
+        table.add_row("decision", "[red]the last batch did not find it[/red]")
+    if status.mode == "enforce" and status.decision_until is not None and status.decision_until < time.time():
+        since = datetime.fromtimestamp(status.decision_until, UTC)
+        table.add_row("decision", f"[red]expired at {since:%Y-%m-%d %H:%M:%S} UTC: batches keep everything[/red]")
     for text in status.warnings:
         table.add_row("warning", f"[red]{text}[/red]")
     if status.reason:
@@ -125,6 +128,8 @@ def _latency_rows(table: Table, status: Status) -> None:
         table.add_row("latency", f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
     if status.unreachable and status.floor_seconds is not None:
         table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")
+    if status.capacity_needed is not None:
+        table.add_row("capacity", f"{status.capacity_needed:.2f} times the present would keep everything")
 
 
 def _participant_rows(table: Table, status: Status) -> None:

@@ -35,6 +35,17 @@ class Forecast:
         """The work that a batch of this duration can keep of what it is offered, at least 0."""
         return max(0.0, (seconds - self.overhead_seconds - self.offered_cost * offered) / self.kept_cost)
 
+    def capacity_needed(self, rate: float, seconds: float) -> float | None:
+        """How many times the present capacity keeps all of this rate in batches of this duration; None for no number.
+
+        The overhead of a batch does not shrink with capacity.
+
+        >>> round(Forecast(overhead_seconds=0.5, kept_cost=0.01).capacity_needed(150.0, 2.0), 3)
+        2.0
+        """
+        room = seconds - self.overhead_seconds
+        return (self.kept_cost + self.offered_cost) * rate * seconds / room if room > 0.0 else None
+
     def whole_work(self, seconds: float) -> float:
         """The work of a batch of this duration that keeps all it is offered, at least 0."""
         return max(0.0, (seconds - self.overhead_seconds) / (self.kept_cost + self.offered_cost))

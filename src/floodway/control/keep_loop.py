@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodway.control.base import Controller, Decision, Observation, Plain
+from floodway.control.forecast import BATCH_SHARE
 from floodway.control.loop import Loop
 
 IDLE_FACTOR = 1.2
@@ -52,7 +53,9 @@ class KeepDecision:
     """The share to keep of the batches to come, with the figures that it follows from.
 
     `offered_rate` is in tuples per second. `budget`, in tuples, is for the batch after the running one; None where the
-    keep is not to be adapted to that batch's own length.
+    keep is not to be adapted to that batch's own length. `capacity_needed` is how many times the present capacity would
+    keep everything at the target; None while costs are not known, or where no capacity would. `held_seconds` is how
+    long an overload has lasted for which nothing is dropped yet (`patience.py`).
     """
 
     keep: float
@@ -60,6 +63,8 @@ class KeepDecision:
     offered_rate: float
     latency_seconds: float
     budget: float | None = None
+    capacity_needed: float | None = None
+    held_seconds: float | None = None
 
 
 class KeepLoop:
@@ -107,7 +112,9 @@ class KeepLoop:
             )
         )
         budget = self._budget(decision, waiting) if pace == 0.0 and not left else None
-        return KeepDecision(decision.keep(waiting), decision, rate, latency, budget)
+        learnt = self._loop.forecast()
+        needed = learnt.capacity_needed(rate, target_seconds / BATCH_SHARE) if learnt else None
+        return KeepDecision(decision.keep(waiting), decision, rate, latency, budget, needed)
 
     def _rate(self, offered: int, gap: float) -> float:
         own, mean = offered / gap, _rate(self._arrivals)

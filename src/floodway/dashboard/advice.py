@@ -69,8 +69,11 @@ def advice(
 
 
 def _nothing_to_do(status: Status) -> str:
-    late = "" if status.latency.target is None else " in time"
-    return f"Nothing: everything offered was processed{late}."
+    mean, target = status.latency.mean, status.latency.target
+    late = f", and results were {mean:.1f} s old on average" if mean is not None else ""
+    late += f" at a target of {target:g} s" if late and target is not None else ""
+    dropped = sum(status.totals.dropped.values())
+    return f"Nothing: {f'{dropped:,} tuples were' if dropped else 'no tuple was'} dropped{late}."
 
 
 def _why_late(modes: Mapping[str, int], counts: Counts) -> str:

@@ -70,7 +70,8 @@ class Gauge:
         scale = max(load.values(), default=0.0)
         optimum = None
         if self._planner is not None and score is not None and scale > 0:
-            optimum = self._planner.plan(rates, scale).score
+            # What was delivered was possible, whatever selectivities the file declares.
+            optimum = max(score, self._planner.plan(rates, scale).score)
         return Flow(
             rates=rates,
             keeps=keeps,

@@ -76,12 +76,12 @@ class Report:
         }
 
 
-def make_report(root: Path, *, name: str | None = None) -> Report:
-    """The report of the job in this folder, under its own name or another; InputError unless it holds one ledger."""
-    folder, reading, figures = _only_job(root)
+def make_report(root: Path | str, *, name: str | None = None) -> Report:
+    """The report of the job at this place, under its own name or another; InputError unless it holds one ledger."""
+    job, reading, figures = _only_job(root)
     running = figures.fold.timeline.running
     spans, seconds = running.spans, float(running.count())
-    told = saved_report(folder) if len(spans) == 1 else {}
+    told = saved_report(job.folder) if job.folder is not None and len(spans) == 1 else {}
     gauge = Gauge(reading.network) if reading.network else None
     flow = gauge.measured(figures.fold.total, seconds) if gauge else None
     score = told.get("score", flow.score if flow else None)
@@ -104,7 +104,7 @@ def make_report(root: Path, *, name: str | None = None) -> Report:
         optimum=optimum,
         # Drawn without the pauses.
         samples=tuple(replace(one, time=float(running.until(int(one.time) - 1))) for one in whole(reading, gauge)),
-        batches=tuple(_batches(folder)),
+        batches=tuple(_batches(job)),
         advice=tuple(
             advice(status, network=reading.network, seconds=seconds, modes=modes, score=score, optimum=optimum)
         ),
@@ -132,20 +132,21 @@ def _over_all(reading: Reading, figures: Figures, seconds: float) -> Status:
     )
 
 
-def _only_job(root: Path) -> tuple[Path, Reading, Figures]:
+def _only_job(root: Path | str) -> tuple[JobPlace, Reading, Figures]:
+    source = StateSource([root])
     found = [
-        (Path(reading.place), reading, reading.figures)
-        for reading in StateSource([root]).read()
+        (source.job(reading.place), reading, reading.figures)
+        for reading in source.read()
         if reading.figures is not None and reading.figures.fold.timeline.running.spans
     ]
     if not found:
         raise InputError(f"{root} holds no ledger with any batch", hint="Give the name of a job, or its folder")
     if len(found) > 1:
-        named = ", ".join(f"{folder} ({reading.name})" for folder, reading, _ in found)
+        named = ", ".join(f"{job.place} ({reading.name})" for job, reading, _ in found)
         raise InputError(f"{root} holds {len(found)} jobs", hint=f"A report is on one of them: {named}")
     return found[0]
 
 
-def _batches(root: Path) -> list[Batch]:
-    found = [batch for store in JobPlace.of(root).stores for batch in BatchReader(store).advance() or ()]
+def _batches(job: JobPlace) -> list[Batch]:
+    found = [batch for store in job.records() for batch in BatchReader(store).advance() or ()]
     return sorted(found, key=lambda batch: batch.ended_seconds)

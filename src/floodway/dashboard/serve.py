@@ -16,7 +16,7 @@ from floodway.dashboard.sources import Source, Sources, StateSource
 
 
 def page_server(
-    folders: Iterable[Path] = (),
+    places: Iterable[Path | str] = (),
     urls: Iterable[str] = (),
     *,
     host: str = "127.0.0.1",
@@ -24,12 +24,12 @@ def page_server(
     security: Security | None = None,
     asking: Security | None = None,
 ) -> HttpServer:
-    """The page over these folders and agents; an address beyond this machine is refused without a key or certificates.
+    """The page over the jobs at these places, and agents; beyond this machine only with a key or certificates.
 
     There, figures and metrics are served to who has the key, the page itself over TLS only. `asking` is what agents are
     asked with, by default the same.
     """
-    sources: list[Source] = [StateSource(folders)]
+    sources: list[Source] = [StateSource(places)]
     given = list(urls)
     if given:
         sources.append(UrlSource(given, asking or security))
@@ -38,6 +38,6 @@ def page_server(
     return HttpServer(routes, host=host, port=port, security=security, open_paths=OPEN_PATHS)
 
 
-def watching(folders: Iterable[Path]) -> Callable[[], list[Watched]]:
-    """What the page's `/metrics` would say about these folders, whenever it is asked."""
-    return Board(StateSource(folders)).watched
+def watching(places: Iterable[Path | str]) -> Callable[[], list[Watched]]:
+    """What the page's `/metrics` would say about the jobs there, whenever it is asked."""
+    return Board(StateSource(places)).watched

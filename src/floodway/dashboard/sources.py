@@ -16,12 +16,14 @@ from floodway.agent.loop.run_files import NETWORK
 from floodway.errors import FloodwayError, InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
-from floodway.job.places import JobPlace, is_job
+from floodway.job.places import JobPlace, is_job, job_names
 from floodway.job.status.figures import Figures
 from floodway.job.status.status import Status
 from floodway.job.status.tail import JobTail
+from floodway.job.store.store import Store, join, local_folder, scheme_of
 from floodway.network.file import load_network
 from floodway.network.model import Network
+from floodway.spark.session.stores import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +61,55 @@ class Source(Protocol):
 
 
 class StateSource:
-    """Jobs by their folders: that of a run, of a network of processes, of a shed, or one that holds such folders."""
+    """Jobs by the places of their state: of a run, a network of processes, a shed, or one that holds several."""
 
-    def __init__(self, folders: Iterable[Path]) -> None:
-        self._folders = list(folders)
-        for folder in self._folders:
-            if not folder.is_dir():
+    def __init__(self, places: Iterable[Path | str]) -> None:
+        self._places = [str(place) for place in places]
+        for place in self._places:
+            if scheme_of(place) == "file" and not local_folder(place).is_dir():
                 raise InputError(
-                    f"{folder} is not a folder", hint="Give the folder that `floodway run --state` was given"
+                    f"{place} is not a folder", hint="Give the folder that `floodway run --state` was given"
                 )
-        self._tails: dict[Path, JobTail] = {}
+        self._stores: dict[str, Store] = {}
+        self._tails: dict[str, JobTail] = {}
         self._networks: dict[Path, tuple[int, Network | None, str]] = {}
 
     def read(self) -> list[Reading]:
-        """All jobs in the folders; one that starts later appears when it does."""
-        return named([self._job(folder) for folder in self._jobs()])
+        """All jobs at the places; one that starts later appears when it does."""
+        return named([self._job(place) for place in self._jobs()])
+
+    def job(self, place: str) -> JobPlace:
+        """The job at a place that was read."""
+        return JobPlace.of(self._open(place))
 
     def switch(self, reading: Reading, mode: str) -> None:
         """Write the wish where the job looks for it."""
-        JobPlace.of(Path(reading.place)).switch(mode)
+        self.job(reading.place).switch(mode)
 
-    def _jobs(self) -> list[Path]:
-        found: dict[Path, None] = {}
-        for given in self._folders:
-            inside = [path for path in sorted(given.iterdir()) if is_job(path)] if given.is_dir() else []
-            for folder in [given] if is_job(given) or not inside else inside:
-                found[folder.resolve()] = None
+    def _open(self, place: str) -> Store:
+        if place not in self._stores:
+            self._stores[place] = open_store(place)
+        return self._stores[place]
+
+    def _jobs(self) -> list[str]:
+        found: dict[str, None] = {}
+        for given in self._places:
+            root = self._open(given)
+            inside = [] if is_job(root) else [join(given, name) for name in job_names(root, self._open)]
+            for place in inside or [given]:
+                found[str(local_folder(place).resolve()) if scheme_of(place) == "file" else place] = None
         return list(found)
 
-    def _job(self, folder: Path) -> Reading:
-        job = JobPlace.of(folder)
-        network, note = self._network(folder)
-        tail = self._tails.setdefault(folder, JobTail())
+    def _job(self, place: str) -> Reading:
+        job = self.job(place)
+        network, note = (None, "") if job.folder is None else self._network(job.folder)
+        tail = self._tails.setdefault(place, JobTail())
         try:
             status, problem = job.status(tail), None
         except FloodwayError as error:
             status, problem = None, error.message
         figures = tail.figures if tail.has_ledger else None
-        own = status.name if status is not None else network.name if network is not None else folder.name
+        own = status.name if status is not None else network.name if network is not None else job.name
         return Reading(
             name=own,
             status=status,
@@ -104,8 +117,8 @@ class StateSource:
             figures=figures,
             timeline=figures.fold.timeline if figures else None,
             problem=problem or (None if status or figures else "nothing written yet"),
-            place=str(folder),
-            names=(own, *(f"{own}, {shown}" for shown in (folder.name, "/".join(folder.parts[-2:]), folder))),
+            place=place,
+            names=(own, *(f"{own}, {shown}" for shown in (job.name, "/".join(place.split("/")[-2:]), place))),
             notes=(note,) if note else (),
         )
 

@@ -25,7 +25,7 @@ from floodway.job.decision import Mode
 from floodway.job.status.status import Status, read_status, write_status
 from floodway.job.store.state_files import checked_mode as checked_mode
 from floodway.job.store.state_files import read_mode, write_mode
-from floodway.job.store.store import LocalStore, Store
+from floodway.job.store.store import LocalStore, Store, local_folder, scheme_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -78,14 +78,15 @@ def checked_name(name: str) -> str:
     return name
 
 
-def shed_files(name: str, state_dir: str | Path | None = None) -> ShedFiles:
-    """The state of the shed of this name on this machine's disk; `state_dir` is the root in place of the default."""
-    return ShedFiles(LocalStore((Path(state_dir) if state_dir is not None else state_root()) / checked_name(name)))
+def state_root() -> str:
+    """The folder or URI that holds one folder for every shed of this user."""
+    return os.environ.get("FLOODWAY_STATE") or str(home_root())
 
 
-def state_root() -> Path:
-    """The folder that holds one folder for every shed of this user."""
-    if given := os.environ.get("FLOODWAY_STATE"):
-        return Path(given).expanduser()
+def home_root() -> Path:
+    """The folder on this machine that holds those whose place nobody has chosen."""
+    given = os.environ.get("FLOODWAY_STATE")
+    if given and scheme_of(given) == "file":
+        return local_folder(given)
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "floodway"

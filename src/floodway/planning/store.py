@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import InputError
+from floodway.json_text import load_json
 from floodway.network.model import Network
 from floodway.planning.factory import PLANNERS
 from floodway.planning.plan import Planner
@@ -129,7 +130,7 @@ def decode(body: bytes, program: Program, *, source: str = "plan file") -> tuple
     if zlib.crc32(body[: -_CRC.size]) != _CRC.unpack(body[-_CRC.size :])[0]:
         raise PlanFileError(f"{source} is truncated or damaged (its checksum does not match)", hint=again)
     try:
-        header = json.loads(body[_PREFIX.size : _PREFIX.size + length])
+        header = load_json(body[_PREFIX.size : _PREFIX.size + length])
         name, network, meta = header["planner"], header["network"], dict(header["meta"])
         layout = [(str(key), str(dtype), [int(n) for n in shape]) for key, dtype, shape in header["arrays"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -14,7 +14,7 @@ def met(url: str, key: bytes) -> tuple[str, float]:
     headers = signed_headers(key, "GET", "/", b"")
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.netloc, timeout=5)
+    connection = kind(parts.netloc, timeout=60)
     try:
         connection.request("GET", "/", None, headers)
         response = connection.getresponse()

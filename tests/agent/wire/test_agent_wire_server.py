@@ -82,7 +82,7 @@ def signed() -> Iterator[HttpServer]:
 
 
 def asked(server: HttpServer, path: str, headers: dict[str, str], *, method: str = "GET", body: bytes = b"") -> int:
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=5)
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     try:
         connection.request(method, path, body or None, headers)
         return connection.getresponse().status
@@ -165,7 +165,7 @@ def test_what_is_not_signed_well_is_refused_and_counted(signed: HttpServer) -> N
 
 
 def answered(server: HttpServer, path: str, headers: dict[str, str]) -> tuple[int, str | None, bytes]:
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=5)
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     try:
         connection.request("GET", path, None, headers)
         response = connection.getresponse()
@@ -242,7 +242,7 @@ def test_sizes_paths_methods_and_the_handlers_own_refusals_are_counted(signed: H
 
 
 def test_a_body_that_hides_its_length_is_bounded_too(signed: HttpServer) -> None:
-    connection = HTTPConnection(signed.url.removeprefix("http://"), timeout=5)
+    connection = HTTPConnection(signed.url.removeprefix("http://"), timeout=60)
     headers = signed_for(signed.url, KEY.key or b"", "POST", "/echo", bytes(1200))
     connection.request("POST", "/echo", iter([bytes(600), bytes(600)]), headers, encode_chunked=True)
     assert connection.getresponse().status == 413

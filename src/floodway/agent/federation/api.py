@@ -1,6 +1,7 @@
 """The offer API: what partners send each other over HTTP, checked for form here and for content by the participant.
 
     POST /v1/message   an offer, accept, counter, reject, cancel or note of room
+    POST /v1/prepare   the giver lets the taker prepare what it accepted
     POST /v1/move      the giver asks the taker to take over what it accepted
     POST /v1/bill      the taker's entries for the giver to book
     GET  /v1/status    load, fragments, moves and what was refused
@@ -12,7 +13,6 @@ numbers are finite: what is no number in a message would be none in every sum an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
@@ -31,7 +31,9 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
+from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import Status
+from floodway.json_text import load_json
 from floodway.spark.query.catalogue import CatalogueError
 
 if TYPE_CHECKING:
@@ -102,12 +104,20 @@ class Member(Protocol):
         """Take one message of the negotiation."""
         ...
 
+    def prepare(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> None:
+        """Prepare to take over what was accepted, which the giver still runs."""
+        ...
+
     def take(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, float]:
         """Take over what was accepted; seconds by phase."""
         ...
 
     def billed(self, sender: str, entries: list[BookedEntry]) -> dict[str, Any]:
         """Book a partner's entries: the ids of those `booked` now, and by id why others are `refused`."""
+        ...
+
+    def latencies(self) -> Sketch:
+        """Of all results of the fragments that run here."""
         ...
 
     def status(self) -> Status:
@@ -159,6 +169,12 @@ def routes(member: Member) -> list[BaseRoute]:
         await _called(lambda: member.receive(found))
         return JSONResponse({"ok": True})
 
+    async def prepare(request: Request) -> JSONResponse:
+        form = _parsed(MoveForm, await heard(request))
+        _check_sender(request, form.move.giver)
+        await _called(lambda: member.prepare(form.move, form.epochs, form.definitions))
+        return JSONResponse({"ok": True})
+
     async def move(request: Request) -> JSONResponse:
         form = _parsed(MoveForm, await heard(request))
         _check_sender(request, form.move.giver)
@@ -176,10 +192,11 @@ def routes(member: Member) -> list[BaseRoute]:
 
     return [
         Route("/v1/message", message, methods=["POST"]),
+        Route("/v1/prepare", prepare, methods=["POST"]),
         Route("/v1/move", move, methods=["POST"]),
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
-        metrics_route(lambda: [Watched((told := member.status()).name, told)]),
+        metrics_route(lambda: [Watched((told := member.status()).name, told, member.latencies())]),
     ]
 
 
@@ -203,7 +220,7 @@ async def _called(work: Callable[[], Any]) -> Any:
 
 async def _json(request: Request) -> object:
     try:
-        found: object = json.loads(await request.body())
+        found: object = load_json(await request.body())
     except (ValueError, RecursionError):
         raise RefusedError("malformed", "the body is not JSON") from None
     return found

@@ -14,6 +14,14 @@ Fence = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
+class EndedBatch:
+    """A finished batch: what the controllers see of it, and the names of the plans that it was cut under."""
+
+    batch: FragmentBatch
+    plans: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """One fragment over the last seconds: tuples/s that arrived by stream, CPU-seconds per tuple, seconds they wait.
 
@@ -45,6 +53,14 @@ class Engine(Protocol):
         """Refuse a fragment whose catalogue entry or parameters are not known here."""
         ...
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        """Do all of a start that does not need the fragment itself, which another member still runs."""
+        ...
+
+    def forget(self, fragment: str) -> None:
+        """Give up what was prepared and is not wanted; nothing if there is nothing."""
+        ...
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
         """Run it from its checkpoint on; returns when it has found its place. Starting twice changes nothing."""
         ...
@@ -61,8 +77,8 @@ class Engine(Protocol):
         """Every fragment that runs here."""
         ...
 
-    def batches(self) -> Sequence[FragmentBatch]:
-        """The batches that have ended since the last call."""
+    def batches(self) -> Sequence[EndedBatch]:
+        """The batches that have ended since the last call; each is on record beside the fragment's ledger."""
         ...
 
     def close(self) -> None:

@@ -1,20 +1,29 @@
-"""What a participant's loop saw last, and the status that people, tests and experiments read."""
+"""What a participant's loop saw last, and the status that people, tests and experiments read.
+
+A participant is a job like the others: its ledger is that of the fragments that run here. Ledger and batches lie with
+each fragment on the shared storage and move with it, so the totals are those of the fragments held, whoever ran them
+before.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 
-from floodway.agent.federation.engine import Measure
+from floodway.agent.federation.engine import EndedBatch, Measure
 from floodway.agent.federation.journal import BookedEntry, MoveRow, fragment_of
+from floodway.agent.federation.shedding import Shed
+from floodway.agent.loop.finished import loop_status
+from floodway.agent.loop.plans import PlanBook
 from floodway.contracts.cost import unit_cost
 from floodway.contracts.ledger import Reason
 from floodway.contracts.messages import Offer
 from floodway.contracts.participant import Holding, Participant
 from floodway.job.decision import Mode
-from floodway.job.status.latencies import Latency
+from floodway.job.status.latencies import Latency, Sketch
 from floodway.job.status.participant_status import (
     ContractPart,
     FragmentPart,
@@ -23,7 +32,9 @@ from floodway.job.status.participant_status import (
     OfferPart,
     ParticipantPart,
 )
-from floodway.job.status.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs
+from floodway.job.status.status import NodePart, ProcessPart, Status
+from floodway.job.status.tail import JobTail
+from floodway.job.store.store import LocalStore
 
 SHOWN_FAILURES = 50
 """How many of the last failures a status shows."""
@@ -69,13 +80,18 @@ class Figures:
             else:
                 self.missed.pop(fragment, None)
 
-    def part(self, machine: Participant, moves: Iterable[MoveRow], *, cpu: float) -> ParticipantPart:
+    def part(
+        self, machine: Participant, moves: Iterable[MoveRow], *, cpu: float, places: Mapping[str, Path]
+    ) -> ParticipantPart:
         """Load, fragments, contracts and moves; loads in CPU-seconds/s, rates in tuples/s."""
         return ParticipantPart(
             cpu=cpu,
             load=machine.load.cpu,
             unit_cost=unit_cost(machine.costs, machine.load),
-            fragments={name: self._fragment(machine, name, held) for name, held in machine.holdings.items()},
+            fragments={
+                name: self._fragment(machine, name, held, str(places.get(name, "")))
+                for name, held in machine.holdings.items()
+            },
             lent={name: away.taker for name, away in machine.away.items()},
             offer=None if machine.search is None else _offer(machine.search.offer),
             balance=self.balance,
@@ -104,7 +120,7 @@ class Figures:
             missed=dict(self.missed),
         )
 
-    def _fragment(self, machine: Participant, name: str, held: Holding) -> FragmentPart:
+    def _fragment(self, machine: Participant, name: str, held: Holding, place: str) -> FragmentPart:
         measured = self.measures.get(name)
         return FragmentPart(
             owner=held.contract.giver if held.contract else machine.name,
@@ -114,44 +130,64 @@ class Figures:
             delay_seconds=measured.delay_seconds if measured else None,
             malformed=measured.malformed if measured else 0,
             price=held.price,
+            place=place,
         )
 
 
-def participant_status(
-    part: ParticipantPart,
-    *,
-    name: str,
-    now: float,
-    process: ProcessPart,
-    mode: Mode = "enforce",
-    target_seconds: float | None = None,
-) -> Status:
-    """The status of a participant: each fragment is a place, with the share that is kept of it."""
-    places = {
-        at: Place(one.keep, arriving=one.rate, rates=Rates(one.rate, one.rate * one.keep))
-        for at, one in part.fragments.items()
-    }
-    rates, keep, totals = at_inputs(places, places)
-    timed = [(one.rate, one.delay_seconds) for one in part.fragments.values() if one.delay_seconds is not None]
-    weight = sum(rate for rate, _ in timed)
-    return Status(
-        name=name,
-        kind="participant",
-        mode=mode,
-        time=now,
-        latency=Latency(
-            mean=sum(rate * delay for rate, delay in timed) / weight if weight > 0 else None, target=target_seconds
-        ),
-        rates=rates,
-        keep=keep,
-        totals=totals,
-        reason=_reason(part),
-        errors=len(part.failures),
-        places=places,
-        nodes={name: NodePart(part.load, part.cpu)},
-        process=process,
-        participant=part,
-    )
+class MemberRecord:
+    """The ledgers and batches of the fragments that run here, and the status made of them, as of the last look."""
+
+    def __init__(self, name: str, folder: Path, target_seconds: float) -> None:
+        self._tail = JobTail()
+        self._book = PlanBook(folder)
+        self._blank = Status(name, "participant", "off", 0.0, latency=Latency(target=target_seconds))
+        self._seen = self._blank
+        self.latencies = Sketch()
+        """Of all results of the fragments that run here, as of the last look."""
+
+    def issued(self, shed: Shed) -> None:
+        """A decision is in force from now on."""
+        self._book.issued(shed.decision, shed.steered)
+
+    def look(self, now: float, shed: Shed, batches: Iterable[EndedBatch], places: Iterable[Path]) -> None:
+        """Take in the batches that have ended, and what the fragments have on record in these folders."""
+        for one in batches:
+            self._book.cut(one.plans)
+        self._tail.advance(LocalStore(place) for place in places)
+        self.latencies = self._tail.figures.latencies.copy()
+        figures, target = self._tail.figures, self._blank.latency.target or 0.0
+        if shed.steered is None or shed.network is None:
+            self._seen = figures.refreshed(replace(self._blank, time=now))
+        else:
+            self._seen = loop_status(
+                *(shed.network, figures, shed.steered),
+                kind="participant",
+                now=now,
+                target_seconds=target,
+                waiting=shed.waiting,
+                decision_seen=self._book.seen,
+            )
+
+    def status(self, part: ParticipantPart, *, now: float, process: ProcessPart, mode: Mode) -> Status:
+        """The status of now: from any thread."""
+        seen = self._seen
+        # Before the first results: how long tuples wait.
+        timed = [(one.rate, one.delay_seconds) for one in part.fragments.values() if one.delay_seconds is not None]
+        weight = sum(rate for rate, _ in timed)
+        waited = sum(rate * delay for rate, delay in timed) / weight if weight > 0 else None
+        return replace(
+            seen,
+            name=self._blank.name,
+            mode=mode,
+            time=now,
+            latency=seen.latency if seen.latency.mean is not None else replace(seen.latency, mean=waited),
+            reason=_reason(part),
+            errors=len(part.failures),
+            nodes={self._blank.name: NodePart(part.load, part.cpu)},
+            process=process,
+            participant=part,
+            network="",
+        )
 
 
 def _reason(part: ParticipantPart) -> str:

@@ -8,7 +8,6 @@ fragment may run is asked within its turn: held, and not on its way out.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -31,8 +30,8 @@ class Holdings:
         store: LeaseStore,
         journal: Journal,
         engine: Engine,
-        clock: Callable[[], float] = time.time,
-        failed: Callable[[str, Exception], None] = lambda where, error: None,
+        clock: Callable[[], float],
+        failed: Callable[[str, Exception], None],
     ) -> None:
         self._name = name
         self._specs = specs

@@ -25,6 +25,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from floodway.agent.federation.errors import LeaseLostError, StorageError
 from floodway.contracts.federation_file import NAME
+from floodway.json_text import load_json
 
 Form = TypeVar("Form")
 _LEASE = re.compile(r"lease-([0-9]{8})\.json")
@@ -274,7 +275,7 @@ def _sync(folder: Path) -> None:
 
 def _read(path: Path, form: TypeAdapter[Form]) -> Form:
     try:
-        body = json.loads(path.read_bytes())
+        body = load_json(path.read_bytes())
         if not isinstance(body, dict) or body.pop("version", None) != 1:
             raise ValueError("not version 1")
         return form.validate_python(body)

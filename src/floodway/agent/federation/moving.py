@@ -1,19 +1,20 @@
 """A move, step by step, from either side; and what a restart makes of one that was cut short.
 
-    giver   note the intent → stop at a batch boundary → ask the taker → look how the move was decided
-    taker   note it → decide it as taken, by one file on the shared storage → claim the leases → start → confirm
+    giver   note the intent → let the taker prepare → stop at a batch boundary → ask the taker → look how it was decided
+    taker   prepare → note it → decide it as taken, by a file on the shared storage → claim the leases → start → confirm
 
 The giver withdraws a move by creating the same file: whichever of the two creates it decides the move for both, so an
 answer that got lost, a time-out or a crash at any point leaves one owner. What could not be started at the taker is
 given back by a lease that names the giver. Until the taker has confirmed, the giver keeps all it needs to resume; where
-it cannot find out how the move was decided, the fragments wait, and `settle_open` asks again.
+it cannot find out how the move was decided, the fragments wait, and `settle_open` asks again. What was prepared changes
+no owner: a move goes on without it, and it is given up when the move is not asked for.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -26,9 +27,12 @@ from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Move
 from floodway.errors import FloodwayError
+from floodway.job.clocks import PROCESS_CLOCK
 
 STEPS = (
     "giver:intended",
+    "taker:prepared",
+    "giver:prepared",
     "giver:stopped",
     "giver:asked",
     "giver:answered",
@@ -54,6 +58,10 @@ OTHER_STEPS = (
 """The points of all else that changes owners or books."""
 
 
+Ask = Callable[[Move, Mapping[str, int]], Mapping[str, float]]
+"""Sends a move with the giver's epochs to its taker; what that tells of its own times, in seconds by phase."""
+
+
 @dataclass
 class Moving:
     """The moves that bring one participant its fragments and take them away; `at` is told each step."""
@@ -63,13 +71,19 @@ class Moving:
     store: LeaseStore
     journal: Journal
     engine: Engine
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = PROCESS_CLOCK.now
     at: Callable[[str], None] = lambda step: None
     failed: Callable[[str, Exception], None] = lambda where, error: None
     """Told of what failed and is tried again."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Measures how long others are silent: their clocks may differ from this one by any amount."""
+    _prepared: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The fragments that were prepared, by the move that is to bring them."""
     _busy: set[str] = field(default_factory=set)
     """Moves that a thread is carrying out."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _seen: dict[str, tuple[Lease, float]] = field(default_factory=dict)
+    """Leases of own fragments that are elsewhere: as each was last found, and since when it is so."""
 
     def __post_init__(self) -> None:
         self.holdings = Holdings(self.name, self.specs, self.store, self.journal, self.engine, self.clock, self.failed)
@@ -84,11 +98,11 @@ class Moving:
         """Fragments that are held but do not run, with the reason; a copy."""
         return self.holdings.stalled()
 
-    def give(self, move: Move, ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]) -> dict[str, Lease]:
+    def give(self, move: Move, ask: Ask, prepare: Ask = lambda move, epochs: {}) -> dict[str, Lease]:
         """Carry a move out as its giver; the leases that came back or stayed, none if all went over.
 
-        `ask` sends it to its taker and returns what that tells of its own times. Raises what kept this side from
-        finding out how it was decided: the fragments then wait for `settle_open`.
+        `prepare` lets the taker prepare; `ask` has it take over. Both return what that tells of its own times. Raises
+        what kept this side from finding out how it was decided: the fragments then wait for `settle_open`.
         """
         fragments = [task.name for task in move.tasks]
         with self._under_way(move.id):
@@ -100,6 +114,8 @@ class Moving:
             row = MoveRow(move.id, "giver", move.giver, move.taker, move.price, units, epochs, "intended", self.clock())
             self.journal.begin(row)
             self.at("giver:intended")
+            self._let_prepare(move, epochs, prepare)
+            self.at("giver:prepared")
             self.holdings.leave(fragments)
             try:
                 self._hand_over(move, epochs, ask)
@@ -107,6 +123,15 @@ class Moving:
                 with suppress(Exception):
                     self.journal.reach(move.id, "asked", note=_words(error))
             return self._settled(row)
+
+    def _let_prepare(self, move: Move, epochs: Mapping[str, int], prepare: Ask) -> None:
+        """The fragments run here until the taker is ready; if it cannot prepare, the move only takes longer."""
+        began = self.clock()
+        try:
+            prepare(move, epochs)
+        except Exception as error:
+            self.failed(f"preparing move {move.id}", error)
+        self.journal.reach(move.id, "intended", seconds={"prepare": self.clock() - began})
 
     @contextmanager
     def _under_way(self, move: str) -> Iterator[None]:
@@ -127,9 +152,7 @@ class Moving:
         again = (self.journal.move(row.id) for row in rows if row.id not in busy)
         return [row for row in again if row is not None and row.state in OPEN]
 
-    def _hand_over(
-        self, move: Move, epochs: Mapping[str, int], ask: Callable[[Move, Mapping[str, int]], Mapping[str, float]]
-    ) -> None:
+    def _hand_over(self, move: Move, epochs: Mapping[str, int], ask: Ask) -> None:
         started = self.clock()
         for task in move.tasks:
             self.holdings.stop(task.name)
@@ -205,6 +228,24 @@ class Moving:
         self.at("giver:settled")
         self.holdings.resume(stayed)
         return stayed
+
+    def prepare(self, move: Move, epochs: Mapping[str, int]) -> None:
+        """As its taker, do all of a move that needs none of its fragments; raises where that cannot be."""
+        self._check(move, epochs)
+        names = tuple(task.name for task in move.tasks)
+        with self._lock:
+            self._prepared[move.id] = names
+        for name in names:
+            self.engine.prepare(self.specs[name])
+        self.at("taker:prepared")
+
+    def forget_prepared(self, wanted: Collection[str]) -> None:
+        """Give up what was prepared for moves that are not expected, nor under way."""
+        with self._lock:
+            gone = [move for move in self._prepared if move not in wanted and move not in self._busy]
+            names = [name for move in gone for name in self._prepared.pop(move)]
+        for name in names:
+            self.engine.forget(name)
 
     def take(self, move: Move, epochs: Mapping[str, int]) -> dict[str, float]:
         """Carry a move out as its taker; seconds by phase. Raises `MoveError` if it did not happen."""
@@ -317,13 +358,26 @@ class Moving:
 
     def _reclaimed(self, fragment: str, margin_seconds: float) -> bool:
         lease = self.store.current(fragment)
-        if lease is None or self.clock() <= lease.until + margin_seconds:
+        if lease is None or not self._run_out(lease, margin_seconds):
             return False
         self.at("origin:reclaiming")
         fresh = self.store.claim(fragment, self.name, after=lease.epoch, now=self.clock(), lost=lease)
         self.at("origin:reclaimed")
         self.holdings.own(fragment, fresh, "reclaimed")
         return True
+
+    def _run_out(self, lease: Lease, margin_seconds: float) -> bool:
+        """Whether its owner released a lease, or left it as it is for longer than it was good for.
+
+        The times in it are of the owner's clock, so they say how long it is good for and not until when.
+        """
+        good_for = lease.until - lease.alive
+        now = self.monotonic()
+        seen, since = self._seen.get(lease.fragment, (None, now))
+        if seen != lease:
+            self._seen[lease.fragment] = lease, now
+            since = now
+        return good_for <= 0 or now - since > good_for + margin_seconds
 
     def _check(self, move: Move, epochs: Mapping[str, int]) -> None:
         for task in move.tasks:

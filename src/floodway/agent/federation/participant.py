@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import Engine, Measure
 from floodway.agent.federation.entrance import check_move, checked
-from floodway.agent.federation.figures import Figures, participant_status
+from floodway.agent.federation.figures import Figures, MemberRecord
 from floodway.agent.federation.journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
@@ -32,7 +33,7 @@ from floodway.agent.federation.negotiating import LEAST_UNITS, Negotiating
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.reach import Reach
 from floodway.agent.federation.service import Served
-from floodway.agent.federation.shedding import MemberSteering, target_of, values_of
+from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.loop.claim import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
@@ -56,12 +57,15 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.errors import InputError
+from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import Decision, Mode, named, write_decision
 from floodway.job.options.options import JobOptions
+from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import ProcessPart, Status, write_status
 from floodway.job.store.state_files import read_mode
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Node
+from floodway.spark.query.moving_fragment import MovingLayout
 
 DECISION = "decision.json"
 """The decision file that all sources of this participant read, in its state folder."""
@@ -106,7 +110,7 @@ class ParticipantAgent:
         settings: Settings | None = None,
         pace: Pace | None = None,
         options: JobOptions | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
         if name not in federation.members:
@@ -144,6 +148,7 @@ class ParticipantAgent:
             target_seconds=target_of(machine, self.options.target.seconds if self.options.target else None),
             patience_seconds=self.pace.patience,
         )
+        self._record = MemberRecord(name, state, self._steering.target_seconds)
         self._measured_at = self._billed_at = self._retry_at = -float("inf")
         self._claim = ExitStack()
         self._stop, self._ready = threading.Event(), threading.Event()
@@ -173,7 +178,7 @@ class ParticipantAgent:
         self._claim.enter_context(locked(self.folder))
         self.server.start()
         # A file that an earlier run left says nothing about this one.
-        write_decision(self.folder / DECISION, named(Decision(mode=self.mode)))
+        self._decide(Shed(named(Decision(mode=self.mode))))
         # Before the fragments: to start many takes longer than a lease.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
         self._renewer.start()
@@ -238,6 +243,9 @@ class ParticipantAgent:
             for fragment in fragments - stayed.keys():
                 self._negotiating.remove(fragment)
         self._hold(self.moving.take_open())
+        with self._negotiating.lock:
+            expected = set(self.machine.reserved)
+        self.moving.forget_prepared(expected)
         self.moving.retry()
 
     def _reclaim(self, now: float) -> None:
@@ -273,6 +281,14 @@ class ParticipantAgent:
         elif not isinstance(message, Room | Recall):
             self.journal.answered(message.id, type(message).__name__.lower(), sender(message))
 
+    def prepare(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> None:
+        """Prepare to take over what was accepted: only that, as this participant's own file defines it."""
+        with self._negotiating.lock:
+            promise = self.machine.reserved.get(move.id)
+        if promise is None:
+            raise ContractError(f"{self.name} accepted no offer {move.id}", hint="Offer it first")
+        self.moving.prepare(check_move(move, promise.move, epochs, definitions, self.federation.fragments), epochs)
+
     def take(self, move: Move, epochs: Mapping[str, int], definitions: Mapping[str, FragmentSpec]) -> dict[str, float]:
         """Take over what was accepted: only that, at that price, as this participant's own file defines it."""
         known = self.journal.move(move.id)
@@ -301,7 +317,8 @@ class ParticipantAgent:
         """Load, fragments, moves and refusals."""
         cpu = self.federation.members[self.name].cpu
         with self._negotiating.lock:
-            part = self._figures.part(self.machine, self.journal.latest_moves(SHOWN_MOVES), cpu=cpu)
+            moves = self.journal.latest_moves(SHOWN_MOVES)
+            part = self._figures.part(self.machine, moves, cpu=cpu, places=self._places())
         part = replace(
             part,
             stalled=dict(self.moving.stalled),
@@ -311,14 +328,20 @@ class ParticipantAgent:
         process = ProcessPart(
             os.getpid(), "running" if self.ready else "starting", self.server.url, refused=dict(self.server.refused)
         )
-        return participant_status(
-            part,
-            name=self.name,
-            now=self._clock(),
-            process=process,
-            mode=self.mode,
-            target_seconds=self._steering.target_seconds,
-        )
+        return self._record.status(part, now=time.time(), process=process, mode=self.mode)
+
+    def latencies(self) -> Sketch:
+        """Of all results of the fragments that run here."""
+        return self._record.latencies
+
+    def _places(self) -> dict[str, Path]:
+        """The folders of the fragments held: what is in them moves with them."""
+        return {fragment: MovingLayout.of(self.store.root, fragment).root for fragment in self.moving.held}
+
+    def _decide(self, shed: Shed) -> None:
+        """Put a decision in force."""
+        self._record.issued(shed)
+        write_decision(self.folder / DECISION, shed.decision)
 
     def _measure(self, now: float) -> None:
         if now - self._measured_at < self.pace.measure:
@@ -335,7 +358,8 @@ class ParticipantAgent:
             self._negotiating.step(Remeasured(tasks, self._learnt(measures)))
             asking = self.machine.search is not None or bool(self.machine.moving)
             values = values_of(self.machine, self.federation.fragments)
-        self._steering.observe(now, self.engine.batches(), measures)
+        batches = self.engine.batches()
+        self._steering.observe(now, (one.batch for one in batches), measures)
         specs = [self.federation.fragments[name] for name in sorted(measures)]
         shed = self._steering.decide(now, specs, values, measures, asking=asking, mode=self.mode)
         self._figures.keeps = shed.keeps
@@ -343,7 +367,8 @@ class ParticipantAgent:
             self._billing.watch.note(name, now, Served(one.delay_seconds, shed.keeps.get(name, 1.0)))
         for name in self.moving.stalled:
             self._billing.watch.note(name, now, Served(NOT_SERVED))
-        write_decision(self.folder / DECISION, replace(shed.decision, issued_us=int(now * 1e6)))
+        self._decide(replace(shed, decision=replace(shed.decision, issued_us=int(now * 1e6))))
+        self._record.look(time.time(), shed, batches, self._places().values())
 
     def _load(self, fragment: str, found: Measure) -> Load:
         return Load(found.cpu, found.rate * self.federation.fragments[fragment].bytes_per_tuple, found.rate)
@@ -382,14 +407,14 @@ class ParticipantAgent:
     def _give(self, move: Move) -> None:
         names = {task.name for task in move.tasks}
 
-        def ask(asked: Move, epochs: Mapping[str, int]) -> dict[str, float]:
+        def ask(path: str, asked: Move, epochs: Mapping[str, int]) -> dict[str, float]:
             definitions = {name: self.federation.fragments[name] for name in names}
             body = api.move_body(asked, epochs, definitions)
-            answer = self.partners.post(move.taker, "/v1/move", body, timeout_seconds=self.pace.move, always=True)
-            return {str(phase): float(taken) for phase, taken in answer["seconds"].items()}
+            answer = self.partners.post(move.taker, path, body, timeout_seconds=self.pace.move, always=True)
+            return {str(phase): float(taken) for phase, taken in answer.get("seconds", {}).items()}
 
         try:
-            stayed = set(self.moving.give(move, ask))
+            stayed = set(self.moving.give(move, partial(ask, "/v1/move"), partial(ask, "/v1/prepare")))
         except Exception as error:
             self._figures.fail(f"move {move.id}", error)
             with suppress(Exception):

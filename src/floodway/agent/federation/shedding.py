@@ -58,11 +58,16 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Shed:
-    """The decision for the coming batches, and the share kept of each fragment that is not kept whole."""
+    """The decision for the coming batches, and the share kept of each fragment that is not kept whole.
+
+    `steered` is the plan as far as it is carried out, for the fragments as the `network`; None without any.
+    """
 
     decision: Decision
     keeps: Mapping[str, float] = field(default_factory=dict)
     steered: Steered | None = None
+    network: Network | None = None
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 class MemberSteering:
@@ -80,7 +85,7 @@ class MemberSteering:
 
     def observe(self, now: float, batches: Iterable[FragmentBatch], measures: Mapping[str, Measure]) -> None:
         """Feed batches that have ended since the last call to the controllers of their fragments."""
-        waiting = {at: count for one in measures.values() for at, count in one.waiting.items()}
+        waiting = _waiting(measures)
         for batch in batches:
             known = self._planned is not None and batch.fragment in self._planned.outputs
             # The first batch that holds anything starts workers and compiles plans: it says nothing about later ones.
@@ -107,7 +112,8 @@ class MemberSteering:
             return Shed(named(Decision(mode=mode)))
         steering = self._plan(here, values, measures)
         rates = {at: rate for one in measures.values() for at, rate in one.rates.items()}
-        waits = {at: count / steering.period_seconds for one in measures.values() for at, count in one.waiting.items()}
+        waiting = _waiting(measures)
+        waits = {at: count / steering.period_seconds for at, count in waiting.items()}
         demand = {at: max(rate, waits.get(at, 0.0)) for at, rate in rates.items()}
         steered = steering.decide(rates, demand, mode, issued_us=0)
         self._patience = self._patience.after(
@@ -118,7 +124,8 @@ class MemberSteering:
         streams = {at: StreamDecision(round(keeps.get(at, 1.0) * PPM)) for at in rates}
         decision = named(replace(steered.decision, streams=streams))
         dropping = keeps if mode == "enforce" else {}
-        return Shed(decision, _by_fragment(here, measures, dropping), steered)
+        carried_out = replace(steered, decision=decision, plan=replace(steered.plan, keeps=keeps))
+        return Shed(decision, _by_fragment(here, measures, dropping), carried_out, self._planned, waiting)
 
     def _plan(
         self, specs: list[FragmentSpec], values: Mapping[str, float], measures: Mapping[str, Measure]
@@ -166,6 +173,10 @@ def target_of(machine: Participant, given: float | None) -> float:
     services = (contract.service for contract in machine.takes_from.values())
     allowed = [service.max_delay_seconds for service in services if service is not None]
     return given if given is not None else min(allowed, default=TARGET_SECONDS)
+
+
+def _waiting(measures: Mapping[str, Measure]) -> dict[str, int]:
+    return {at: count for one in measures.values() for at, count in one.waiting.items()}
 
 
 def _has_changed(old: Network, new: Network) -> bool:

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodway.agent.federation.engine import Fence, Measure
+from floodway.agent.federation.engine import EndedBatch, Fence, Measure
+from floodway.agent.federation.errors import LeaseLostError
+from floodway.agent.federation.fragment_record import FragmentRecord
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
@@ -27,7 +29,7 @@ from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
 from floodway.spark.query.catalogue import Catalogue
 from floodway.spark.query.dead_letters import PREFIX
 from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
-from floodway.spark.query.moving_fragment import MovingLayout, moving_query
+from floodway.spark.query.moving_fragment import MovingLayout, moving_query, rehearse
 from floodway.spark.session.session import Session
 from floodway.spark.source import register
 
@@ -38,6 +40,10 @@ NEW_WEIGHT = 0.3
 """How much of what was measured before is forgotten with each new measurement of a tuple's cost."""
 
 
+def _not_held() -> None:
+    raise LeaseLostError("the fragment is prepared, and held by another", hint="Start it")
+
+
 @dataclass
 class _Running:
     """One fragment's query with what its measurements need."""
@@ -46,6 +52,7 @@ class _Running:
     query: FragmentQuery
     arrivals: Arrivals
     rates: RateMeter
+    record: FragmentRecord
     cpu: QueryCpu | None = None
     """None until the query has started."""
     taken: dict[str, int] = field(default_factory=dict)
@@ -58,6 +65,7 @@ class _Running:
     cost: float | None = None
     since: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    fence: Fence = _not_held
 
     def ended(self, report: BatchReport) -> None:
         """A batch has ended."""
@@ -66,6 +74,7 @@ class _Running:
             self.fresh_tuples += sum(offset.account().kept for offset in offsets.values())
             self.taken.update((at, sum(offset.end.values())) for at, offset in offsets.items())
             self.malformed += sum(one.rows for sink, one in report.delivered.items() if sink.startswith(PREFIX))
+        self.record.ended(report, self.cost or 0.0)
 
     def spent(self, cpu_seconds: float, tuples: int) -> None:
         """What was used and read since the last measurement. Jobs and batches need not end in the same one."""
@@ -103,6 +112,8 @@ class SparkEngine:
         self._python_read = self._cpu.python_seconds()
         self._python = PythonShares()
         self._running: dict[str, _Running] = {}
+        self._prepared: dict[str, _Running] = {}
+        """Queries that wait at their gates."""
         self._lock = threading.RLock()
         self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
 
@@ -110,12 +121,40 @@ class SparkEngine:
         """Refuse what the catalogue does not have."""
         self._catalogue.check(spec.run, spec.logs, spec.parameters)
 
+    def prepare(self, spec: FragmentSpec) -> None:
+        """Run the entry once aside, so that the session has compiled it; then start the query as far as its gate."""
+        self.check(spec)
+        self.forget(spec.name)
+        rehearse(self._spark, spec, self._catalogue, self._shared, self._decision.parent / "rehearsal" / spec.name)
+        running = self._made(spec, gate=self._decision.parent / "gates" / spec.name)
+        running.query.prepare(wait_seconds=START_SECONDS)
+        with self._lock:
+            self._prepared[spec.name] = running
+
+    def forget(self, fragment: str) -> None:
+        """Stop a query that waits at its gate."""
+        with self._lock:
+            running = self._prepared.pop(fragment, None)
+        if running is not None:
+            running.query.stop()
+
     def start(self, spec: FragmentSpec, fence: Fence) -> None:
-        """Start the query from the checkpoint on the shared storage."""
+        """Start the query from the checkpoint on the shared storage, or let one that was prepared go on."""
         with self._lock:
             known = self._running.get(spec.name)
             if known is not None and known.query.failure() is None:
                 return
+            running = self._prepared.pop(spec.name, None)
+        if running is None or running.query.failure() is not None:
+            running = self._made(spec)
+        running.fence = fence
+        running.query.start(wait_seconds=START_SECONDS)
+        running.cpu = QueryCpu(self._spark, running.query.run_id or "")
+        with self._lock:
+            self._running[spec.name] = running
+
+    def _made(self, spec: FragmentSpec, gate: Path | None = None) -> _Running:
+        """The query and what its measurements need, not started."""
         self.check(spec)
         arrivals = Arrivals({stream_name(spec, one): place(self._shared, log) for one, log in spec.logs.items()})
 
@@ -123,21 +162,21 @@ class SparkEngine:
             running.ended(report)
             self._reports.put(report)
 
+        layout = MovingLayout.of(self._shared, spec.name, self._decision)
         query = moving_query(
             self._spark,
             spec,
             self._catalogue,
-            MovingLayout.of(self._shared, spec.name, self._decision),
+            layout,
             options=self._options,
-            fence=fence,
+            fence=lambda: running.fence(),
             on_batch=on_batch,
             trigger_seconds=self._trigger_seconds,
+            gate=gate,
         )
-        running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), cost=spec.cost)
-        query.start(wait_seconds=START_SECONDS)
-        running.cpu = QueryCpu(self._spark, query.run_id or "")
-        with self._lock:
-            self._running[spec.name] = running
+        record = FragmentRecord(spec, layout.store)
+        running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), record, cost=spec.cost)
+        return running
 
     def stop(self, fragment: str) -> None:
         """Stop at a batch boundary, if there is one within the time allowed."""
@@ -193,19 +232,20 @@ class SparkEngine:
         delay = self._trigger_seconds + (sum(waiting.values()) / rate if rate > 0 else 0.0)
         return Measure(rates, one.cost or 0.0, delay, one.malformed, waiting)
 
-    def batches(self) -> list[FragmentBatch]:
+    def batches(self) -> list[EndedBatch]:
         """What the controllers see of the batches that have ended since the last call."""
         found = []
         while not self._reports.empty():
             report = self._reports.get()
             counts = Counts.of(report.lines)
             latency = report.mean_latency((report.fragment,))
-            found.append(
-                FragmentBatch(report.fragment, counts.offered, counts.kept, report.seconds, latency, arc_keeps={})
-            )
+            batch = FragmentBatch(report.fragment, counts.offered, counts.kept, report.seconds, latency, arc_keeps={})
+            found.append(EndedBatch(batch, report.journal.plans))
         return found
 
     def close(self) -> None:
         """Stop all queries; the session is its owner's to stop."""
+        for fragment in list(self._prepared):
+            self.forget(fragment)
         for fragment in list(self._running):
             self.stop(fragment)

@@ -14,6 +14,7 @@ from typing import Literal
 from floodway.agent.loop.run_files import node_folders, saved_network
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.places import note_place
 from floodway.job.store.locks import take
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network
@@ -33,6 +34,7 @@ def claimed(root: Path, network: Network, kind: Kind = "run") -> Iterator[None]:
     if other != kind and (other == "up" or Ledger(LocalStore(root)).exists()):
         raise InputError(f"{root} holds a run of `floodway {other}`", hint="Give another --state folder")
     with locked(root):
+        note_place(network.name, str(root.absolute()))
         yield
 
 

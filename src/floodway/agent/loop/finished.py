@@ -12,6 +12,7 @@ from floodway.job.status.figures import Figures
 from floodway.job.status.latencies import Sketch
 from floodway.job.status.reasons import NO_MEASUREMENT, keep_reason
 from floodway.job.status.status import Kind, NodePart, PlanPart, Status, at_inputs
+from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import BatchReport
 
@@ -33,8 +34,8 @@ def finished_batch(
     inputs: Collection[str],
     outputs: Collection[str],
     work_seconds: float,
-    scale: float,
-    reason: str,
+    scale: float = 1.0,
+    reason: str = "",
 ) -> Batch:
     """The figures of a batch; latencies count at the outputs of the whole network."""
     offered, kept = (sum(part[at] for at in inputs) for part in (counts.offered, counts.kept))
@@ -81,6 +82,12 @@ def reason_of(steered: Steered, period_seconds: float, target_seconds: float) ->
     )
 
 
+def _capacity_needed(network: Network, steered: Steered) -> float:
+    """The load of all that arrives over the capacity planned for, at the node where that is most."""
+    load = flows(network, {name: steered.rates.get(name, 0.0) for name in network.streams}).load
+    return max(load[name] / node.cpu for name, node in network.nodes.items()) / steered.scale
+
+
 def loop_status(
     network: Network,
     figures: Figures,
@@ -90,7 +97,7 @@ def loop_status(
     now: float,
     target_seconds: float,
     waiting: Mapping[str, int],
-    reason: str,
+    reason: str = "",
     decision_seen: bool | None,
     errors: int = 0,
 ) -> Status:
@@ -113,6 +120,7 @@ def loop_status(
         errors=errors,
         unreachable=any(decision.unreachable for decision in control),
         floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
+        capacity_needed=_capacity_needed(network, steered),
         batch_count=figures.batch_count,
         places=places,
         delivered=dict(figures.fold.total.delivered),

@@ -175,6 +175,11 @@ class SteeringLoop:
         return self._backlog.idle(self.arrived)
 
     @property
+    def started(self) -> bool:
+        """Whether every query has found its sources and its place in them."""
+        return all(query.started for query in self.queries)
+
+    @property
     def warm(self) -> bool:
         """Whether every query has processed a batch since it was started, or had nothing to do but resume."""
         return all(query.name in self._seen or committed_batches(query.checkpoint) for query in self.queries)
@@ -201,7 +206,7 @@ class SteeringLoop:
         steered = self.steering.decide(rates, demand, self.mode, time.time_ns() // 1000)
         if self._buffer is not None:
             steered = self._buffer.told(steered)
-        self._plans.issued(steered)
+        self._plans.issued(steered.decision, steered)
         self.reason = reason_of(steered, self.steering.period_seconds, self.steering.target_seconds)
         write_decision(self.layout.decision, steered.decision)
         return steered
@@ -253,7 +258,7 @@ class SteeringLoop:
 
     def _cut(self, query: str, journal: JournaledBatch) -> None:
         """A query has journaled a batch; called from its thread."""
-        self._plans.cut(journal)
+        self._plans.cut(journal.plans)
         self._backlog.cut(query, journal, self.clock.now())
         if self._buffer is not None:
             self._buffer.cut(query, journal)

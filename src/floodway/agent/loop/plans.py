@@ -13,16 +13,16 @@ which change ten times a second and drop nothing. The newest lines are kept, som
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
+from floodway.job.decision import Decision
 from floodway.job.store.kept_lines import KeptLines
 from floodway.job.store.store import LocalStore
-from floodway.spark.query.journal import JournaledBatch
 
 PLANS = "plans"
 REMEMBERED = 1000
@@ -42,19 +42,19 @@ class PlanBook:
         for line in self._lines.latest():
             self._mark(str(line.get("id")))
 
-    def issued(self, steered: Steered) -> None:
-        """A decision is in force from now on."""
+    def issued(self, decision: Decision, steered: Steered | None = None) -> None:
+        """A decision is in force from now on; `steered` says why, None where nothing was planned."""
         with self._lock:
-            if steered.decision.plan not in self._issued:
-                self._issued[steered.decision.plan] = entry(steered)
-            self._issued.move_to_end(steered.decision.plan)
+            if decision.plan not in self._issued:
+                self._issued[decision.plan] = entry(decision, steered)
+            self._issued.move_to_end(decision.plan)
             while len(self._issued) > REMEMBERED:
                 self._issued.popitem(last=False)
 
-    def cut(self, journal: JournaledBatch) -> None:
+    def cut(self, plans: Iterable[str]) -> None:
         """A batch was journaled: its plans are on record before anything is dropped under them."""
         with self._lock:
-            used = dict.fromkeys(offset.plan for offset in journal.offsets.values())
+            used = sorted(plans)
             if used:
                 self.seen = all(plan in self._issued or plan in self._written for plan in used)
             fresh = [plan for plan in used if plan in self._issued and plan not in self._written]
@@ -69,22 +69,21 @@ class PlanBook:
             self._written.popitem(last=False)
 
 
-def entry(steered: Steered) -> dict[str, Any]:
+def entry(decision: Decision, steered: Steered | None) -> dict[str, Any]:
     """A plan as a line of the book."""
-    decision = steered.decision
     return {
         "id": decision.plan,
         "time_us": decision.issued_us,
         "mode": decision.mode,
         "salt": decision.salt,
-        "keeps": dict(steered.plan.keeps),
+        "keeps": {} if steered is None else dict(steered.plan.keeps),
         "streams": {
             at: {"keep_ppm": stream.keep_ppm, "budget": stream.budget} for at, stream in decision.streams.items()
         },
         "arcs": dict(decision.arcs),
-        "why": {name: control.reason for name, control in steered.control.items()},
-        "rates": dict(steered.rates),
-        "scale": steered.scale,
+        "why": {} if steered is None else {name: control.reason for name, control in steered.control.items()},
+        "rates": {} if steered is None else dict(steered.rates),
+        "scale": 1.0 if steered is None else steered.scale,
     }
 
 

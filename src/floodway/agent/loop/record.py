@@ -103,10 +103,18 @@ class Record:
         return self._measured().latencies
 
     def rates(self) -> dict[str, float]:
-        """Mean arrival rates over the measured part, tuples/s."""
+        """Mean arrival rates between settling and end, tuples/s."""
         before, after = self._arrived["begin"], self._arrived["end"]
         length = max(self._ended_at - (self._settled_at or self.started), 1e-9)
         return {name: (after[name] - before[name]) / length for name in after}
+
+    def offered_rates(self) -> dict[str, float]:
+        """Tuples/s that the measured batches were offered at each stream, over their own seconds."""
+        length = self.measured_seconds
+        if length == 0.0:
+            return self.rates()
+        offered = self._measured().counts.offered
+        return {name: offered[name] / length for name in self._network.streams}
 
     def throughput(self) -> dict[str, float]:
         """Tuples/s delivered to each output over the measured part."""

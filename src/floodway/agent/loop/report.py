@@ -29,10 +29,10 @@ class RunReport:
 
     `counts` are the ledger's sums.
 
-    `optimum` is the LP's best for the rates that arrived and the capacity the engine turned out to have: what was kept
-    asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the capacity the file
-    declares. `load` is what was kept, in CPU-seconds a second; `costs` are CPU-seconds a tuple and `selectivities`
-    tuples out per tuple in, as the batches showed them.
+    `optimum` is the LP's best for what the same batches were offered and the capacity the engine turned out to have:
+    what was kept asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the
+    capacity the file declares. `load` is what was kept, in CPU-seconds per second; `costs` are CPU-seconds per tuple
+    and `selectivities` tuples out per tuple in, as the batches showed them.
     """
 
     counts: Counts

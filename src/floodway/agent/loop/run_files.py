@@ -17,6 +17,7 @@ from typing import Any
 
 from floodway.errors import FloodwayError
 from floodway.job.store.state_files import write_atomically
+from floodway.json_text import load_json
 from floodway.network.dump import network_to_json
 from floodway.network.file import load_network
 from floodway.network.model import Network
@@ -58,7 +59,7 @@ def node_folders(root: Path) -> list[Path]:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = load_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return body if isinstance(body, dict) else {}

@@ -12,15 +12,13 @@ from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
 from floodway.agent.loop.report import RunReport
 from floodway.agent.loop.run_files import save_network, save_report
+from floodway.agent.loop.score import score_of
 from floodway.agent.loop.steering import Steering
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import Status, write_status
-from floodway.network.flow import flows
 from floodway.network.model import Network
-from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Planner
-from floodway.planning.program import Program
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import check_streams
 from floodway.spark.query.retaining import retention_of, run_retaining
@@ -28,6 +26,7 @@ from floodway.spark.session.session import LOCAL_MASTER, Session, spark_session
 from floodway.spark.source import register
 
 DRAIN_TARGETS = 3.0
+START_SECONDS = 120.0
 
 __all__ = ["RunError", "RunOptions", "run_network"]
 
@@ -92,6 +91,7 @@ class _Run:
         with Feeder(self.network, self.layout, self.options.feeds) as feeder:
             self.loop.start(self.loop.clock.now())
             try:
+                self._await_start()
                 feeder.start()
                 self._measure(feeder)
                 feeder.stop()
@@ -101,6 +101,13 @@ class _Run:
         report = self._report()
         save_report(self.options.root, report.to_dict())
         return report
+
+    def _await_start(self) -> None:
+        """Until the queries read: what is fed while they start would all be in the first batch, and late."""
+        end = self.loop.clock.now() + START_SECONDS
+        while not self.loop.started and (now := self.loop.clock.now()) < end:
+            self.loop.tick(now)
+            time.sleep(TICK_SECONDS)
 
     def _measure(self, feeder: Feeder) -> None:
         self.record.begin(self.loop.clock.now(), self.loop.arrived)
@@ -130,23 +137,20 @@ class _Run:
             self.loop.steering.plan_with(_planner(corrected, self.options))
 
     def _report(self) -> RunReport:
-        rates, throughput = self.record.rates(), self.record.throughput()
-        load = flows(self.network, rates, self.record.kept_shares()).load
-        scale = max(load[name] / node.cpu for name, node in self.network.nodes.items())
-        exact = ExactPlanner(Program(self.network))
+        found = score_of(self.network, self.record)
         control = self.loop.steering.control.values()
         fold = self.loop.ledger.fold()
         return RunReport(
             counts=fold.total,
             differences=tuple(fold.differences()),
             latency=self.record.latencies().latency(self.target),
-            score=sum(self.network.outputs[name].weight * rate for name, rate in throughput.items()),
-            optimum=exact.plan(rates, scale or 1.0).score,
-            nominal_optimum=exact.plan(rates).score,
-            load=load,
-            throughput=throughput,
-            rates=rates,
-            capacity_scale=scale,
+            score=found.score,
+            optimum=found.optimum,
+            nominal_optimum=found.nominal_optimum,
+            load=found.load,
+            throughput=found.throughput,
+            rates=self.record.rates(),
+            capacity_scale=found.capacity_scale,
             measured_seconds=self.record.measured_seconds,
             mode=self.loop.mode,
             unreachable=any(decision.unreachable for decision in control),

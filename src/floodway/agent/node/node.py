@@ -101,8 +101,11 @@ class NodeAgent:
         """Ask the node to end: between two batches, if it comes to one in time."""
         self._ended.set()
 
-    def run(self) -> None:
-        """Serve, process and steer until the end. A failed query raises; a restart continues where it ended."""
+    def run(self, spark: Session | None = None) -> None:
+        """Serve, process and steer until the end. A failed query raises; a restart continues where it ended.
+
+        A session that is given is left running.
+        """
         watched = metrics_route(lambda: [Watched(self.options.node, self.status(), self._latencies)])
         routes = [*self.plane.routes(), *node_routes(self.status, self.network), watched]
         server = HttpServer(routes, host=self.options.host, port=self.options.port, security=self.options.security)
@@ -113,15 +116,15 @@ class NodeAgent:
             self._say("starting")
             self._introduce(server.url)
             self.plane.start()
-            self._with_spark()
+            self._with_spark(spark)
         finally:
             self.plane.stop()
             server.stop()
             self._say("ended")
 
-    def _with_spark(self) -> None:
+    def _with_spark(self, spark: Session | None) -> None:
         node = self.network.nodes[self.options.node]
-        session = spark_session(
+        session = spark or spark_session(
             f"floodway-{self.network.name}-{node.name}",
             master=spark_master(node, self.options),
             conf=spark_settings(node, self.options),
@@ -136,7 +139,8 @@ class NodeAgent:
                 finally:
                     loop.stop()
         finally:
-            session.stop()
+            if spark is None:
+                session.stop()
 
     def _loop(self, session: Session) -> SteeringLoop:
         options, kept = self._steering.loop_options(self.options), retention_of(self.options)

@@ -73,7 +73,7 @@ class CoordinatorJournal:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        settings = (network_to_json(office.network), office.planner, office.epsilon, office.headroom)
+        settings = (network_to_json(office.network), office.planner, office.objective, office.epsilon, office.headroom)
         self._name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         self._rows: Mapping[str, Mapping[str, PlanRow]] | None = None
         self._rows_text = ""

@@ -133,6 +133,7 @@ def _latency(jobs: Known) -> Iterator[Metric]:
     mean = _gauge("latency_seconds", "Mean latency of the results of the latest batches.")
     target = _gauge("latency_target_seconds", "The latency asked for.")
     floor = _gauge("latency_unreachable", "1 if the target lies below what the engine can reach.")
+    needed = _gauge("capacity_needed_ratio", "Times the present capacity that would keep everything at the target.")
     bounds = [*map(str, BUCKETS), "+Inf"]
     for job, status in jobs:
         buckets = list(zip(bounds, map(float, job.latencies.cumulative()), strict=True))
@@ -140,7 +141,8 @@ def _latency(jobs: Known) -> Iterator[Metric]:
         _set(mean, [job.job], status.latency.mean)
         _set(target, [job.job], status.latency.target)
         floor.add_metric([job.job], float(status.unreachable))
-    yield from (histogram, mean, target, floor)
+        _set(needed, [job.job], status.capacity_needed)
+    yield from (histogram, mean, target, floor, needed)
 
 
 def _state(jobs: Known) -> Iterator[Metric]:

@@ -27,6 +27,7 @@ from floodway.agent.wire.signing import (
     signed_headers,
 )
 from floodway.errors import FloodwayError, InputError
+from floodway.json_text import load_json
 
 _BEFORE_THE_KEY = ("unsigned", "bad-signature", "oversized", "slow", "foreign")
 """Refusals of a guard that has not found out which key the request was signed with, so that it cannot sign."""
@@ -187,14 +188,14 @@ class Client:
 
     def _decoded(self, answer: bytes) -> Any:
         try:
-            return json.loads(answer)
+            return load_json(answer)
         except (ValueError, RecursionError) as error:
             raise PeerError("malformed", f"{self.url} answered with something that is not JSON") from error
 
 
 def _refusal(answer: bytes, status: int, where: str) -> tuple[str, str]:
     try:
-        told = json.loads(answer)
+        told = load_json(answer)
         return str(told["refused"])[:40], f"{where} refused: {str(told['message'])[:300]}"
     except (ValueError, RecursionError, KeyError, TypeError):
         return "failed", f"{where} answered with status {status}"
@@ -203,7 +204,7 @@ def _refusal(answer: bytes, status: int, where: str) -> tuple[str, str]:
 def _meeting(answer: bytes) -> tuple[str, float] | None:
     """The epoch and the seconds in a refusal."""
     try:
-        told = json.loads(answer)
+        told = load_json(answer)
         return str(told["epoch"])[:_MOST_EPOCH], float(told["seconds"])
     except (ValueError, RecursionError, KeyError, TypeError, OverflowError):
         return None

@@ -11,6 +11,7 @@ export function tiles(job) {
   const observed = job.mode === "observe";
   tile("loss", job.loss, percent, observed ? `${percent(job.would_drop)} if enforced` : "of what arrives");
   mark("would", observed ? job.would_drop : null);
+  tile("capacity", job.capacity_needed, (times) => `${times.toFixed(2)} ×`, "the present one", job.capacity_needed <= 1);
   const share = job.score != null && job.optimum ? job.score / job.optimum : null;
   tile("share", share, percent, share == null ? "" : `${number(job.score)} of ${number(job.optimum)} weighted tuples/s`);
   const state = job.ledger == null ? null : job.ledger.differences.length ? "differs" : "reconciled";

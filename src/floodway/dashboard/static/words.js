@@ -61,7 +61,7 @@ export function silence(job) {
 export function warning(job) {
   if (job.problem && job.age_seconds == null) return `Nothing is known of this job yet: ${job.problem}.`;
   if (job.problem) return `Its agent does not answer: ${job.problem}. What follows is what it said last.`;
-  if (job.decision_seen === false) return "The last batch did not see the decision of this job and kept everything: can its executors read the state?";
+  if (job.decision_seen === false) return "The last batch did not find the decision in force: can its executors read the state?";
   const silent = Object.keys(job.silent);
   if (silent.length) return `Nothing is heard of ${silent.join(", ")}: what follows of it is what it said last.`;
   return job.stale ? "Nothing is heard of this job: it has ended, or was killed. What follows is what it said last." : "";

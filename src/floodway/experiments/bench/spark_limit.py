@@ -23,9 +23,9 @@ from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.query.fragment_query import shortened
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.operators import apply_operator
+from floodway.spark.query.stream_run import shortened
 from floodway.spark.shed.shed import shed
 
 TARGET_SECONDS = 2.0

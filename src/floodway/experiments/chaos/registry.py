@@ -32,6 +32,12 @@ FAULTS: dict[str, Fault] = {
     for entry in (
         Fault("clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks:faults"),
         Fault("disks", "disks", "torn last write, full disk, vanished folder, at every kind of file", "disks:faults"),
+        Fault("plain-kills", "kills", "driver without Java, in every phase of a batch", "run_kills:plain_kills", 12),
+        Fault("run-kills", "kills", "`floodway run` in every phase of a batch", "run_kills:kills", 4, "spark"),
+        Fault("shed-kills", "kills", "a query with the one line in every phase", "shed_kills:kills", 3, "spark"),
+        Fault("node-kills", "kills", "nodes, coordinator, supervisor of `up`", "node_kills:kills", 2, "spark"),
+        Fault("kafka-kills", "kills", "as run-kills on a topic, and its broker", "run_kills:kafka_kills", 2, "kafka"),
+        Fault("fuzz", "fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults"),
         Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults"),
     )
 }

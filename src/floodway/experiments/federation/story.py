@@ -24,7 +24,7 @@ from floodway.job.status.participant_status import MovePart, ParticipantPart
 from floodway.job.status.status import read_status
 from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
-from floodway.spark.query.journal import committed_batches, read_batch
+from floodway.spark.query.journal import committed_batches, journaled_batches, read_batch
 
 CHECKOUT = Path(floodway.__file__).parents[2]
 CATALOGUE = "examples.intrusion_catalogue"
@@ -208,6 +208,22 @@ class Story:
                 if time.monotonic() > deadline:
                     raise StoryError(f"fragment {spec.name} did not catch up", hint=f"See the logs in {self.root}")
                 time.sleep(0.5)
+
+    def pauses(self, move: MovePart) -> dict[str, float]:
+        """Seconds from the last batch at the giver to the first at the taker, by fragment; asked for soon after."""
+        store = LeaseStore(self.shared)
+        found = {}
+        for fragment in move.fragments:
+            checkpoint = store.checkpoint(fragment)
+            for number in journaled_batches(checkpoint):
+                cut, before = (
+                    read_batch(checkpoint, number).timestamp_ms / 1e3,
+                    checkpoint / "commits" / f"{number - 1}",
+                )
+                if cut > move.at and before.exists():
+                    found[fragment] = cut - before.stat().st_mtime
+                    break
+        return found
 
     def _alive(self) -> None:
         for name, process in self._processes.items():

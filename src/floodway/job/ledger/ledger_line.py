@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from floodway.job.ledger.ledger_memory import Counts, Key
+from floodway.json_text import load_json
 
 VERSION = 2
 """Of the form of a line; lines of version 1 did not say it."""
@@ -77,7 +78,7 @@ class LedgerLine:
     @classmethod
     def decode(cls, raw: bytes) -> LedgerLine:
         """Read one stored line; a ValueError says what is wrong with it."""
-        body = json.loads(raw)
+        body = load_json(raw)
         if not isinstance(body, dict):
             raise ValueError("not an object")
         if body.get("v") != VERSION:

@@ -16,6 +16,7 @@ from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.store.line_log import open_log
 from floodway.job.store.store import Store
+from floodway.json_text import load_json
 
 LEDGER = "ledger"
 _VERSION_1 = "ledger.jsonl"
@@ -99,7 +100,7 @@ class LedgerTail:
         """Begin with the newest sums that can be read, else with the first line."""
         for name in self._saved():
             try:
-                body = json.loads(self.store.read(name) or b"")
+                body = load_json(self.store.read(name) or b"")
                 if body["id"] == self._identity:
                     fold.merge(Fold.restored(body["fold"]))
                     self.position = self.summed = int(body["position"])

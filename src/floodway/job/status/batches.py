@@ -20,6 +20,7 @@ from typing import Any
 from floodway.job.ledger.downsample import Downsampled
 from floodway.job.status.latencies import Sketch
 from floodway.job.store.store import Store
+from floodway.json_text import load_json
 
 FOLDER = "batches"
 HISTORY = f"{FOLDER}/history.jsonl"
@@ -68,7 +69,7 @@ class Batch:
     @classmethod
     def decode(cls, raw: bytes) -> Batch:
         """Read one line; ValueError, KeyError or TypeError if it is none."""
-        body: dict[str, Any] = json.loads(raw)
+        body: dict[str, Any] = load_json(raw)
         total_seconds, counts = body.pop("latencies")
         return cls(**body, latencies=Sketch(Counter({int(at): int(count) for at, count in counts}), total_seconds))
 
@@ -215,7 +216,7 @@ def _history(raw: bytes | None) -> Iterator[Batch]:
 def _through(raw: bytes | None) -> int:
     """The last segment that the history has; -1 for none."""
     try:
-        return int(json.loads((raw or b"").partition(b"\n")[0])["through"])
+        return int(load_json((raw or b"").partition(b"\n")[0])["through"])
     except (ValueError, KeyError, TypeError):
         return -1
 

@@ -13,7 +13,8 @@ ENDED = ("done", "failed")
 class FragmentPart:
     """A part of a query that runs here: CPU-seconds per second and tuples per second that arrive for it.
 
-    `owner` is whose it is, `price` what is paid for it, `keep` the share of its tuples that is kept.
+    `owner` is whose it is, `price` what is paid for it, `keep` the share of its tuples that is kept, `place` the
+    folder of its ledger and its batches, which moves with it.
     """
 
     owner: str
@@ -23,6 +24,7 @@ class FragmentPart:
     delay_seconds: float | None = None
     malformed: int = 0
     price: float | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

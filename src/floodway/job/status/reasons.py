@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from floodway.job.decision import Mode
 
-NO_MEASUREMENT = "no batch has been measured yet: everything is kept"
+NO_MEASUREMENT = "no batch has been measured yet"
 OFF = "the mode is off: everything is kept"
 WORDS = {"enforce": "keeping", "observe": "enforcing would keep"}
 

@@ -134,7 +134,9 @@ class Status:
     """A job at one moment. `mode` is `mixed` where the nodes of a network differ.
 
     `decision_seen` says whether the last batch was cut by a decision of this job; None before the first batch.
+    `decision_until`: batches that begin then or later keep everything, unless somebody renews the decision before.
     `warnings` are sentences on what the job cannot account for or carry out.
+    `capacity_needed` is how many times the present capacity would keep everything at the target; None if not known.
     `delivered` has tuples by sink. `reason` is a sentence; `reasons` has one for each node of a network.
     """
 
@@ -147,11 +149,13 @@ class Status:
     keep: float = 1.0
     totals: Totals = Totals()
     decision_seen: bool | None = None
+    decision_until: float | None = None
     reason: str = ""
     errors: int = 0
     warnings: tuple[str, ...] = ()
     unreachable: bool = False
     floor_seconds: float | None = None
+    capacity_needed: float | None = None
     batch_count: int = 0
     places: Mapping[str, Place] = field(default_factory=dict)
     delivered: Mapping[str, int] = field(default_factory=dict)
@@ -285,6 +289,7 @@ def merge_nodes(statuses: Mapping[str, Status]) -> Status | None:
         warnings=tuple(f"{name}: {text}" for name, one in statuses.items() for text in one.warnings),
         unreachable=any(one.unreachable for one in every),
         floor_seconds=max((one.floor_seconds for one in every if one.floor_seconds is not None), default=None),
+        capacity_needed=max((one.capacity_needed for one in every if one.capacity_needed is not None), default=None),
         batch_count=sum(one.batch_count for one in every),
         places=places,
         delivered=dict(delivered),

@@ -35,7 +35,9 @@ class JobTail:
     def advance(self, stores: Iterable[Store]) -> None:
         """Take in what was written since the last look, all of it where the ledger or the batches were replaced."""
         known = list(stores)
-        if not self._advance(known):
+        # Of a store that is no longer the job's, such as that of a fragment that was moved away, nothing counts.
+        gone = self._batches.keys() - {store.uri for store in known}
+        if gone or not self._advance(known):
             self._start_over()
             self._advance(known)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from floodway.job.store.line_log import open_log
 from floodway.job.store.store import Store
+from floodway.json_text import load_json
 
 KEPT_SEGMENTS = 16
 """Some 64 MiB: two days of batches, one a second."""
@@ -71,7 +72,7 @@ def parsed(part: bytes) -> Iterator[dict[str, Any]]:
     """
     for raw in part.splitlines():
         try:
-            body = json.loads(raw)
+            body = load_json(raw)
         except ValueError:
             continue
         if isinstance(body, dict):

@@ -28,6 +28,7 @@ from typing import Any
 
 from floodway.errors import InputError
 from floodway.job.store.store import Store, StoreError
+from floodway.json_text import load_json
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +215,7 @@ def _epochs(store: Store) -> list[int]:
 
 def _read(store: Store, epoch: int) -> dict[str, Any]:
     try:
-        body = json.loads(store.read(_name(epoch)) or b"{}")
+        body = load_json(store.read(_name(epoch)) or b"{}")
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

@@ -26,6 +26,7 @@ from itertools import accumulate, pairwise
 from secrets import token_hex
 
 from floodway.job.store.store import Store, StoreError
+from floodway.json_text import load_json
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +189,7 @@ def _unpack(merged: bytes) -> list[bytes]:
     """The appends of a merged object; of a torn one what is there."""
     head, _, body = merged.partition(b"\n")
     try:
-        ends = list(accumulate(json.loads(head)))
+        ends = list(accumulate(load_json(head)))
     except (ValueError, TypeError):
         return [head]
     return [body[start:end] for start, end in pairwise([0, *ends])]

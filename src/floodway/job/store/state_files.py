@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from floodway.errors import InputError
 from floodway.job.decision import Mode
 from floodway.job.store.store import LocalStore, Store
+from floodway.json_text import load_json
 
 MODE = "mode.json"
 MODES: tuple[str, ...] = get_args(Mode)
@@ -24,7 +25,7 @@ MODES: tuple[str, ...] = get_args(Mode)
 def read_mode(store: Store) -> Mode | None:
     """The operator's wish; None if there is none, or none that can be understood."""
     try:
-        body = json.loads(store.read(MODE) or b"null")
+        body = load_json(store.read(MODE) or b"null")
     except ValueError:
         return None
     mode = body.get("mode") if isinstance(body, dict) else None

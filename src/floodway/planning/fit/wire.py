@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import InputError
+from floodway.json_text import load_json
 from floodway.planning.fit.node import NodeTable
 from floodway.planning.program import Vector
 
@@ -107,7 +108,7 @@ def unframe(kind: int, message: bytes) -> tuple[dict[str, Any], Integers]:
         raise WireError(f"this message is of kind {found}, not {kind}", hint=_AGAIN)
     start = _PREFIX.size + length
     try:
-        header = json.loads(message[_PREFIX.size : start])
+        header = load_json(message[_PREFIX.size : start])
     except (ValueError, RecursionError) as error:
         raise WireError("a table's header cannot be read", hint=_AGAIN) from error
     if not isinstance(header, dict):

@@ -13,7 +13,6 @@ hundred commits. A report takes a moment: what happened in the last seconds is n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import Store
+from floodway.json_text import load_json
 from floodway.spark.session.stores import open_store
 from floodway.spark.shed.checkpoints import noted_checkpoints, read_record
 from floodway.spark.shed.open_batches import journaled_batches
@@ -132,7 +132,7 @@ def _age(checkpoint: Store, batch: int, now_seconds: float) -> float:
 def query_of(checkpoint: Store) -> str:
     """The id of the query that a checkpoint belongs to."""
     try:
-        return str(json.loads(checkpoint.read("metadata") or b"")["id"])
+        return str(load_json(checkpoint.read("metadata") or b"")["id"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{checkpoint.uri} is not a checkpoint of a streaming query: {error}",

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from floodway.errors import FloodwayError, InputError
+from floodway.json_text import load_json
 from floodway.network.model import Arc
 from floodway.spark.source.decode import encode_rows
 from floodway.spark.source.options import SourceOptions
@@ -39,6 +40,9 @@ SCHEME = "kafka://"
 HEADER = "floodway"
 _MOST_TOPIC = 249
 _WRITER = {"enable.idempotence": "true", "compression.type": "lz4", "message.timeout.ms": "15000"}
+
+
+_COUNT = re.compile(r"[0-9]{1,19}")
 
 
 class LinkError(FloodwayError):
@@ -63,7 +67,7 @@ class Mark:
     def parse(cls, text: bytes) -> Mark | None:
         """The mark in a header; None if it is none."""
         writer, *numbers = text.decode("utf-8", "replace").rsplit(":", 4)
-        if len(numbers) != 4 or not all(number.isdecimal() for number in numbers):
+        if len(numbers) != 4 or not all(map(_COUNT.fullmatch, numbers)):
             return None
         return cls(writer, *map(int, numbers))
 
@@ -156,7 +160,7 @@ def link_schema(address: str) -> str | None:
         backend = _records(servers, _about(topic))
         for message in _all(backend, 0):
             if message.key() == topic.encode():
-                return str(json.loads(message.value() or b"{}")["schema"])
+                return str(load_json(message.value() or b"{}")["schema"])
     except (FloodwayError, ValueError, KeyError, TypeError):
         return None
     return None

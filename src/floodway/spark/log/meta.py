@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from floodway.job.store.store import LocalStore, make_folder
+from floodway.json_text import load_json
 from floodway.spark.log.errors import LogError, MissingLogError, SchemaError
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, check_columns, parse_schema, schema_text
 
@@ -95,7 +96,7 @@ def open_log(path: Path | str) -> LogMeta:
     except OSError as error:
         raise MissingLogError(f"log {root} cannot be read: {error}", hint="Check its permissions") from None
     try:
-        body = json.loads(text)
+        body = load_json(text)
         version, stream, ddl, partitions = (body[key] for key in ("version", "stream", "schema", "partitions"))
         if version != VERSION:
             raise MissingLogError(

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.ipc
+from pydantic import TypeAdapter, ValidationError
 
 from floodway.spark.log.errors import LogError, SegmentError
 
@@ -151,6 +152,10 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
+_TAGS = TypeAdapter(list[str])
+_COUNTS = TypeAdapter(list[int])
+
+
 @dataclass
 class Segment:
     """An open, memory-mapped segment that has been checked against its name and the log's schema."""
@@ -167,8 +172,11 @@ class Segment:
         Segments merged before tuples were counted by tag have all of them under the first.
         """
         marks = self.file.schema.metadata
-        tags: list[str] = json.loads(marks.get(b"floodway.tags", b"[]"))
-        counts: list[int] = json.loads(marks.get(b"floodway.tagged", b"[]")) or [self.name.count] * bool(tags)
+        try:
+            tags = _TAGS.validate_json(marks.get(b"floodway.tags", b"[]"))
+            counts = _COUNTS.validate_json(marks.get(b"floodway.tagged", b"[]")) or [self.name.count] * bool(tags)
+        except ValidationError:
+            raise _refused(self.path, "its list of tags is damaged") from None
         return dict.fromkeys(tags, 0) | dict(zip(tags, counts, strict=False))
 
     @property
@@ -193,7 +201,9 @@ class Segment:
             return self._last[1]
         try:
             batch = self.file.get_batch(index)
-        except (pa.ArrowInvalid, OSError) as error:
+            # Offsets of text that damage has set anywhere would be followed there, and end the process.
+            batch.validate(full=True)
+        except (pa.ArrowException, ValueError, OSError) as error:
             raise _refused(self.path, f"record batch {index} is torn ({error})") from None
         if batch.num_rows != min(CHUNK, self.name.count - index * CHUNK):
             raise _refused(self.path, f"record batch {index} has {batch.num_rows} tuples")
@@ -209,7 +219,7 @@ def open_segment(path: Path, name: SegmentName, schema: pa.Schema) -> Segment:
             file = pa.ipc.open_file(pa.py_buffer(mmap(opened.fileno(), 0, access=ACCESS_READ)))
     except FileNotFoundError:
         raise
-    except (pa.ArrowInvalid, ValueError, OSError) as error:  # ValueError: an empty file cannot be mapped
+    except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: an empty file cannot be mapped
         if isinstance(error, OSError) and error.errno is not None:
             raise _unreadable(path, error) from None
         raise _refused(path, f"it is torn or no Arrow file ({error})") from None

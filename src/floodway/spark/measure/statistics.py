@@ -27,8 +27,8 @@ from floodway.errors import FloodwayError
 from floodway.network.model import Network, Operator, OperatorKind
 from floodway.spark.measure.calibrate import Effort, Input, measure_cost, release, steady_plans
 from floodway.spark.measure.cpu import CpuMeter
-from floodway.spark.query.fragment_query import shortened
 from floodway.spark.query.operators import EVENT_TIME, apply_operator
+from floodway.spark.query.stream_run import shortened
 
 _PASSAGE_SECONDS = 20.0
 _LEAST_PASSAGE = 100

@@ -105,6 +105,11 @@ def weighted(df: DataFrame, keep_ppm: Column) -> DataFrame:
     return df.withColumn(WEIGHT, before * fn.lit(float(PPM)) / fn.greatest(keep_ppm, fn.lit(1)))
 
 
+def expression(text: str) -> Column:
+    """An SQL expression as a column, for rooms that do not import pyspark."""
+    return fn.expr(text)
+
+
 def column(name: str) -> Column:
     """A column by its exact name, whatever characters are in it."""
     return fn.col(quoted(name))

@@ -12,7 +12,6 @@ checkpoint run the same batch or none, and a log takes the tag of a batch once.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -22,10 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from floodway.errors import FloodwayError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.options.options import OnLoss
@@ -42,9 +39,8 @@ from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.query.sinks import Written, is_log, tag_of, write_logs, write_other
-from floodway.spark.query.stopping import stop_between_batches
+from floodway.spark.query.stream_run import BatchError, StreamRun, shortened
 from floodway.spark.query.tail import run_tail
-from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.gone import forget_gone
 
 log = logging.getLogger(__name__)
@@ -52,11 +48,6 @@ log = logging.getLogger(__name__)
 _TAG = "_source"
 _DROPPED = "dropped"
 _FORGET_EVERY = 100
-_POLL_SECONDS = 0.02
-
-
-class BatchError(FloodwayError):
-    """A batch that could not be processed; Spark stops the query and a restart repeats the batch."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +94,8 @@ class FragmentQuery:
     """One fragment's streaming query: build it, start it, see whether it failed, stop it.
 
     `fence` raises when this process may not run the fragment any more. With `trigger_seconds` a batch begins that often
-    at most; otherwise batches follow each other as fast as they are processed.
+    at most; otherwise batches follow each other as fast as they are processed. With a `gate` (a path) it can be
+    prepared while it runs elsewhere. A new query with `last_tuples` begins so many before the end of each partition.
     """
 
     def __init__(
@@ -121,6 +113,8 @@ class FragmentQuery:
         apply: Apply = apply_operator,
         fence: Callable[[], None] = lambda: None,
         trigger_seconds: float | None = None,
+        gate: Path | None = None,
+        last_tuples: int | None = None,
         clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self.fragment = fragment
@@ -137,10 +131,12 @@ class FragmentQuery:
         self._fence = fence
         self._trigger_seconds = trigger_seconds
         self._frame: DataFrame | None = None
-        self._query: StreamingQuery | None = None
         self.tasks = self._tasks()
         retention = None if retaining is None else retaining.retention
-        self._sources = FragmentSources(spark, network, fragment, layout, self.tasks, on_loss, retention)
+        self._sources = FragmentSources(
+            spark, network, fragment, layout, self.tasks, on_loss, retention, gate, last_tuples
+        )
+        self._run = StreamRun(spark, self.name, self.checkpoint, gate)
 
     @property
     def name(self) -> str:
@@ -170,54 +166,43 @@ class FragmentQuery:
             )
         return tasks
 
+    def prepare(self, *, wait_seconds: float) -> None:
+        """Build the plan and start the query as far as its gate; another application still runs the fragment."""
+        self._run.hold(self._writer(), wait_seconds=wait_seconds)
+
     def start(self, *, wait_seconds: float = 0.0) -> None:
         """Start the query; with `wait_seconds`, return when it has found its sources and its place in them."""
-        writer = self._writer()
-        if self._trigger_seconds is not None:
-            writer = writer.trigger(processingTime=f"{round(self._trigger_seconds * 1000)} milliseconds")
-        try:
-            self._query = writer.start()
-        except FloodwayError:
-            raise
-        except Exception as error:  # whatever Spark raises, whoever asked gets one line
-            raise BatchError(f"query {self.name} did not start: {shortened(error)}") from None
-        deadline = time.monotonic() + wait_seconds
-        while self.failure() is None and time.monotonic() < deadline:
-            if not str(self._query.status["message"]).startswith("Initializing"):
-                return
-            time.sleep(_POLL_SECONDS)
-        if wait_seconds > 0:
-            reason = self.failure() or f"no start within {wait_seconds:g} s"
-            self.stop(grace_seconds=0.0)
-            raise BatchError(f"query {self.name} did not start: {reason}")
+        self._run.go(self._writer, wait_seconds=wait_seconds)
+
+    @property
+    def started(self) -> bool:
+        """Whether the query has found its sources and its place in them."""
+        return self._run.started
 
     def process_available(self) -> None:
         """Run everything that is in the logs now, and end."""
-        self._writer().trigger(availableNow=True).start().awaitTermination()
+        self._unpaced().trigger(availableNow=True).start().awaitTermination()
 
     @property
     def run_id(self) -> str | None:
         """Spark's name of this run; None while it does not run."""
-        return None if self._query is None else str(self._query.runId)
+        return self._run.run_id
 
     def failure(self) -> str | None:
         """Why the query ended, in one line; None while it runs or was never started."""
-        if self._query is None or self._query.isActive:
-            return None
-        error = self._query.exception()
-        return f"query {self.name} ended without a word" if error is None else explain(error)
+        return self._run.failure()
 
     def stop(self, grace_seconds: float = 10.0) -> None:
         """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
-        query, self._query = self._query, None
-        if query is None:
-            return
-        try:
-            stop_between_batches(query, self.checkpoint, grace_seconds)
-        except Exception as error:
-            raise BatchError(f"query {self.name} did not stop: {shortened(error)}") from None
+        self._run.stop(grace_seconds)
 
     def _writer(self) -> DataStreamWriter:
+        writer = self._unpaced()
+        if self._trigger_seconds is None:
+            return writer
+        return writer.trigger(processingTime=f"{round(self._trigger_seconds * 1000)} milliseconds")
+
+    def _unpaced(self) -> DataStreamWriter:
         """The query but for its trigger."""
         note_tasks(self.checkpoint, self.tasks)
         frame, self._frame = self._frame or self._streaming(), None
@@ -344,9 +329,3 @@ class FragmentQuery:
     def _key(self) -> str:
         """What results and ledger lines of this checkpoint name."""
         return query_key(self.name, self.checkpoint)
-
-
-def shortened(error: BaseException, most: int = 600) -> str:
-    """Floodway's own message if there is one, else the first lines, without the plan or Java stack Spark appends."""
-    text = own_message(error) or str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
-    return text if len(text) <= most else text[:most] + " …"

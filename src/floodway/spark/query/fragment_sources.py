@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import functions as fn
 from floodway.job.options.options import OnLoss
 from floodway.network.model import Arc, Network
 from floodway.spark.log import Retention
-from floodway.spark.log.inputs import source_options
+from floodway.spark.log.inputs import open_input, source_options
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic, link_schema
 from floodway.spark.log.meta import META
 from floodway.spark.query.dead_letters import DeadLetters, has_dead_letters, well_formed
@@ -37,6 +38,8 @@ class FragmentSources:
         tasks: int,
         on_loss: OnLoss,
         retention: Retention | None,
+        gate: Path | None = None,
+        last_tuples: int | None = None,
     ) -> None:
         self.fragment = fragment
         self.tasks = tasks
@@ -45,6 +48,8 @@ class FragmentSources:
         self._layout = layout
         self._on_loss = on_loss
         self._retention = retention
+        self._gate = gate
+        self._last_tuples = last_tuples
         self._letters: dict[str, DeadLetters] = {}
         self._schemas: dict[str, str | None] = {}
 
@@ -100,6 +105,13 @@ class FragmentSources:
             "splits": str(self.tasks),
             "onLoss": self._on_loss,
         }
+        if self._gate is not None:
+            options["gate"] = str(self._gate)
+        if self._last_tuples is not None:
+            backend = open_input(address)
+            first = backend.earliest()
+            starts = {p: max(first.get(p, 0), end - self._last_tuples) for p, end in backend.latest().items()}
+            options["startingOffsets"] = json.dumps(starts)
         if is_kafka_link(spec.producer, address):
             return {**options, **source_options(address, self._link_schema(address)), "valueFormat": "arrow"}
         schema = self._network.streams[spec.producer].schema if is_topic(address) else None

@@ -11,13 +11,13 @@ ledger lines and folders of files name it, because batches are counted from 0 in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from floodway.errors import InputError
+from floodway.json_text import load_json
 from floodway.spark.source.offsets import BatchOffset, parse_offset
 
 _ID_DIGITS = 12
@@ -37,6 +37,23 @@ class JournaledBatch:
     first: frozenset[str] = frozenset()
     certain: bool = True
 
+    @property
+    def plans(self) -> frozenset[str]:
+        """The names of the plans that the batch was cut under."""
+        return frozenset(offset.plan for offset in self.offsets.values())
+
+
+def checkpoint_id(checkpoint: Path) -> str | None:
+    """Spark's id of a checkpoint; None if Spark has not made one there."""
+    try:
+        return str(UUID(load_json((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{checkpoint / 'metadata'} has no id of a query: {error!r}", hint="Restore the checkpoint"
+        ) from error
+
 
 def query_key(name: str, checkpoint: Path) -> str:
     """`name@id`: what the query of this checkpoint writes under.
@@ -47,12 +64,10 @@ def query_key(name: str, checkpoint: Path) -> str:
     >>> query_key("A.main", folder)
     'A.main@6f0c2c5e1b2a'
     """
-    path = checkpoint / "metadata"
-    try:
-        digits = UUID(json.loads(path.read_text(encoding="utf-8"))["id"]).hex
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} has no id of a query: {error!r}", hint="Restore the checkpoint") from error
-    return f"{name}@{digits[:_ID_DIGITS]}"
+    found = checkpoint_id(checkpoint)
+    if found is None:
+        raise InputError(f"{checkpoint / 'metadata'} is not there", hint="Restore the checkpoint")
+    return f"{name}@{UUID(found).hex[:_ID_DIGITS]}"
 
 
 def query_name(key: str) -> str:
@@ -79,7 +94,7 @@ def _read(path: Path, batch: int) -> JournaledBatch:
     """Read `offsets/N`: a version line, a line of metadata, a line for each source."""
     try:
         _, metadata, *sources = path.read_text(encoding="utf-8").splitlines()
-        timestamp = int(json.loads(metadata)["batchTimestampMs"])
+        timestamp = int(load_json(metadata)["batchTimestampMs"])
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{path} is not Spark's journal of batch {batch}: {error}", hint="Restore the checkpoint"

@@ -11,8 +11,9 @@ SHARED/fragments/NAME/dead-letters/INPUT  malformed records, with the reason
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ from floodway.spark.query.retaining import Retaining, retention_of
 
 NOWHERE = Node("", cpu=1.0)
 """The node of a fragment that moves."""
+REHEARSED_TUPLES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ def moving_query(
     fence: Callable[[], None] = lambda: None,
     on_batch: Callable[[BatchReport], None] = lambda report: None,
     trigger_seconds: float | None = None,
+    gate: Path | None = None,
+    last_tuples: int | None = None,
 ) -> FragmentQuery:
     """The fragment's query, ready to be started: its output log is there. Refuses what the catalogue does not have."""
     parameters = catalogue.check(spec.run, spec.logs, spec.parameters)
@@ -108,6 +112,24 @@ def moving_query(
         apply=apply,
         fence=fence,
         trigger_seconds=trigger_seconds,
+        gate=gate,
+        last_tuples=last_tuples,
     )
     create_sink_logs([query], network, layout)
     return query
+
+
+def rehearse(spark: SparkSession, spec: FragmentSpec, catalogue: Catalogue, shared: Path, folder: Path) -> None:
+    """Run the fragment over the last tuples of its inputs, with all that it writes in a folder that is then removed.
+
+    The first batch of a query loads classes, compiles its plan, starts Python workers and opens state stores: on a
+    session that has never run it this takes longer than all else of a move.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch = MovingLayout(folder.resolve(), shared)
+    # Of another name: in one application no two queries have the same.
+    alone = replace(spec, name=f"{spec.name}-rehearsal", output=str(scratch.root / "output"))
+    try:
+        moving_query(spark, alone, catalogue, scratch, last_tuples=REHEARSED_TUPLES).process_available()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from floodway.errors import InputError
 from floodway.job.store.store import LocalStore
+from floodway.json_text import load_json
 from floodway.network.model import Arc, Network
 from floodway.network.part import incoming, node_part, outgoing
 from floodway.spark.log.kafka_links import SCHEME, link_topic
@@ -86,7 +87,7 @@ class NodeLayout:
     def links(self) -> KafkaLinks | None:
         """How links go, as the first node of this folder was told: over Kafka, or (None) through logs below it."""
         try:
-            body = json.loads((self.root / "links.json").read_text(encoding="utf-8"))
+            body = load_json((self.root / "links.json").read_text(encoding="utf-8"))
             return KafkaLinks(str(body["servers"]), str(body["prefix"]))
         except FileNotFoundError:
             return None

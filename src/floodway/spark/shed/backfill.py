@@ -18,6 +18,7 @@ from floodway.errors import FloodwayError
 from floodway.job.ledger.backfill import Batch, Live, Pace, Step, done_batches, next_step, recovered_lines
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
+from floodway.json_text import load_json
 from floodway.spark.shed.recover import Recovery
 
 NOTE = "backfill.json"
@@ -105,7 +106,7 @@ class Backfill:
         raw = self._store.read(NOTE)
         if raw is None:
             return None
-        noted = {(str(query), int(batch)) for query, batch in json.loads(raw)["batches"]}
+        noted = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}
         if noted <= done:
             self._store.remove(NOTE)
             return None

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import Store
+from floodway.json_text import load_json
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -45,7 +46,7 @@ def note_checkpoint(files: ShedFiles, query: str, checkpoint: str | None) -> Non
 def noted_checkpoints(files: ShedFiles) -> dict[str, str]:
     """Where the queries of a shed have their checkpoints, as far as noted; by query id."""
     try:
-        body = json.loads(files.store.read(CHECKPOINTS) or b"{}")
+        body = load_json(files.store.read(CHECKPOINTS) or b"{}")
         return {str(query): str(path) for query, path in body.items()}
     except (ValueError, AttributeError):
         return {}
@@ -62,7 +63,7 @@ class Record:
 def read_record(checkpoint: Store, shed: str) -> Record | None:
     """The record of a shed in a checkpoint; None if there is none, or none that can be understood."""
     try:
-        body = json.loads(checkpoint.read(_record(shed)) or b"null")
+        body = load_json(checkpoint.read(_record(shed)) or b"null")
         return Record(int(body["since"]), str(body["state"]))
     except (ValueError, LookupError, TypeError):
         return None

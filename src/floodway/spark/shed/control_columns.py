@@ -1,17 +1,22 @@
-"""The control table as columns: the entry, and the window epochs, in force for the micro-batch that is running.
+"""The decision in force for the micro-batch that is running, as columns of the stream.
 
-The table is the one row of the broadcast side of a left outer join: a table that is missing or torn gives nulls, and
-everything is kept. The look-up by the batch's journaled timestamp is made on that side, once a batch.
+The control table is one small file. An uncorrelated scalar subquery reads it in every micro-batch and gives it to the
+plan as one value: no join, no broadcast. A file that is missing or torn gives nulls, and everything is kept.
 
-Spark writes the timestamp as a number into the code it generates, and code that differs is compiled anew, which takes
-longer than all else here. So the timestamp is passed through `zip_with`, which Spark calls and does not compile.
+Spark replaces `current_timestamp()` by the batch's journaled timestamp in the main plan, but not inside subqueries. So
+the subquery only delivers the table, and the main plan chooses from it. Spark writes the timestamp as a number into the
+code that it generates, and code that differs is compiled anew, which takes longer than all else here. So the timestamp
+passes through `zip_with`, which Spark calls and does not compile. All else is compiled: no other higher-order function.
 """
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from floodway.spark.query.drops import column
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, TABLE_SCHEMA
 
 TIME = "_floodway_time"
@@ -22,63 +27,98 @@ KEEP = "_floodway_keep"
 SALT = "_floodway_salt"
 THRESHOLD = "_floodway_threshold"
 TIE = "_floodway_tie"
-EPOCHS = "_floodway_epochs"
-CONTROL = (TIME, SEQ, MODE, ENFORCED, KEEP, SALT, THRESHOLD, TIE, EPOCHS)
-"""All columns that `with_control` adds; null without a table, and without an entry that is valid yet."""
+TABLE = "_floodway_table"
+"""The columns that `with_control` adds; null without a table, but for the time."""
+
+_ENTRY = "_floodway_entry"
+_NOW = "unix_micros(current_timestamp())"
+
+_DELIVERED = """(SELECT named_struct(
+    'latest', t.latest,
+    'others', t.others, 'begins', t.others.begin_us,
+    'last', try_element_at(t.others, -1), 'before', try_element_at(t.others, -2),
+    'epochs', t.epochs, 'starts', t.epochs.start_us, 'seqs', t.epochs.seq,
+    'epoch', try_element_at(t.epochs, -1), 'former', try_element_at(t.epochs, -2)) FROM {view})"""
+"""What is found once in a batch, so that it is not searched for every tuple."""
 
 
 def with_control(df: DataFrame, uri: str) -> DataFrame:
     """The stream with the decision in force beside every row."""
-    return df.join(fn.broadcast(_in_force(df.sparkSession, uri)), on=fn.lit(True), how="left")
+    timed = df.select("*", fn.expr(f"zip_with(array({_NOW}), array({_NOW}), (time, _) -> time)[0]").alias(TIME))
+    found = timed.select("*", fn.expr(_DELIVERED.format(view=_view(df.sparkSession, uri))).alias(TABLE))
+    entry = fn.col(_ENTRY)
+    expired = fn.coalesce(fn.col(TIME) >= entry["until_us"], fn.lit(False))
+    return found.select("*", _in_force().alias(_ENTRY)).select(
+        *[column(name) for name in df.columns],
+        TIME,
+        TABLE,
+        entry["seq"].alias(SEQ),
+        entry["mode"].alias(MODE),
+        ((entry["mode"] == "enforce") & ~expired).alias(ENFORCED),
+        fn.when(expired, PPM).otherwise(_keep_in_force(entry, fn.col(TIME))).alias(KEEP),
+        entry["salt"].alias(SALT),
+        entry["threshold"].alias(THRESHOLD),
+        _tie_in_force(entry, fn.col(TIME)).alias(TIE),
+    )
 
 
 def epoch_keep(field: str, batch_start_us: Column) -> Column:
-    """`pass_ppm` or `emit_ppm` for a batch of windows that starts then; null before the history."""
-    epochs = fn.col(EPOCHS)
+    """`pass_ppm` or `emit_ppm` for a batch of windows that starts then; null before the history.
 
-    def begun(epoch: Column) -> Column:
-        return epoch["start_us"] <= batch_start_us
+    It is that of the last epoch that the batch's entry knows and that has begun: nearly always one of the last two.
+    """
+    table = fn.col(TABLE)
 
-    # Nearly every tuple is of the last two epochs; a search of the array costs more than most queries.
-    latest, previous = (fn.try_element_at(epochs, fn.lit(-back)) for back in (1, 2))
+    def known(epoch: Column) -> Column:
+        return (epoch["seq"] <= fn.col(SEQ)) & (epoch["start_us"] <= batch_start_us)
+
+    # Both numbers only grow in the history.
+    index = fn.least(_count_to(table["starts"], batch_start_us), _count_to(table["seqs"], fn.col(SEQ)))
     return fn.coalesce(
-        fn.when(begun(latest), latest[field]),
-        fn.when(begun(previous), previous[field]),
-        fn.try_element_at(fn.filter(epochs, begun), fn.lit(-1))[field],
+        *[fn.when(known(epoch), epoch[field]) for epoch in (table["epoch"], table["former"])],
+        fn.get(table["epochs"], (index - 1).cast("int"))[field],
     )
 
 
-def _in_force(spark: SparkSession, uri: str) -> DataFrame:
-    """One row, or none if there is no table."""
-    times = fn.array(fn.unix_micros(fn.current_timestamp()))
-    now = fn.zip_with(times, times, lambda time, _: time)[0]
-
-    def covers(other: Column) -> Column:
-        return (other["begin_us"] <= fn.col(TIME)) & (fn.col(TIME) < other["end_us"])
-
-    table = (
-        spark.read.schema(TABLE_SCHEMA)
-        .option("ignoreMissingFiles", "true")  # without its table a query goes on
-        .option("multiLine", "true")  # one row a file, whatever somebody has written into it
-        .json(uri)
+def _view(spark: SparkSession, uri: str) -> str:
+    """The table as a view of the session, named by its file, so that several sheds do not meet."""
+    view = f"floodway_control_{crc32(uri.encode()):08x}"
+    text = (
+        spark.read.option("ignoreMissingFiles", "true")  # without its table a query goes on
+        .option("wholetext", "true")  # one row, whatever somebody has written into it
+        .text(uri)
     )
-    other = fn.try_element_at(fn.filter("others", covers), fn.lit(1))
-    entry = fn.coalesce(other["entry"], fn.col("latest"))
-    return table.select("latest", "others", "epochs", now.alias(TIME)).select(
-        TIME,
-        entry["seq"].alias(SEQ),
-        entry["mode"].alias(MODE),
-        (entry["mode"] == "enforce").alias(ENFORCED),
-        _keep_in_force(entry, fn.col(TIME)).alias(KEEP),
-        entry["salt"].alias(SALT),
-        entry["threshold"].alias(THRESHOLD),
-        entry["tie_ppm"].alias(TIE),
-        fn.filter("epochs", lambda epoch: epoch["seq"] <= entry["seq"]).alias(EPOCHS),
+    text.select(fn.from_json("value", TABLE_SCHEMA).alias("t")).createOrReplaceTempView(view)
+    return view
+
+
+def _in_force() -> Column:
+    """`Table.at`: nearly every batch is later than the spans of all others, or in one of the last two."""
+    table, now_us = fn.col(TABLE), fn.col(TIME)
+    last, before = table["last"], table["before"]
+    other = fn.get(table["others"], (_count_to(table["begins"], now_us) - 1).cast("int"))
+    found = (
+        fn.when(last["begin_us"] <= now_us, last["entry"])
+        .when((before["begin_us"] <= now_us) & (now_us < before["end_us"]), before["entry"])
+        .when(now_us < other["end_us"], other["entry"])
     )
+    return fn.coalesce(fn.when(now_us < last["end_us"], found), table["latest"])
+
+
+def _count_to(ascending: Column, value: Column) -> Column:
+    """How many elements are at most the value; Spark compiles this, and not a `filter`."""
+    beyond = value + 1
+    return fn.array_position(fn.sort_array(fn.concat(ascending, fn.array(beyond))), beyond) - 1
+
+
+def _tie_in_force(entry: Column, now_us: Column) -> Column:
+    """The share of the ties in ppm for this batch, `Entry.tie_at`."""
+    moved = entry["tie_ppm"].cast("double") * _keep_in_force(entry, now_us) / fn.greatest(entry["keep_ppm"], fn.lit(1))
+    return fn.floor(fn.least(moved, fn.lit(PPM))).cast("int")
 
 
 def _keep_in_force(entry: Column, now_us: Column) -> Column:
-    """The keep in ppm for this batch, `Entry.keep_at`; null without an entry."""
+    """The keep in ppm for this batch, as `Entry.keep_at` has it; null without an entry."""
     keep = entry["keep_ppm"]
     offered = entry["rate"] * fn.greatest(now_us - entry["base_us"], fn.lit(1)) / 1e6
     wanted = fn.coalesce(fn.floor(fn.try_divide(PPM * entry["budget"], offered)), fn.lit(PPM))

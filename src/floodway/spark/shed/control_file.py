@@ -39,13 +39,16 @@ class ControlTable:
         first: Entry,
         checkpoints: Mapping[str, str],
         open_journal: OpenJournal = open_checkpoint,
+        expires_us: int | None = None,
     ) -> None:
         """Go on with the table that is there, or begin one with `first`.
 
-        `checkpoints` are those of the queries, by id, that the shed was in before this process.
+        `checkpoints` are those of the queries, by id, that the shed was in before this process. A decision expires
+        `expires_us` after it was written or renewed; None: never.
         """
         self._store = store
         self._clock_us = clock_us
+        self._expires_us = expires_us
         self._writes_us: deque[int] = deque([0], maxlen=16)
         self.late_writes = 0
         """Writes that ended after their entry came into force: a replay of a batch begun meanwhile may differ."""
@@ -89,6 +92,11 @@ class ControlTable:
         """Put the table back where somebody has removed or broken the file."""
         self._store.write(FILE, self.table.encode())
 
+    def renew(self) -> None:
+        """Let the latest decision hold for longer; batches that have begun have what they had."""
+        if self._expires_us is not None:
+            self._write(self.latest, self.table.epochs, news=False)
+
     def all_know(self, seq: int) -> bool:
         """Whether no batch that runs, nor any to come, finds an entry before this one."""
         if self.table.oldest_seq < seq:
@@ -102,6 +110,7 @@ class ControlTable:
         begun = self.open_batches.begun(now_us, valid_us)
         if news:
             entry = replace(entry, seq=self.latest.seq + 1, valid_from_us=valid_us)
+        entry = replace(entry, until_us=None if self._expires_us is None else valid_us + self._expires_us)
         table = replace(
             self.table.changed(entry, [*begun.running, *begun.repeated]), epochs=epochs, unread=begun.unread
         )

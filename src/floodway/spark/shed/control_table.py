@@ -6,7 +6,7 @@ it: the latest one, whatever the timestamp, except for those timestamps that a b
     {"version": 2, "latest": ENTRY, "others": [{"begin_us": …, "end_us": …, "entry": ENTRY}, …], "epochs": [EPOCH, …]}
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
-           budget (null: none), rate, base_us
+           budget (null: none), rate, base_us, until_us (null: for ever)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
 
 `changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
@@ -43,7 +43,7 @@ up by little, because a query that waited is offered more than the time since th
 
 ENTRY_SCHEMA = (
     "seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
-    "budget:double,rate:double,base_us:bigint"
+    "budget:double,rate:double,base_us:bigint,until_us:bigint"
 )
 EPOCH_SCHEMA = "seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int"
 TABLE_SCHEMA = (
@@ -64,7 +64,10 @@ class Entry:
 
         keep = budget / (rate (t - base)),  within [0.25, 1.25] of keep_ppm
 
-    A batch that ran long is so followed by a lower keep, before anything of it was reported.
+    A batch that ran long is so followed by a lower keep, before anything of it was reported. With a threshold the share
+    of the ties moves as the keep does; what is above the threshold is kept all the same.
+
+    A batch that begins at `until_us` or later keeps everything: whoever decides has not been heard of since.
 
     >>> entry = Entry(1, 0, keep_ppm=500_000, budget=300.0, rate=1000.0, base_us=0)
     >>> [entry.keep_at(t) for t in (200_000, 1_000_000, 60_000_000)]
@@ -81,18 +84,31 @@ class Entry:
     budget: float | None = None
     rate: float | None = None
     base_us: int | None = None
+    until_us: int | None = None
+
+    def expired(self, batch_time_us: int) -> bool:
+        """Whether a batch with this timestamp keeps everything, because nobody has renewed the decision."""
+        return self.until_us is not None and batch_time_us >= self.until_us
 
     def keep_at(self, batch_time_us: int) -> int:
         """The keep in ppm for a batch with this timestamp; the same as `control_columns.keep_in_force`."""
+        if self.expired(batch_time_us):
+            return PPM
         if self.budget is None or self.rate is None or self.base_us is None:
             return self.keep_ppm
         offered = self.rate * max(batch_time_us - self.base_us, 1) / 1e6
         wanted = min(float(PPM), math.floor(PPM * self.budget / offered)) if offered > 0.0 else float(PPM)
         return math.floor(max(self.keep_ppm * LOWEST, min(wanted, self.keep_ppm * HIGHEST)))
 
+    def tie_at(self, batch_time_us: int) -> int:
+        """The share in ppm of the ties for a batch with this timestamp: with the keep, which ties alone can follow."""
+        return math.floor(min(PPM, self.tie_ppm * self.keep_at(batch_time_us) / max(self.keep_ppm, 1)))
+
     def says(self, other: Entry) -> bool:
-        """Whether both decide the same, whenever they were written."""
-        return replace(self, seq=0, valid_from_us=0) == replace(other, seq=0, valid_from_us=0)
+        """Whether both decide the same, whenever they were written and however long they hold."""
+        return replace(self, seq=0, valid_from_us=0, until_us=None) == replace(
+            other, seq=0, valid_from_us=0, until_us=None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,14 @@ class Other:
     begin_us: int
     end_us: int
     entry: Entry
+
+    def is_within(self, entry: Entry) -> bool:
+        """Whether another entry, put in place of this one, would make no difference: one that was renewed, say."""
+        if self.entry == entry:
+            return True
+        last_us = self.end_us - 1
+        renewed = replace(self.entry, until_us=entry.until_us) == entry
+        return renewed and not self.entry.expired(last_us) and not entry.expired(last_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +164,7 @@ class Table:
 
     def changed(self, entry: Entry, begun: Iterable[Span]) -> Table:
         """The table with another latest entry; timestamps in `begun` keep what they have."""
-        kept = [other for span in _joined(begun) for other in self._within(span) if other.entry != entry]
+        kept = [other for span in _joined(begun) for other in self._within(span) if not other.is_within(entry)]
         return replace(self, latest=entry, others=tuple(kept[-MOST_OTHERS:]))
 
     def _within(self, span: Span) -> Iterator[Other]:

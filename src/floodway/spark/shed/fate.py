@@ -36,6 +36,7 @@ class Rule:
     hashed: tuple[str, ...]
     by_utility: bool = False
     utility: str | None = None
+    floor_ppm: int = 0
     window: WindowShape | None = None
     time_column: str | None = None
     salt: int = 0
@@ -95,4 +96,4 @@ def fate(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
         )
     value, threshold = utility_column(fn.expr(rule.utility)), fn.lit(facts.threshold)
     tied = (value == threshold) & by_hash(df, rule, fn.lit(facts.tie_ppm), salt)
-    return (value > threshold) | tied
+    return (value > threshold) | tied | by_hash(df, rule, fn.lit(rule.floor_ppm), salt)

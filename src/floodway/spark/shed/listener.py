@@ -27,6 +27,7 @@ from typing_extensions import override
 
 from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of
+from floodway.spark.shed.heartbeat import Heartbeat
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.positions import backlog, positions
 from floodway.spark.shed.report import BatchReport
@@ -48,6 +49,7 @@ class Applied:
     options: tuple[object, ...]
     loop: ShedLoop
     on_source: bool
+    heartbeat: Heartbeat
 
 
 def attach(
@@ -61,7 +63,9 @@ def attach(
     with _lock:
         known = _applied.get(key)
         if known is None or known.loop.finished:
-            known = _applied[key] = Applied(options, make(), on_source)
+            loop = make()
+            known = _applied[key] = Applied(options, loop, on_source, Heartbeat(loop))
+            known.heartbeat.start()
         elif known.options != options:
             name = known.loop.settings.name
             raise InputError(

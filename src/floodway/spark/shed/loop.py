@@ -12,11 +12,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from threading import RLock
 from typing import Any
 
 from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
+from floodway.control.patience import Patience
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts, FactsLog
@@ -58,7 +60,12 @@ class ShedSettings:
     salt: int
     headroom: float = 1.0
     by_utility: bool = False
+    floor_ppm: int = 0
     window: WindowShape | None = None
+    expires_seconds: float | None = None
+    """How long a decision holds that nobody renews; None: for ever."""
+    shed_after_seconds: float = 0.0
+    """How long an overload lasts before anything is dropped."""
 
 
 @dataclass
@@ -68,6 +75,7 @@ class _Query:
     run: str
     loop: KeepLoop
     last_batch: int | None
+    patience: Patience
     decided: KeepDecision | None = None
     started_us: int | None = None
     """When the last batch began; None before the first."""
@@ -113,7 +121,12 @@ class ShedLoop:
         self._status = self.files.read_status()
         first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
         self.control = ControlTable(
-            self.files.store, self.clock_us, first, noted_checkpoints(self.files), self.open_journal
+            self.files.store,
+            self.clock_us,
+            first,
+            noted_checkpoints(self.files),
+            self.open_journal,
+            None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
         )
         self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
         self.windows = None
@@ -134,6 +147,16 @@ class ShedLoop:
             self.control.open_batches.started(query, checkpoint, self.clock_us())
             if checkpoint is not None:
                 self._guarded("noting a checkpoint", lambda: note_checkpoint(self.files, query, checkpoint))
+            self.renew()
+
+    def renew(self) -> None:
+        """Let the decision hold for longer, while there is a query that may use it; the status says until when."""
+        with self._lock:
+            if self._running:
+                self._guarded("renewing the decision", self.control.renew)
+                if self._status is not None:
+                    renewed = self._status = replace(self._status, decision_until=self._decision_until())
+                    self._guarded("writing the status", lambda: self.files.write_status(renewed))
 
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it."""
@@ -192,7 +215,9 @@ class ShedLoop:
         known = self._queries.get(report.query)
         if known is None or known.run != report.run:
             last = self.ledger.last_batch(report.query, self.settings.name)
-            known = self._queries[report.query] = _Query(report.run, self._restored(), last)
+            known = self._queries[report.query] = _Query(
+                report.run, self._restored(), last, Patience(self.settings.shed_after_seconds)
+            )
             self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
         return known
 
@@ -218,6 +243,9 @@ class ShedLoop:
             return
         expected = self.control.table.at(report.batch_time_us or report.started_us)
         self.decision_seen = report.seq == expected.seq
+        if expected.until_us is not None and expected.expired(report.batch_time_us or report.started_us):
+            since = datetime.fromtimestamp(expected.until_us / 1e6, UTC)
+            self._warn(f"batches kept everything from {since:%Y-%m-%d %H:%M:%S} UTC on: nobody renewed the decision")
         self._unseen = 0 if self.decision_seen else self._unseen + 1
         unseen = f"batches do not find the decisions in {self.control.uri} and keep everything: can executors read it?"
         if self.decision_seen:
@@ -241,6 +269,10 @@ class ShedLoop:
             return KeepLoop(self.settings.controller, snapshot or None)
         except FloodwayError:
             return KeepLoop(self.settings.controller)
+
+    def _decision_until(self) -> float | None:
+        until_us = self.control.latest.until_us
+        return None if until_us is None else until_us / 1e6
 
     def _mode(self) -> Mode:
         return self.files.read_mode() or self.settings.mode
@@ -281,9 +313,11 @@ class ShedLoop:
         if decided is None and report.arrival_us is not None:
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
+            if self.settings.shed_after_seconds:
+                decided = query.patience.hold(decided, report.ended_us / 1e6)
             query.decided = decided
             query.follow = None
-            if decided.budget is not None and not self.settings.by_utility and self.settings.window is None:
+            if decided.budget is not None and self.settings.window is None:
                 query.follow = decided.budget, decided.offered_rate, report.ended_us
         self._put(self._keep_ppm())
 
@@ -320,7 +354,7 @@ class ShedLoop:
             base_us=base_us,
         )
         if self.settings.by_utility and keep_ppm < PPM:
-            threshold = self._utilities.threshold(keep_ppm / PPM)
+            threshold = self._utilities.threshold(keep_ppm / PPM, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         self.control.put(entry)
@@ -357,7 +391,7 @@ class ShedLoop:
             keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
             salt=entry.salt,
             threshold=entry.threshold,
-            tie_ppm=entry.tie_ppm,
+            tie_ppm=entry.tie_at(report.batch_time_us or report.started_us),
             epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known)
             if self.windows is not None
             else (),
@@ -375,7 +409,7 @@ class ShedLoop:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
-        reason = reason_of(query.decided, mode, self.settings.target_seconds)
+        reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
@@ -399,6 +433,7 @@ class ShedLoop:
             target_seconds=self.settings.target_seconds,
             decided=query.decided,
             decision_seen=self.decision_seen,
+            decision_until=self._decision_until(),
             warnings=tuple(self.warnings),
             errors=self.errors,
         )

@@ -10,13 +10,13 @@ after the last report has a timestamp after that one's: the whole span counts as
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from floodway.errors import FloodwayError
 from floodway.job.store.store import Store, StoreError
+from floodway.json_text import load_json
 from floodway.spark.session.stores import open_store
 from floodway.spark.shed.control_table import Span
 
@@ -176,7 +176,7 @@ def read_journal(journal: Store, committed: int | None = None) -> Journaled | No
 
 def _time(journal: Store, batch: int) -> int | None:
     raw = journal.read(f"offsets/{batch}")
-    return None if raw is None else int(json.loads(raw.splitlines()[1])["batchTimestampMs"]) * 1000
+    return None if raw is None else int(load_json(raw.splitlines()[1])["batchTimestampMs"]) * 1000
 
 
 def _journaled(query: _Query) -> Journaled | None:

@@ -23,11 +23,15 @@ from floodway.errors import InputError
 from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
+from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.loop import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
+from floodway.units import duration_us
 
 PREFIX = "spark.floodway."
 MOST_SAMPLED = 10_000
+EXPIRES_AFTER, NEVER = "60s", "never"
+MOST_FLOOR = 0.5
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -40,11 +44,14 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "controller": str,
     "headroom": float,
     "utility": str,
+    "floor": float,
     "key": _columns,
     "identity": _columns,
     "arrival": str,
     "seed": int,
     "side_output": int,
+    "expires_after": str,
+    "shed_after": str,
 }
 """The options that a setting may have, and how its text is read."""
 
@@ -59,12 +66,15 @@ class ShedOptions:
     options: Mapping[str, object] | None = None
     headroom: float | None = None
     utility: str | Column | None = None
+    floor: float | None = None
     key: str | Sequence[str] | None = None
     identity: str | Sequence[str] | None = None
     arrival: str | None = None
     window: WindowDrop | None = None
     seed: int | None = None
     side_output: int | None = None
+    expires_after: str | float | None = None
+    shed_after: str | float | None = None
     state_dir: str | None = None
 
     def completed(self, name: str, setting: Callable[[str], str | None]) -> ShedOptions:
@@ -90,6 +100,11 @@ class ShedOptions:
             raise InputError(
                 f"shed {name!r}: utility= and key= cannot both decide",
                 hint="Make the utility a function of the key.",
+            )
+        if not 0.0 <= (self.floor or 0.0) <= MOST_FLOOR or (self.floor and self.utility is None):
+            raise InputError(
+                f"shed {name!r}: floor={self.floor} is no share in [0, {MOST_FLOOR}] of tuples chosen by utility=",
+                hint="Give utility= and a small share, such as 0.02.",
             )
         if not 0 <= (self.side_output or 0) <= MOST_SAMPLED:
             raise InputError(
@@ -117,8 +132,17 @@ class ShedOptions:
             salt=crc32(name.encode()) if self.seed is None else self.seed,
             headroom=headroom,
             by_utility=self.utility is not None,
+            floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
+            expires_seconds=self._expires_seconds(),
+            shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
         )
+
+    def _expires_seconds(self) -> float | None:
+        """How long a decision holds that nobody renews; with windows for ever, or a window would lose tuples."""
+        if self.window is not None or self.expires_after == NEVER:
+            return None
+        return duration_us("expires_after", EXPIRES_AFTER if self.expires_after is None else self.expires_after) / 1e6
 
 
 def refuse_unknown(keys: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ path without a scheme is Spark's, as everywhere in Spark: on a cluster it belong
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from floodway.errors import InputError
@@ -28,25 +29,41 @@ STATE, SHARED = "spark.floodway.state", "spark.floodway.state.shared"
 CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 BESIDE = "_floodway"
 
+Setting = Callable[[str], str | None]
+"""A setting of the session by its key; None if it is not set."""
+
 
 def place_files(spark: SparkSession | None, name: str, state_dir: str | None) -> ShedFiles:
     """The state of the shed of this name; InputError or StoreError for a place that will not do. Nothing is written."""
-    return ShedFiles(open_store(join(state_place(spark, state_dir), checked_name(name)), spark))
-
-
-def state_place(spark: SparkSession | None, state_dir: str | None) -> str:
-    """The folder or URI that holds one folder per shed."""
-    found = state_dir or (spark and setting(spark, STATE)) or os.environ.get("FLOODWAY_STATE")
+    checked_name(name)
     if spark is None:
-        return found or str(state_root())
-    if not found and (checkpoints := setting(spark, CHECKPOINTS)):
-        found = join(checkpoints, BESIDE)
-    if runs_here(spark):
-        return found or str(state_root())
-    place = _on_cluster(spark, found) if found else str(state_root())
-    if scheme_of(place) == "file" and (setting(spark, SHARED) or "").lower() != "true":
+        place = state_dir or state_root()
+    else:
+        place = state_place(
+            state_dir,
+            lambda key: setting(spark, key),
+            local=runs_here(spark),
+            default_fs="file:///" if is_connect(spark) else _default_fs(spark),
+        )
+    return ShedFiles(open_store(join(place, name), spark))
+
+
+def state_place(state_dir: str | None, setting: Setting, *, local: bool, default_fs: str = "file:///") -> str:
+    """The folder or URI that holds one folder per shed; InputError for one that executors do not see.
+
+    `local`: driver and executors are on this machine. `default_fs` is where Spark puts a path without a scheme.
+    """
+    place = state_dir or setting(STATE) or os.environ.get("FLOODWAY_STATE")
+    if not place and (checkpoints := setting(CHECKPOINTS)):
+        place = join(checkpoints, BESIDE)
+    if local:
+        return place or state_root()
+    if place and scheme_of(default_fs) != "file" and scheme_of(place) == "file" and not place.startswith("file:"):
+        place = join(default_fs, place.lstrip("/"))
+    place = place or state_root()
+    if scheme_of(place) == "file" and (setting(SHARED) or "").lower() != "true":
         raise InputError(
-            f"Spark runs on {setting(spark, 'spark.master')}, whose executors do not see {place}",
+            f"Spark runs on {setting('spark.master')}, whose executors do not see {place}",
             hint=f"Set {STATE} to a place that all of them reach, such as hdfs:///floodway or s3a://bucket/floodway; "
             f"if every machine mounts that folder, set {SHARED}=true",
         )
@@ -68,9 +85,6 @@ def setting(spark: SparkSession, key: str) -> str | None:
     return None if found is None else str(found)
 
 
-def _on_cluster(spark: SparkSession, place: str) -> str:
-    if scheme_of(place) != "file" or place.startswith("file:") or is_connect(spark):
-        return place
+def _default_fs(spark: SparkSession) -> str:
     conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    default = str(conf.get("fs.defaultFS", "file:///"))
-    return place if scheme_of(default) == "file" else join(default, place.lstrip("/"))
+    return str(conf.get("fs.defaultFS", "file:///"))

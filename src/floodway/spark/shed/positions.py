@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from floodway.job.ledger.facts import Range
+from floodway.json_text import load_json
 
 
 def positions(sources: Sequence[Any]) -> tuple[tuple[Range, ...], str]:
@@ -51,7 +51,7 @@ def backlog(sources: Sequence[Any]) -> int | None:
 
 def _offsets(text: object) -> dict[str, dict[str, int]] | None:
     try:
-        found = json.loads(text) if isinstance(text, str) else text
+        found = load_json(text) if isinstance(text, str) else text
     except ValueError:
         return None
     return found if isinstance(found, dict) and all(isinstance(part, dict) for part in found.values()) else None

@@ -55,10 +55,15 @@ def batch_of(report: BatchReport, mode: Mode, reason: str, latencies: Sketch) ->
     )
 
 
-def reason_of(decided: KeepDecision | None, mode: Mode, target_seconds: float) -> str:
+def reason_of(decided: KeepDecision | None, mode: Mode, target_seconds: float, shed_after_seconds: float = 0.0) -> str:
     """Why the batches to come keep what they keep."""
     if decided is None:
         return NO_MEASUREMENT
+    if decided.held_seconds is not None and mode != "off":
+        return (
+            f"overloaded for {decided.held_seconds:.0f} s: nothing is dropped in the first {shed_after_seconds:g} s, "
+            "while capacity may come"
+        )
     control = decided.control
     return keep_reason(
         control.admit,
@@ -81,6 +86,7 @@ def shed_status(
     target_seconds: float,
     decided: KeepDecision | None,
     decision_seen: bool | None,
+    decision_until: float | None,
     warnings: tuple[str, ...],
     errors: int,
 ) -> Status:
@@ -98,11 +104,13 @@ def shed_status(
         keep=keep,
         totals=totals,
         decision_seen=decision_seen,
+        decision_until=decision_until,
         warnings=warnings,
         reason=batch.reason,
         errors=errors,
         unreachable=control is not None and control.unreachable,
         floor_seconds=None if control is None else control.floor_seconds,
+        capacity_needed=None if decided is None else decided.capacity_needed,
         batch_count=figures.batch_count,
         places=places,
         ledger=figures.ledger(),

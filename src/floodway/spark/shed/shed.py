@@ -25,18 +25,18 @@ from pyspark.sql.types import NumericType
 
 from floodway.control.base import Controller
 from floodway.errors import InputError
+from floodway.job.places import note_place
 from floodway.job.shed_state import ShedFiles, checked_name
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.control_columns import (
-    CONTROL,
     ENFORCED,
-    EPOCHS,
     KEEP,
     MODE,
     SALT,
     SEQ,
+    TABLE,
     THRESHOLD,
     TIE,
     TIME,
@@ -115,6 +115,7 @@ class BoundShed:
         spark = df.sparkSession
         loop = attach(spark, self.metric_key, self._compared, self._new_loop, on_source=stands_on_source(df))
         self.loops.append(loop)
+        note_place(self.settings.name, self.files.store.uri)
         write_rule(loop.files.store, self._rule(df))
         kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
         marked = self._marked(df).withColumn(KEPT, kept)
@@ -155,6 +156,7 @@ class BoundShed:
             hashed=() if self.window is not None else self._hashed(df),
             by_utility=self.utility is not None,
             utility=self.utility if isinstance(self.utility, str) else None,
+            floor_ppm=self.settings.floor_ppm,
             window=self.settings.window,
             time_column=None if self.window is None else self.window.time_column,
             salt=self.settings.salt,
@@ -171,7 +173,8 @@ class BoundShed:
             lambda start: epoch_keep("emit_ppm", start),
             fn.lit(self.settings.salt),
         )
-        return with_control(df, self.files.control_uri).filter(whole).drop(*CONTROL)
+        kept = with_control(df, self.files.control_uri).filter(whole)
+        return kept.select(*[column(name) for name in df.columns])
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
@@ -179,7 +182,7 @@ class BoundShed:
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
-            whole = fn.col(EPOCHS).isNull()
+            whole = fn.col(TABLE).isNull() | fn.col(TABLE)["epochs"].isNull()
             by_window = passes(
                 self.window.shape,
                 time_us(self.window.time_column),
@@ -196,7 +199,7 @@ class BoundShed:
         threshold = fn.col(THRESHOLD)
         above = fn.col(UTILITY) > threshold
         tied = (fn.col(UTILITY) == threshold) & (fn.col(SLOT) < fn.col(TIE))
-        fate = fn.when(threshold.isNull(), below).otherwise(above | tied)
+        fate = fn.when(threshold.isNull(), below).otherwise(above | tied | (fn.col(SLOT) < self.settings.floor_ppm))
         return valued.withColumn(FATE, fn.coalesce(fate, fn.lit(True)))
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
@@ -237,10 +240,12 @@ class BoundShed:
         ppm = fn.lit(float(PPM))
         weight = ppm / fn.greatest(fn.col(KEEP), fn.lit(1))
         if self.utility is not None:
-            # What is above the threshold stands for itself; what is below can be neither kept nor estimated.
-            tied = fn.col(UTILITY) == fn.col(THRESHOLD)
-            by_tie = fn.when(tied, ppm / fn.greatest(fn.col(TIE), fn.lit(1))).otherwise(fn.lit(1.0))
-            weight = fn.when(fn.col(THRESHOLD).isNull(), weight).otherwise(by_tie)
+            # What is above the threshold stands for itself; what is below is kept, and estimated, by the floor alone.
+            utility, threshold = fn.col(UTILITY), fn.col(THRESHOLD)
+            tie = fn.greatest(fn.col(TIE), fn.lit(max(self.settings.floor_ppm, 1)))
+            by_tie = fn.when(utility > threshold, 1.0).when(utility == threshold, ppm / tie)
+            by_value = by_tie.otherwise(ppm / max(self.settings.floor_ppm, 1))
+            weight = fn.when(threshold.isNull(), weight).otherwise(by_value)
         return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))
 
 
@@ -319,12 +324,15 @@ def shed(
     options: Mapping[str, object] | None = None,
     headroom: float | None = None,
     utility: str | Column | None = None,
+    floor: float | None = None,
     key: str | Sequence[str] | None = None,
     identity: str | Sequence[str] | None = None,
     arrival: str | None = None,
     window: WindowDrop | None = None,
     seed: int | None = None,
     side_output: int | None = None,
+    expires_after: str | float | None = None,
+    shed_after: str | float | None = None,
     state_dir: str | None = None,
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
@@ -338,6 +346,8 @@ def shed(
       the target with every batch; `headroom` scales the target that it is given.
     - A column `_weight` that the stream has is multiplied by 1/keep, and has to be a number.
     - `utility`: a column or expression; the most valuable tuples are kept, ties broken by hash.
+    - `floor`, with `utility`: the share of the least valuable tuples that is kept however little there is time for, so
+      that counts and sums by `_weight` are unbiased for them too. Without it what is never kept cannot be estimated.
     - `key`: columns whose values are kept or dropped whole.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.
     - `arrival`: the timestamp column from which latency counts (`_arrival` if there is one). Left out, tuples
@@ -345,13 +355,17 @@ def shed(
       with a backlog that a read limit holds back in the source, give it.
     - `window`: shed whole windows (`WindowDrop`); one query a shed.
     - `side_output`: that many dropped tuples of every batch, as JSON lines, under `dropped`.
+    - `expires_after`: how long a decision holds that the driver does not renew ("60s"; "never"): after that the batches
+      keep everything again. With `window` it holds for ever.
+    - `shed_after`: how long an overload lasts before anything is dropped ("90s"): time for an autoscaler, which may
+      follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
     - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
 
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
     given = ShedOptions(
-        *(target_latency, mode, controller, options, headroom, utility, key, identity, arrival, window),
-        *(seed, side_output, state_dir),
+        *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
+        *(seed, side_output, expires_after, shed_after, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))
 

@@ -7,6 +7,10 @@ the least value v with P(u > v) <= k; tuples above it are kept, and of those tha
     tie = (k - P(u > v)) / P(u = v)
 
 by hash, so that the expected keep is k also when utilities are few and repeated.
+
+With a floor f, a share f of all tuples is kept by hash whatever its utility, and the threshold is that of the rest:
+
+    k' = (k - f) / (1 - f),   tie = f + (1 - f) tie'
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ class Utilities:
         if values and offered > 0:
             self.batches.append((values, offered))
 
-    def threshold(self, keep: float) -> Threshold | None:
+    def threshold(self, keep: float, floor: float = 0.0) -> Threshold | None:
         """The threshold for a keep in [0, 1]; None before any utility was seen."""
         if not self.batches:
             return None
@@ -74,6 +78,7 @@ class Utilities:
         values, positions = np.unique(points, return_inverse=True)
         mass = np.bincount(positions, weights=shares) / shares.sum()
         above = np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
-        first = int(np.argmax(above <= keep + 1e-12))
-        tie = min(1.0, max(0.0, (keep - above[first]) / mass[first]))
+        rest = max(0.0, keep - floor) / (1.0 - floor)
+        first = int(np.argmax(above <= rest + 1e-12))
+        tie = floor + (1.0 - floor) * min(1.0, max(0.0, (rest - above[first]) / mass[first]))
         return Threshold(float(values[first]), round(tie * PPM))

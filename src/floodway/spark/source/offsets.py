@@ -15,7 +15,6 @@ end and keep in ppm of every range from the batch's start to the last tuple judg
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from floodway.buffering.ranges import Cursor
 from floodway.errors import InputError
 from floodway.job.decision import PPM, Drop, KeepPpm, Mode
+from floodway.json_text import load_json
 from floodway.spark.source.accounts import Account, Part, Zone, count_both
 from floodway.spark.source.drops import count_kept_hash, count_kept_range, kept_runs
 
@@ -180,7 +180,7 @@ _FORM = TypeAdapter(BatchOffset)
 def parse_offset(offset: Mapping[str, Any] | str) -> BatchOffset:
     """Read an offset as journaled: the dict, or its JSON text from a checkpoint or a query's progress."""
     try:
-        body = dict(json.loads(offset) if isinstance(offset, str) else offset)
+        body = dict(load_json(offset) if isinstance(offset, str) else offset)
         if body.pop("v", None) != VERSION:
             raise InputError(
                 "the offset is not one of this Floodway's source",

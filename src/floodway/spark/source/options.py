@@ -22,6 +22,7 @@ _KNOWN = {
     "topic": "Kafka topic, with kafka.bootstrap.servers",
     "stream": "name of the stream in the decision; default the log's or the topic",
     "decision": "path of the decision file",
+    "gate": "path of a file: the query waits for it before it reads from its checkpoint where to go on",
     "notes": "folder for the notes of tasks to the driver; default that of the decision file",
     "arcs": "comma list of arcs inside the node whose keeps are carried as columns _keep:<arc>",
     "added": f"comma list of the columns to add to the payload; default {','.join(ADDED)}",
@@ -45,6 +46,7 @@ class SourceOptions:
     topic: str | None = None
     stream: str | None = None
     decision: Path | None = None
+    gate: Path | None = None
     notes: Path | None = None
     arcs: tuple[str, ...] = ()
     added: tuple[str, ...] = ADDED
@@ -88,6 +90,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         topic=topic,
         stream=given.get("stream"),
         decision=None if decision is None else Path(decision),
+        gate=Path(given["gate"]) if "gate" in given else None,
         notes=Path(given["notes"]) if "notes" in given else None,
         arcs=_listed(given.get("arcs", "")),
         added=_added(given.get("added")),

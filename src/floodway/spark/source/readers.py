@@ -7,7 +7,6 @@ tuples.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,11 +25,13 @@ from typing_extensions import override
 
 from floodway.errors import InputError
 from floodway.job.decision import Decision, DecisionFile, StreamDecision
+from floodway.json_text import load_json
 from floodway.spark.log import SchemaError, Span
 from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.decode import ERROR
+from floodway.spark.source.gate import wait_at
 from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.notes import LOST, MALFORMED, leave
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, parse_offset
@@ -119,7 +120,9 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
 
     @override
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxTuplesPerBatch, or everything."""
+        """maxTuplesPerBatch, or everything. Spark asks for it when all sources of a query have been made."""
+        if self.options.gate is not None:
+            wait_at(self.options.gate)
         maximum = self.options.max_tuples
         return ReadAllAvailable() if maximum is None else ReadMaxRows(maximum)
 
@@ -230,7 +233,7 @@ def _until(span: Span, target: int) -> Span:
 def _positions(text: str) -> dict[int, int]:
     """Positions from JSON: `{"0": 5}`, or a journaled offset, whose end is meant."""
     try:
-        body = json.loads(text)
+        body = load_json(text)
         if isinstance(body, Mapping) and "v" in body:
             return dict(parse_offset(body).end)
         return {int(partition): int(position) for partition, position in body.items()}

@@ -1,0 +1,123 @@
+"""A network whose nodes are processes, `floodway up`: a node, the coordinator or the supervisor is killed.
+
+Judged by the audit over all ledgers: what one node delivered to a link is what its log holds and what the next was
+offered, or waits; and by the outputs, whose tuples are there once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from floodway.experiments.chaos.kills import Phase, campaign, last_committed
+from floodway.experiments.chaos.processes import CommandJob, Job
+from floodway.experiments.chaos.result import FaultResult, Found, Trial
+from floodway.network.file import load_network
+from floodway.spark.audit.nodes import audit_nodes
+from floodway.spark.log import LogReader
+from floodway.spark.query.node_layout import NodeLayout
+
+NETWORK = """
+version: 1
+name: chaos-nodes
+streams: {s: {max_rate: 300}}
+nodes: {A: {cpu: 1.0}, B: {cpu: 1.0}}
+operators:
+  a: {node: A, from: s, kind: delay, cost: 0.004}
+  b: {node: B, from: a, kind: delay, cost: 0.008}
+outputs: {q: {from: b}}
+"""
+
+
+def kills(trial: Trial) -> FaultResult:
+    """Nodes, coordinator and supervisor in turn."""
+    trial.folder.mkdir(parents=True, exist_ok=True)
+    return campaign("node-kills", NodesJob(trial.folder), ("A", "B", "coordinator", "driver", "group"), trial)
+
+
+class _NodesProcess(CommandJob):
+    """`floodway up`: `driver` is the supervisor, the others are found by the files they leave."""
+
+    def __init__(self, arguments: list[str], errors: Path, layout: NodeLayout) -> None:
+        self._layout = layout
+        super().__init__(arguments, errors)
+
+    def members(self) -> dict[int, str]:
+        """Also those in sessions of their own: the supervisor gives one to every child."""
+        found = super().members()
+        mark = str(self._layout.root)
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                except OSError:
+                    continue
+                if mark in command:
+                    found[int(entry.name)] = command
+        return found
+
+    def find(self, target: str) -> list[int]:
+        """The process of a node or of the coordinator."""
+        if target in ("driver", "group"):
+            return super().find(target)
+        try:
+            return [int(json.loads(self._layout.agent(target).read_text())["pid"])]
+        except (OSError, ValueError, KeyError):
+            return []
+
+
+class NodesJob:
+    """One shared folder, and the runs of `up` on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / "network.yaml"
+        self._file.write_text(NETWORK)
+        self._layout = NodeLayout(folder / "state")
+
+    def start(self) -> Job:
+        """Run for as long as it takes."""
+        return self._started("100000s")
+
+    def _started(self, seconds: str) -> _NodesProcess:
+        command = ["-m", "floodway.cli.main", "up", str(self._file), "--state", str(self._layout.root), "--json"]
+        command += ["--seconds", seconds, "--target", "6s", "--control", "coordinator", "--settle", "0s"]
+        return _NodesProcess(command, self._folder / "errors.txt", self._layout)
+
+    def phases(self) -> Mapping[str, Phase]:
+        """Cuts, sinks, ledgers and commits of both nodes."""
+        found: dict[str, Phase] = {}
+        for node in ("A", "B"):
+            own = self._layout.own(node).root
+            found[f"cut of {node}"] = Phase(own / "checkpoints" / f"{node}.main" / "offsets", str.isdecimal)
+            found[f"ledger of {node}"] = Phase(own / "ledger")
+            found[f"commit of {node}"] = Phase(own / "checkpoints" / f"{node}.main" / "commits", str.isdecimal)
+        found["link"] = Phase(self._layout.shared.root / "links" / "a--b" / "p0")
+        return found
+
+    def progress(self) -> int:
+        """Batches of the last node, which needs all before it."""
+        return last_committed(self._layout.own("B").root / "checkpoints" / "B.main")
+
+    def look(self) -> Found:
+        """The audit over all ledgers, and every identity once in link and output."""
+        found = Found(differences=list(audit_nodes(load_network(self._file), self._layout).differences))
+        for log in ("links/a--b", "outputs/q"):
+            reader = LogReader(self._layout.root / log)
+            ids = Counter(
+                number
+                for part, end in reader.end_positions().items()
+                for batch in reader.read(part, 0, end)
+                for number in batch.column("origin_id").to_pylist()
+            )
+            found.doubled += sum(count - 1 for count in ids.values())
+        return found
+
+    def finish(self) -> Found:
+        """Run for a moment and end well; what waits may wait."""
+        with self._started("10s") as job:
+            if not job.ended(1200.0) or job.exit_code:
+                return Found(differences=[f"undisturbed it did not end well: {job.said()}"])
+        return self.look()

@@ -1,0 +1,127 @@
+"""The shop's events: JSON clicks and orders, made up from a seed, and the truth about them.
+
+An event is a record as Kafka's connector gives it (topic, partition, offset, timestamp, key, value). The key is the
+kind, `click` or `order`; the value is about 220 bytes of JSON:
+
+    {"user": "u48213", "page": 17, "agent": "Mozilla/5.0 …", "items": [{"sku": 311, "qty": 2, "price": 18.4}, …]}
+
+Values come from a pool that is made once, so that the feeder needs little of the CPU that the job is to have.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+RECORDS = "topic string, partition int, offset bigint, timestamp timestamp, key string, value string"
+PAYLOAD = "user string, page int, agent string, items array<struct<sku: int, qty: int, price: double>>"
+PAGES = 240
+CATEGORIES = ("books", "garden", "kitchen", "music", "sports", "toys")
+ORDER_SHARE = 0.1
+WORTH = {"order": 10.0, "click": 1.0}
+"""What an event of each kind is worth."""
+POOL = 20_000
+AGENTS = (
+    "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/145.0",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 19_1 like Mac OS X) Safari/605.1",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/151.0.0.0",
+)
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+def category(page: int) -> str:
+    """The category that a page belongs to."""
+    return CATEGORIES[page % len(CATEGORIES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Clicks, orders and revenue by category."""
+
+    clicks: dict[str, float]
+    orders: dict[str, float]
+    revenue: dict[str, float]
+
+    def __add__(self, other: Totals) -> Totals:
+        parts = [(self.clicks, other.clicks), (self.orders, other.orders), (self.revenue, other.revenue)]
+        return Totals(*({name: one[name] + two[name] for name in one} for one, two in parts))
+
+    def of(self, kind: str) -> float:
+        """Events of a kind, over all categories."""
+        return sum((self.orders if kind == "order" else self.clicks).values())
+
+
+class Shop:
+    """Makes events and counts them, so that it knows the truth about all that it made.
+
+    >>> shop = Shop(seed=7)
+    >>> records = shop.make(1000, start_us=0, end_us=1_000_000)
+    >>> records.num_rows, shop.totals().of("order") + shop.totals().of("click")
+    (1000, 1000.0)
+    """
+
+    def __init__(self, seed: int, partition: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        pages = rng.integers(0, PAGES, POOL)
+        orders = rng.random(POOL) < ORDER_SHARE
+        events = [_event(rng, int(page)) for page in pages]
+        self._rng = rng
+        self._values = pa.array([json.dumps(event) for event in events])
+        self._keys = pa.array(np.where(orders, "order", "click"))
+        self._orders = orders
+        self._category = np.array([CATEGORIES.index(category(int(page))) for page in pages])
+        self._revenue = np.array([sum(item["qty"] * item["price"] for item in event["items"]) for event in events])
+        self._made = np.zeros(POOL, dtype=np.int64)
+        self._next = 0
+        self._partition = partition
+
+    def make(self, count: int, *, start_us: int, end_us: int) -> pa.Table:
+        """`count` events that arrive evenly in [start_us, end_us), microseconds UTC."""
+        chosen = self._rng.integers(0, POOL, count)
+        self._made += np.bincount(chosen, minlength=POOL)
+        times = start_us + np.arange(count, dtype=np.int64) * (end_us - start_us) // max(count, 1)
+        offsets = np.arange(self._next, self._next + count, dtype=np.int64)
+        self._next += count
+        picked = pa.array(chosen)
+        return pa.table(
+            {
+                "topic": pa.array(["events"]).take(pa.array(np.zeros(count, dtype=np.int64))),
+                "partition": pa.array(np.full(count, self._partition, dtype=np.int32)),
+                "offset": pa.array(offsets),
+                "timestamp": pa.array(times).cast(_TIMESTAMP),
+                "key": self._keys.take(picked),
+                "value": self._values.take(picked),
+            }
+        )
+
+    def totals(self) -> Totals:
+        """The truth about all events made so far."""
+        parts = (self._made * ~self._orders, self._made * self._orders, self._made * self._orders * self._revenue)
+        clicks, orders, revenue = (
+            np.bincount(self._category, weights=part, minlength=len(CATEGORIES)).tolist() for part in parts
+        )
+        named = [dict(zip(CATEGORIES, map(float, column), strict=True)) for column in (clicks, orders, revenue)]
+        return Totals(*named)
+
+
+def write(records: pa.Table, folder: Path, name: str) -> Path:
+    """One file of events, there as a whole or not at all: Spark leaves out names that begin with a dot."""
+    hidden, path = folder / f".{name}", folder / f"{name}.parquet"
+    pq.write_table(records, hidden, compression="none", use_dictionary=["topic", "key", "value"])
+    hidden.rename(path)
+    return path
+
+
+def _event(rng: np.random.Generator, page: int) -> dict[str, Any]:
+    items = [
+        {"sku": int(rng.integers(1000)), "qty": int(rng.integers(1, 4)), "price": round(float(rng.gamma(2.0, 12.0)), 2)}
+        for _ in range(int(rng.integers(1, 4)))
+    ]
+    agent = AGENTS[int(rng.integers(len(AGENTS)))]
+    return {"user": f"u{rng.integers(100_000)}", "page": page, "agent": agent, "items": items}

@@ -1,0 +1,197 @@
+"""One job of each kind on one real Spark session: fed, overloaded on paper, switched as an operator would, ended.
+
+The load is declared, not worked: 50 ms of CPU per tuple. So the machine stays idle, and every kind has to drop.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.agent.node.node import NodeAgent
+from floodway.agent.node.options import NodeOptions
+from floodway.agent.wire.ports import free_ports
+from floodway.buffering.options import Manager
+from floodway.contracts.federation_file import parse_federation
+from floodway.job.ledger.ledger import Ledger, LedgerLine
+from floodway.job.options.targets import Target
+from floodway.job.places import JobPlace
+from floodway.job.status.status import Status
+from floodway.network.file import parse_network
+from floodway.network.model import Network
+from floodway.spark.log import LogWriter, create_log
+from floodway.spark.log.tuples import DEFAULT_SCHEMA, TupleMaker
+from tests.agent.federation_on_spark import PACE, Running, participant_on, wait
+from tests.spark.shedding import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from floodway.spark.session.session import Session
+
+TUPLES = 100
+WAIT_SECONDS = 300.0
+NETWORK = """
+version: 1
+name: contract
+streams: {{s: {{max_rate: 1000, deadline: 1s, log: {log}}}}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators: {{work: {{node: A, from: s, cost: 0.05, run: "tests.agent.jobs:unchanged"}}}}
+outputs: {{q: {{from: work}}}}
+"""
+FEDERATION = """
+version: 1
+participants:
+  A: {{url: "http://127.0.0.1:{port}", cpu: 1.0}}
+  B: {{url: "http://127.0.0.1:{other}", cpu: 1.0}}
+contracts:
+  A->B: {{price: 2.0}}
+fragments:
+  f: {{owner: A, run: burn, logs: {{input: log}}, parameters: {{milliseconds: 0.0}}, cost: 0.05}}
+"""
+CATALOGUE = "tests.agent.federation_catalogue"
+
+
+def unchanged(df: DataFrame) -> DataFrame:
+    """An operator that costs nothing, whatever the network file says."""
+    return df
+
+
+class Job:
+    """A job that runs: where its state is, and how it gets more tuples."""
+
+    def __init__(self, folder: Path, feed: Callable[[], None]) -> None:
+        self.folder = folder
+        self.feed = feed
+
+    @property
+    def place(self) -> JobPlace:
+        return JobPlace.of(self.folder)
+
+    def lines(self) -> list[LedgerLine]:
+        return [line for store in self.place.records() for line in Ledger(store).read()]
+
+    def status(self) -> Status:
+        (status,) = self.place.statuses().values()
+        return status
+
+    def feed_until(self, what: str, condition: Callable[[list[LedgerLine]], bool]) -> None:
+        def fed() -> bool:
+            self.feed()
+            return condition(self.lines())
+
+        wait(what, fed, self.place.statuses, seconds=WAIT_SECONDS)
+
+
+def log_writer(log: Path, schema: str) -> tuple[LogWriter, Callable[[], None]]:
+    create_log(log, schema, stream="s")
+    writer, maker = LogWriter(log), TupleMaker(schema, np.random.default_rng(7))
+
+    def feed() -> None:
+        now_us = time.time_ns() // 1000
+        writer.append(maker.make(TUPLES, start_us=now_us - 1000, end_us=now_us))
+
+    return writer, feed
+
+
+@contextmanager
+def shed_job(spark: Session, root: Path) -> Iterator[Job]:
+    stream = Stream(spark, root, "id long", lambda rows, shed: rows.transform(shed), keeps=[0.5])
+    stream.start()
+    numbers = iter(range(10**9))
+
+    def feed() -> None:
+        stream.feed(json.dumps({"id": next(numbers)}) for _ in range(TUPLES))
+
+    try:
+        yield Job(stream.shed.files.folder, feed)
+    finally:
+        stream.stop()
+
+
+class _OverError(Exception):
+    """Ends a run before its time."""
+
+
+@contextmanager
+def run_job(spark: Session, root: Path) -> Iterator[Job]:
+    ended = threading.Event()
+
+    def progress(status: Status) -> None:
+        if ended.is_set():
+            raise _OverError
+
+    writer, feed = log_writer(root / "log", DEFAULT_SCHEMA)
+    options = RunOptions(
+        seconds=3600.0, root=root / "state", mode="enforce", target=Target(2.0), progress=progress, replan=False
+    )
+
+    def run(network: Network) -> None:
+        try:
+            run_network(network, options, spark)
+        except _OverError:
+            return
+
+    with writer, _thread(lambda: run(parse_network(NETWORK.format(log=root / "log"))), ended.set):
+        yield Job(root / "state", feed)
+
+
+@contextmanager
+def node_job(spark: Session, root: Path, buffer: Manager | None = None) -> Iterator[Job]:
+    writer, feed = log_writer(root / "log", DEFAULT_SCHEMA)
+    options = NodeOptions(
+        node="A", root=root / "state", mode="enforce", target=Target(2.0), replan=False, buffer=buffer
+    )
+    agent = NodeAgent(parse_network(NETWORK.format(log=root / "log")), options)
+    with writer, _thread(lambda: agent.run(spark), agent.stop):
+        yield Job(root / "state" / "nodes" / "A", feed)
+
+
+@contextmanager
+def buffered_node_job(spark: Session, root: Path) -> Iterator[Job]:
+    with node_job(spark, root, buffer="cwb") as job:
+        yield job
+
+
+@contextmanager
+def participant_job(spark: Session, root: Path) -> Iterator[Job]:
+    writer, feed = log_writer(root / "shared" / "log", "id bigint")
+    port, other = free_ports(2)
+    federation = parse_federation(FEDERATION.format(port=port, other=other))  # B never runs: nobody takes the load
+    pace = replace(PACE, patience=0.0)
+    agent = participant_on(spark, federation, "A", root, CATALOGUE, pace=pace, mode="enforce")
+    running = Running(agent)
+    try:
+        with writer:
+            yield Job(root / "A", feed)
+    finally:
+        running.close()
+
+
+@contextmanager
+def _thread(work: Callable[[], object], stop: Callable[[], None]) -> Iterator[None]:
+    failed: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join()
+    assert not failed, failed

@@ -1,0 +1,147 @@
+"""The four kinds of job keep one contract: a status, batches and a ledger of one form, one mode switch, one account."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+
+from floodway.agent.watch.metrics import metrics_text
+from floodway.cli.report import report
+from floodway.cli.top import top
+from floodway.dashboard.board import Board
+from floodway.dashboard.sources import StateSource
+from floodway.job.ledger.fold import Fold
+from floodway.job.ledger.ledger import LedgerLine, Reason
+from floodway.job.places import JobPlace
+from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.status import Status, decode_status
+from tests.agent.jobs import Job, buffered_node_job, node_job, participant_job, run_job, shed_job
+
+if TYPE_CHECKING:
+    from floodway.spark.session.session import Session
+
+pytestmark = pytest.mark.spark
+
+KINDS: dict[str, tuple[str, Callable[[Session, Path], AbstractContextManager[Job]]]] = {
+    "shed": ("shed", shed_job),
+    "run": ("run", run_job),
+    "node": ("node", node_job),
+    "node with a buffer": ("node", buffered_node_job),
+    "participant": ("participant", participant_job),
+}
+STABLE = {
+    "name", "kind", "mode", "time", "latency", "rates", "keep", "totals", "decision_seen", "reason", "errors",
+}  # fmt: skip
+"""The fields of `floodway top --json` that users script against."""
+
+
+class Ended:
+    """A job that ran in all three modes, enforce first and off last, and was stopped."""
+
+    def __init__(self, kind: str, job: Job, last: Status) -> None:
+        self.kind = kind
+        self.folder = job.folder
+        self.place: JobPlace = job.place
+        self.lines = job.lines()
+        self.last = last
+        """The status while it ran."""
+
+    def batches(self) -> list[Batch]:
+        return [batch for store in self.place.records() for batch in BatchReader(store).advance() or ()]
+
+    def command(self, command: Callable[..., None], *arguments: str) -> dict[str, Any]:
+        app = typer.Typer()
+        app.command()(command)
+        answer = CliRunner().invoke(app, [str(self.folder), *arguments, "--json"])
+        assert answer.exit_code == 0, answer.output
+        found: dict[str, Any] = json.loads(answer.stdout)
+        return found
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def ended(spark: Session, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    kind, start = KINDS[request.param]
+    with start(spark, tmp_path_factory.mktemp("job")) as job:
+        job.feed_until("drops", lambda lines: any(line.dropped for line in lines))
+        for mode in ("observe", "off"):
+            job.place.switch(mode)
+            job.feed_until(f"a batch in mode {mode}", partial(_has_batch, mode))
+        last = job.status()
+    return Ended(kind, job, last)
+
+
+def _has_batch(mode: str, lines: list[LedgerLine]) -> bool:
+    return any(line.offered and line.mode == mode for line in lines)
+
+
+def test_the_status_has_one_form(ended: Ended) -> None:
+    body = ended.last.to_dict()
+    assert body.keys() >= STABLE
+    assert ended.last.kind == ended.kind and ended.last.mode == "off"
+    assert body["latency"].keys() == {"mean", "p50", "p95", "p99", "target"}
+    assert None not in body["latency"].values()
+    assert body["rates"].keys() == {"offered", "kept"} and None not in body["rates"].values()
+    assert ended.last.decision_seen is True and ended.last.errors == 0 and ended.last.reason
+    assert ended.last.plan is not None or ended.kind == "shed"
+    assert decode_status(ended.last.encode(), "here") == ended.last
+
+
+def test_every_batch_is_on_record_with_its_latencies(ended: Ended) -> None:
+    batches, fold = ended.batches(), Fold(ended.lines)
+    inputs = ended.last.inputs
+    assert {batch.mode for batch in batches if batch.offered} == {"enforce", "observe", "off"}
+    assert sum(batch.offered for batch in batches) == sum(fold.total.offered[at] for at in inputs) > 0
+    assert sum(batch.kept for batch in batches) == sum(fold.total.kept[at] for at in inputs)
+    for batch in batches:
+        # The first batch of a shed starts workers and compiles plans: it says nothing about later ones.
+        assert batch.latencies.count > 0 or not batch.kept or batch.batch == 0, batch
+        assert batch.ended_seconds > batch.cut_seconds
+
+
+def test_the_ledger_accounts_for_every_tuple(ended: Ended) -> None:
+    fold = Fold(ended.lines)
+    assert fold.differences() == []
+    assert all(line.offered == line.kept + line.dropped for line in ended.lines)
+    totals = fold.total
+    for at in ended.last.inputs:
+        assert totals.offered[at] == totals.kept[at] + sum(totals.by_place()[at].values())
+
+
+def test_only_enforce_drops(ended: Ended) -> None:
+    dropped = {mode: sum(x.dropped for x in ended.lines if x.mode == mode) for mode in ("enforce", "observe", "off")}
+    assert dropped["enforce"] > 0 and dropped["observe"] == dropped["off"] == 0
+    reasons = {line.reason for line in ended.lines if line.dropped}
+    assert reasons <= {Reason.SHEDDER, Reason.ADAPTOR, Reason.CLEANER}
+
+
+def test_top_report_and_metrics_say_the_same(ended: Ended) -> None:
+    shown = ended.command(top, "--once")
+    told = ended.command(report)
+    fold = Fold(ended.lines)
+    assert told["reconciled"]
+    assert shown["totals"] == told["totals"]
+    assert shown["totals"]["offered"] == sum(fold.total.offered[at] for at in ended.last.inputs)
+    assert shown["batch_count"] == len(told["batches"]) == len(ended.batches())
+    assert told["latency"]["mean"] is not None
+
+    samples: dict[tuple[str, str], float] = {}
+    text = metrics_text(Board(StateSource([ended.folder])).watched()).decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, sample.labels.get("place", ""))
+            samples[key] = samples.get(key, 0.0) + sample.value
+    for at in ended.last.inputs:
+        assert samples["floodway_offered_tuples_total", at] == fold.total.offered[at]
+        assert samples["floodway_kept_tuples_total", at] == fold.total.kept[at]
+        assert samples["floodway_dropped_tuples_total", at] == sum(fold.total.by_place()[at].values())
+    results = sum(batch.latencies.count for batch in ended.batches())
+    assert samples["floodway_result_latency_seconds_count", ""] == results

@@ -1,0 +1,134 @@
+"""The one line on a standalone cluster without a shared disk: state on HDFS, on S3, and where it must not be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.hadoop_cluster import Hdfs
+from scripts.s3_server import S3Server
+from tests.cluster.shed_driver import ROWS
+from tests.cluster.standalone import Standalone, can_hide
+from tests.patience import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.cluster
+
+
+@dataclass
+class Driver:
+    """Starts drivers on one cluster, state and checkpoint, one after the other."""
+
+    cluster: Standalone
+    state: str
+    checkpoint: str
+    settings: dict[str, str]
+
+    def __post_init__(self) -> None:
+        self.out = Path(self.cluster.hidden) / "out"
+        self.out.mkdir(exist_ok=True)
+
+    def start(self, **more: Any) -> subprocess.Popen[str]:
+        given = {
+            "master": self.cluster.master,
+            "state": self.state,
+            "checkpoint": self.checkpoint,
+            "out": str(self.out),
+            "settings": {**self.cluster.settings, **self.settings},
+            **more,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.shed_driver", json.dumps(given)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, **more: Any) -> tuple[int, str]:
+        """Until it ends: its exit code, and the end of what it said."""
+        with self.start(**more) as process:
+            try:
+                _, said = process.communicate(timeout=PATIENCE_SECONDS)
+            finally:
+                process.kill()
+        return process.returncode, said[-3000:]
+
+    def audit(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.out / "audit.json").read_text())
+        return found
+
+    def check(self) -> None:
+        """All that was kept is what the ledger says; repeated batches kept the same; half was dropped in the end."""
+        found = self.audit()
+        assert found["differences"] == [] and found["decision_seen"] is True
+        assert not list(self.out.glob("*.differs"))
+        kept = {int(file.stem): len(json.loads(file.read_text())) for file in self.out.glob("[0-9]*.json")}
+        assert {int(batch): count for batch, count in found["lines"].items()} == kept
+        assert found["dropped"] > 0 and kept[max(kept)] == pytest.approx(ROWS / 2, rel=0.1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Standalone]:
+    if not can_hide():
+        pytest.skip("NO WORKERS WITHOUT A SHARED DISK: this machine lets us make no mount namespace (be root)")
+    with Standalone(tmp_path) as started:
+        yield started
+
+
+def wait_for(what: str, process: subprocess.Popen[str], condition: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert process.poll() is None, f"the driver has ended before {what}: {process.communicate()[1][-3000:]}"
+        assert time.monotonic() < deadline, f"gave up waiting for {what}"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_state_on_hdfs_through_deaths_of_an_executor_and_the_driver(cluster: Standalone, hdfs: Hdfs) -> None:
+    driver = Driver(cluster, f"{hdfs.uri}/standalone/state", f"{hdfs.uri}/standalone/checkpoint", {})
+    with driver.start(die_at=5, stop_at=99) as process:
+        try:
+            wait_for("three batches", process, (driver.out / "2.json").exists)
+            os.kill(cluster.executors()[0], 9)
+            wait_for("its own end", process, lambda: (driver.out / "5.json").exists())
+            process.wait(PATIENCE_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == -9
+    code, said = driver.run(stop_at=8)
+    assert code == 0, said
+    driver.check()
+
+
+@pytest.mark.slow
+def test_state_and_checkpoint_on_s3(cluster: Standalone, s3: S3Server, s3_jars: list[Path]) -> None:
+    settings = {"spark.jars": ",".join(map(str, s3_jars)), **s3.hadoop_settings}
+    driver = Driver(cluster, "s3a://state/standalone/state", "s3a://state/standalone/checkpoint", settings)
+    code, said = driver.run(die_at=4, stop_at=99)
+    assert code == -9, said
+    code, said = driver.run(stop_at=7)
+    assert code == 0, said
+    driver.check()
+
+
+@pytest.mark.slow
+def test_a_state_that_executors_do_not_see_is_refused_or_said_within_three_batches(cluster: Standalone) -> None:
+    state, checkpoint = str(cluster.hidden / "state"), str(cluster.hidden / "checkpoint")
+    code, said = Driver(cluster, state, checkpoint, {}).run(stop_at=3)
+    assert code == 1 and "whose executors do not see" in said and "Set spark.floodway.state to" in said
+    # Somebody says that the folder is mounted everywhere, and it is not.
+    driver = Driver(cluster, state, checkpoint, {"spark.floodway.state.shared": "true"})
+    code, said = driver.run(stop_at=3, wait_unseen=True)
+    assert code == 0, said
+    found = driver.audit()
+    assert found["dropped"] == 0 and found["decision_seen"] is False
+    assert any("batches do not find the decisions in" in text for text in found["warnings"]), found["warnings"]

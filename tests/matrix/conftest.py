@@ -1,0 +1,33 @@
+"""A session of whatever Spark is installed: Classic, or through Connect if FLOODWAY_TEST_SESSION says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+SETTINGS = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "UTC"}
+CLASSIC = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+"""What a Connect client cannot set."""
+
+
+@pytest.fixture(scope="session")
+def any_spark() -> Iterator[SparkSession]:
+    """The one session of the run."""
+    connect = os.environ.get("FLOODWAY_TEST_SESSION") == "connect"
+    builder = SparkSession.builder.appName("floodway-matrix")
+    for key, value in (SETTINGS if connect else {**SETTINGS, **CLASSIC}).items():
+        builder = builder.config(key, value)
+    session = (builder.remote("local[2]") if connect else builder.master("local[2]")).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with an input for one query."""
+    (tmp_path / "in").mkdir()
+    return tmp_path

@@ -1,0 +1,204 @@
+"""The one line's contract, on whatever Spark is installed, Classic or Connect."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+import floodway
+from floodway.control.base import Decision, Observation, State
+from floodway.job.status.status import Status, Totals
+
+PATIENCE_SECONDS = 240.0
+ROWS = 2000
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"gave up waiting for {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class Job:
+    """A query over one JSON file a batch into Parquet, with a shed at a fixed keep."""
+
+    spark: SparkSession
+    folder: Path
+    options: dict[str, Any]
+    fed: int = 0
+
+    def start(self, after: Callable[[DataFrame], DataFrame] = lambda df: df) -> None:
+        self.shed = floodway.shed(
+            "clicks", target_latency="2s", state_dir=str(self.folder / "state"), **{"mode": "enforce", **self.options}
+        )
+        source = (
+            self.spark.readStream.schema("id long, user int, value double, ts timestamp")
+            .option("maxFilesPerTrigger", 1)
+            .json(str(self.folder / "in"))
+        )
+        self.query = (
+            after(source.withWatermark("ts", "1 hour").transform(self.shed))
+            .writeStream.format("parquet")
+            .option("path", str(self.folder / "out"))
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .start()
+        )
+
+    def feed(self) -> None:
+        """One more file, processed and accounted for."""
+        first = self.fed * ROWS
+        lines = [
+            json.dumps({"id": i, "user": i % 50, "value": i % 10, "ts": f"2026-01-01T{i // ROWS:02d}:00:00Z"})
+            for i in range(first, first + ROWS)
+        ]
+        draft = self.folder / "draft"
+        draft.write_text("\n".join(lines))
+        draft.rename(self.folder / "in" / f"part-{self.fed:05d}.json")
+        self.fed += 1
+        self.query.processAllAvailable()
+        wait_for("the account of the last batch", lambda: self.totals().offered == self.fed * ROWS)
+
+    def status(self) -> Status | None:
+        return self.shed.files.read_status()
+
+    def totals(self) -> Totals:
+        status = self.status()
+        return Totals() if status is None else status.totals
+
+    def kept(self) -> set[int]:
+        return {row.id for row in self.spark.read.parquet(str(self.folder / "out")).select("id").collect()}
+
+    def stop(self) -> None:
+        self.query.stop()
+
+
+@pytest.fixture
+def job(any_spark: SparkSession, folder: Path) -> Any:
+    made = Job(any_spark, folder, {"identity": "id", "controller": Half()})
+    yield made
+    made.stop()
+
+
+@dataclass(frozen=True)
+class Half(floodway.Controller[State]):
+    """Keeps half of what waits."""
+
+    name = "half"
+    signal = "batch_seconds"
+
+    def initial(self) -> State:
+        return State()
+
+    def update(self, state: State, observation: Observation) -> tuple[State, Decision]:
+        return state, Decision(0.5 * observation.waiting, 1.0, "half")
+
+
+def feed_until_dropping(job: Job) -> None:
+    while job.totals().kept == job.totals().offered:
+        job.feed()
+
+
+def test_drops_are_counted_to_the_tuple(job: Job) -> None:
+    job.start()
+    job.feed()
+    assert job.totals().kept == ROWS
+    feed_until_dropping(job)
+    job.feed()
+    totals = job.totals()
+    assert totals.offered == totals.kept + sum(totals.dropped.values())
+    assert len(job.kept()) == totals.kept < totals.offered
+    status = job.status()
+    assert status is not None and status.decision_seen
+
+
+def test_a_replay_drops_the_same_tuples(job: Job) -> None:
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    job.feed()
+    before = job.kept()
+    job.stop()
+    last = max(int(path.name) for path in (job.folder / "checkpoint" / "commits").glob("[0-9]*"))
+    # Without the commit Spark repeats the batch, and without its entry the file sink writes it once more.
+    for log in (job.folder / "checkpoint" / "commits", job.folder / "out" / "_spark_metadata"):
+        for path in (log / f"{last}", log / f".{last}.crc"):
+            path.unlink(missing_ok=True)
+    job.start()
+    job.query.processAllAvailable()
+    assert job.kept() == before and len(before) < job.fed * ROWS
+
+
+def test_the_kill_switch_keeps_everything(job: Job) -> None:
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    job.shed.files.write_mode("off")
+    job.feed()
+    kept = job.totals().kept
+    job.feed()
+    status = job.status()
+    assert status is not None and status.mode == "off"
+    assert job.totals().kept == kept + ROWS
+
+
+@pytest.mark.parametrize("options", [{"utility": "value"}, {"key": "user"}], ids=["utility", "key"])
+def test_what_is_kept_is_chosen(job: Job, options: dict[str, Any]) -> None:
+    job.options = {"controller": Half(), **options}
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    job.feed()
+    last = {i for i in job.kept() if i // ROWS == job.fed - 1}
+    assert 0 < len(last) < ROWS
+    if "utility" in options:
+        gone = set(range((job.fed - 1) * ROWS, job.fed * ROWS)) - last
+        assert min(i % 10 for i in last) >= max(i % 10 for i in gone) - 1
+    else:
+        assert all((i % 50 in {j % 50 for j in last}) == (i in last) for i in last)
+        assert len({i % 50 for i in last}) * (ROWS // 50) == len(last)
+
+
+def test_estimates_from_weights_are_near_the_truth(job: Job) -> None:
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    job.feed()
+    found = job.spark.read.parquet(str(job.folder / "out")).agg(fn.sum("_weight")).first()
+    assert found is not None
+    assert found[0] == pytest.approx(job.fed * ROWS, rel=0.05)
+
+
+def test_whole_windows_are_kept_or_dropped(any_spark: SparkSession, folder: Path) -> None:
+    job = Job(any_spark, folder, {"controller": Half(), "window": floodway.WindowDrop("ts", "1 hour")})
+
+    def counted(df: DataFrame) -> DataFrame:
+        grouped = df.groupBy(fn.window("ts", "1 hour")).count()
+        return grouped.transform(job.shed.kept_windows()).select(fn.col("window.start").alias("id"), "count")
+
+    job.start(counted)
+    for _ in range(12):
+        job.feed()
+    job.stop()
+    rows = any_spark.read.parquet(str(folder / "out")).collect()
+    assert rows and {row["count"] for row in rows} == {ROWS}
+
+
+def test_applying_a_shed_twice_is_harmless(job: Job) -> None:
+    job.start()
+    source = job.spark.readStream.format("rate").load().selectExpr("value as id", "timestamp as ts")
+    again = floodway.shed(
+        "clicks", target_latency="2s", state_dir=str(job.folder / "state"), mode="enforce", **job.options
+    )
+    source.transform(again)  # a pipeline whose code is evaluated once more, and never started
+    job.feed()
+    assert job.totals().offered == ROWS

@@ -1,0 +1,88 @@
+"""A decision that nobody renews expires: the batches keep everything again, also when they are repeated."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from floodway.errors import InputError
+from floodway.spark.shed import listener
+from floodway.spark.shed.shed import shed
+from tests.spark.shedding import Stream, wait_for
+
+pytestmark = pytest.mark.spark
+
+
+def rows(first: int, number: int) -> list[str]:
+    return [f'{{"id": {i}}}' for i in range(first, first + number)]
+
+
+def test_batches_keep_everything_once_the_loop_is_dead_and_drop_again_when_it_is_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(
+        spark, tmp_path, "id bigint", lambda df, drop: df.transform(drop), {"expires_after": "10s"}, keeps=[0.2]
+    )
+    stream.start()
+    for batch in range(3):
+        stream.feed(rows(batch * 500, 500))
+    assert len(stream.results[2]) < 250
+
+    # The process that decides is gone: it neither hears of batches nor renews.
+    applied = next(one for one in listener._applied.values() if one.loop is stream.shed.loop)
+    applied.heartbeat.stop()
+    spark.streams.removeListener(listener._listeners[spark])
+    until_us = stream.shed.loop.control.latest.until_us
+    assert until_us is not None
+    wait_for(lambda: time.time_ns() // 1000 > until_us)
+    stream.place(rows(1500, 500))
+    stream.query.processAllAvailable()
+    assert {row._weight for row in stream.results[3]} == {1.0}
+    assert len(stream.results[3]) == 500
+    status = stream.shed.files.read_status()
+    assert status is not None and status.decision_until == until_us / 1e6
+
+    # It is back, and the batch is repeated, as after a crash before its commit.
+    stream.stop()
+    (stream.folder / "checkpoint" / "commits" / "3").unlink()
+    (stream.folder / "checkpoint" / "commits" / ".3.crc").unlink(missing_ok=True)
+    stream.shed.loop.on_end(str(stream.query.id))  # a new process begins with a new loop
+    spark.streams.addListener(listener._listeners[spark])
+    stream.results.clear()
+    stream.start()
+    stream.query.processAllAvailable()
+    stream.settle()
+    assert len(stream.results[3]) == 500
+    status = stream.shed.files.read_status()
+    assert status is not None and "nobody renewed the decision" in status.warnings[-1]
+    stream.feed(rows(2000, 500))
+    assert len(stream.results[4]) < 250
+    stream.stop()
+
+
+def test_the_heartbeat_renews_while_no_batch_comes(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(
+        spark, tmp_path, "id bigint", lambda df, drop: df.transform(drop), {"expires_after": "1s"}, keeps=[0.2]
+    )
+    stream.start()
+    stream.feed(rows(0, 10))
+    before = stream.shed.loop.control.latest
+    assert before.until_us is not None
+    after = before.until_us + 2_000_000
+    wait_for(lambda: (stream.shed.loop.control.latest.until_us or 0) > after)
+    assert stream.shed.loop.control.latest.says(before)
+    stream.stop()
+    wait_for(lambda: stream.shed.loop.finished)
+    ended = stream.shed.loop.control.latest.until_us
+    wait_for(lambda: time.time_ns() // 1000 > (ended or 0) + 1_000_000)
+    assert stream.shed.loop.control.latest.until_us == ended
+
+
+def test_a_time_to_expire_is_checked() -> None:
+    with pytest.raises(InputError, match="expires_after='soon' is not a duration"):
+        shed("x", target_latency="2s", expires_after="soon")
+    assert shed("x", target_latency="2s", expires_after="never").options.settings("x").expires_seconds is None
+    assert shed("x", target_latency="2s").options.settings("x").expires_seconds == 60.0

@@ -24,11 +24,12 @@ demo: setup ## Two minutes of overload, without and with Floodway, side by side
 test: setup ## All checks: lint, types, import direction, tests (ARGS="-k plan" runs these tests alone)
 	$(BIN)/python scripts/run_tests.py $(ARGS)
 
-lint: setup ## Formatting, style, strict types and import direction
+lint: setup ## Formatting, style, strict types, import direction and dead code
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_dead_code.py
 
 bench: setup ## Measure against the goals and the alternatives
 	$(BIN)/floodway bench

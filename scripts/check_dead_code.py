@@ -28,7 +28,7 @@ PLAIN_DECORATORS = {
     "property", "runtime_checkable", "setter", "staticmethod", "total_ordering",
 }  # fmt: skip
 """Decorators that do not call what they decorate: any other may hand it to a framework, and counts as a use."""
-CODE = re.compile(r"```python\n(.*?)```|`([^`\n]+)`", re.S)
+CODE = re.compile(r"```python[^\n]*\n(.*?)```|`([^`\n]+)`", re.S)
 """Code in a page: a block, or words in backquotes."""
 CALLED_BY_FRAMEWORKS = {
     "commit": "pyspark's data source", "initialOffset": "pyspark's data source",

@@ -12,11 +12,25 @@ import sys
 import tempfile
 from pathlib import Path
 
+from confluent_kafka.cimpl import NewTopic
+
 from floodway.errors import FloodwayError
-from floodway.experiments.chaos.broker import Broker, BrokerError
+from floodway.experiments.chaos import broker
+from floodway.experiments.chaos.broker import BrokerError
 from scripts.fetch_kafka import BROKER, fetch
 
 __all__ = ["Broker", "BrokerError"]
+
+
+class Broker(broker.Broker):
+    """A broker with topics made by hand, for tests."""
+
+    def create_topic(self, name: str, partitions: int = 1) -> str:
+        """Make a topic, wait until it is there, and return its name."""
+        admin = self._admin()  # named, since its calls end with it
+        for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            future.result(timeout=30)
+        return name
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.steering import FragmentBatch, source_work
 from floodway.agent.node.steering import NodeSteering
-from floodway.agent.planes.plane import Coordinator, make_control_plane, make_coordinator
+from floodway.agent.planes.plane import Plane, make_control_plane, make_coordinator
 from floodway.agent.wire.messages import COORDINATOR, decode, encode
 from floodway.agent.wire.signing import Security
 from floodway.job.decision import PPM, Decision
@@ -188,11 +188,11 @@ def simulate(
     )
 
 
-def _talk(nodes: Mapping[str, SimulatedNode], boss: Coordinator | None, now: float) -> None:
+def _talk(nodes: Mapping[str, SimulatedNode], boss: Plane[Any] | None, now: float) -> None:
     """Deliver what every machine sends, through the real encoding, and the answers back."""
-    machines = {name: node.plane.machine for name, node in nodes.items() if hasattr(node.plane, "machine")}
+    machines = {name: node.plane.agent for name, node in nodes.items()}
     if boss is not None:
-        machines[COORDINATOR] = boss.machine
+        machines[COORDINATOR] = boss.agent
     for machine in list(machines.values()):
         for message in machine.tick(now):
             other = machines[message.receiver]

@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from floodway.agent.planes.alone import Alone
+from floodway.agent.planes.coordinated import CoordinatedNode
+from floodway.agent.planes.dfit.agent import DFit
 from floodway.agent.planes.plane import (
-    Alone,
     ControlPlane,
-    Coordinated,
-    Coordinator,
-    DistributedFit,
+    Plane,
     make_control_plane,
     make_coordinator,
 )
@@ -40,7 +41,7 @@ class Agent:
     def __init__(self, kind: str, name: str, urls: Mapping[str, str], security: Security, root: Path) -> None:
         self.name = name
         self.url = urls[name]
-        self.plane: ControlPlane | Coordinator
+        self.plane: Plane[Any]
         if name == COORDINATOR:
             self.plane = make_coordinator(NETWORK, security, urls, root / name)
         else:
@@ -50,7 +51,7 @@ class Agent:
         self.plane.start()
 
     def keeps(self) -> Mapping[str, float]:
-        assert not isinstance(self.plane, Coordinator)
+        assert isinstance(self.plane, ControlPlane)
         return self.plane.planner.plan(RATES if self.name == "A" else BELOW).keeps
 
     def stop(self) -> None:
@@ -88,7 +89,7 @@ def until(holds: Callable[[], bool], running: Mapping[str, Agent], costs: Mappin
         assert time.monotonic() < deadline, {name: agent.plane.status() for name, agent in running.items()}
         for name, rates in (("A", RATES), ("B", BELOW)):
             plane = running[name].plane
-            if not isinstance(plane, Coordinator):
+            if isinstance(plane, ControlPlane):
                 plane.observe(rates, costs or {} if name == "B" else {}, time.time())
         time.sleep(0.02)
 
@@ -118,14 +119,13 @@ def test_a_sheds_for_b_and_goes_on_when_cut_off_and_restarted(kind: str, tmp_pat
         launch(silent.name)
         until(lambda: not running["A"].plane.status()["cut_off"], running, costs)
         until(lambda: sheds_for_b(running), running, costs)
-        assert isinstance(running["A"].plane, DistributedFit if kind == "dfit" else Coordinated)
+        assert isinstance(running["A"].plane.agent.machine, DFit if kind == "dfit" else CoordinatedNode)
 
 
 def test_tables_on_the_wire_are_smaller_than_the_papers_rows(tmp_path: Path) -> None:
     with agents("dfit", tmp_path) as (running, _):
         until(lambda: running["B"].plane.status().get("acknowledged") is True, running)
         plane = running["B"].plane
-        assert isinstance(plane, DistributedFit)
         sent = plane.peers.traffic.counts
         assert sent["tables"] >= 1 and sent["rows"] >= 289
         assert sent["bytes"] < sent["paper_bytes"] == sent["rows"] * (22 * 2 + 8)
@@ -143,17 +143,17 @@ def test_a_peer_with_another_key_is_refused_counted_and_changes_nothing(tmp_path
     with agents("dfit", tmp_path, {"A": KEY, "B": Security(b"another key, another network")}) as (running, _):
         until(lambda: running["A"].server.refused["bad-signature"] > 0, running, {"b1": 30.0})
         plane = running["A"].plane
-        assert isinstance(plane, DistributedFit) and plane.machine.state.children[0].version is None
+        assert plane.agent.state.children[0].version is None
         assert running["A"].keeps()["s1"] == pytest.approx(0.2, rel=0.05)
         assert plane.status()["cut_off"] == ["B"]
 
 
 def test_status_and_mode(tmp_path: Path) -> None:
     alone = make_control_plane("alone", NETWORK, "A", KEY, {}, tmp_path)
-    assert isinstance(alone, Alone)
+    assert isinstance(alone.agent.machine, Alone)
     with HttpServer(alone.routes(), security=KEY) as server:
         client = Client(server.url, KEY)
-        assert client.get_json("/v1/status") == {"cut_off": []}
+        assert client.get_json("/v1/status")["cut_off"] == []
         order = Mode(network="figure1", sender="user", receiver="A", mode="observe")
         answer = decode(client.post_bytes("/v1/mode", encode(order)), network="figure1", receiver="user")
         assert answer.kind == "noted" and alone.mode == "observe"

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.agent.planes.coordinated import Post, UploadedPlanner, post_from_journal, post_to_journal
-from floodway.agent.planes.coordinator import WHOLE, Office
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.coordinated import CoordinatedNode, UploadedPlanner
+from floodway.agent.planes.coordinator import Coordinator
+from floodway.agent.planes.coordinator_state import WHOLE
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured
-from floodway.agent.planes.machines import CoordinatorMachine, PostMachine
 from floodway.agent.wire.messages import AnyMessage, PlanChoice, PlanUpload, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.network.model import Network
@@ -28,13 +29,13 @@ class Office1:
     def __init__(self, network: Network, planner: str = "exact", now: float = 1000.0) -> None:
         self.network = network
         self.now = now
-        self.coordinator = CoordinatorMachine(Office(network, planner))
-        self.nodes = {node: PostMachine(Post(network, node)) for node in self.coordinator.office.nodes}
+        self.coordinator = Agent(Coordinator(network, planner))
+        self.nodes = {node: Agent(CoordinatedNode(network, node)) for node in Coordinator(network).nodes}
         self.sent: list[AnyMessage] = []
         self.cut: set[str] = set()
 
     def planner(self, node: str) -> UploadedPlanner:
-        return UploadedPlanner(self.nodes[node].post, lambda: self.nodes[node].state)
+        return UploadedPlanner(CoordinatedNode(self.network, node), lambda: self.nodes[node].state)
 
     def turn(self, rates: Mapping[str, float], measured: Mapping[str, Measured] | None = None) -> float:
         """All report what reaches them, the coordinator plans and tells; the score that the plans then earn."""
@@ -153,10 +154,10 @@ def test_another_coordinator_with_a_clock_behind_is_listened_to() -> None:
     office = Office1(example("figure1"))
     office.turn(RATES)
     old = office.coordinator.state.generation
-    office.coordinator = CoordinatorMachine(Office(office.network, "fit"))
+    office.coordinator = Agent(Coordinator(office.network, "fit"))
     office.now = 50.0
     for node, machine in office.nodes.items():
-        office.nodes[node] = PostMachine(machine.post, replace(machine.state, report_due_seconds=0.0))
+        office.nodes[node] = Agent(machine.machine, replace(machine.state, report_due_seconds=0.0))
     office.turn({"s1": 2.0, "s2": 0.3})
     assert office.turn({"s1": 2.0, "s2": 0.3}) >= 0.95 * 0.7 / 1.5
     assert office.nodes["A"].state.generation == office.coordinator.state.generation > old
@@ -168,7 +169,7 @@ def test_a_node_restarted_with_its_clock_set_back_is_heard(step: float) -> None:
     office = Office1(example("figure1"), now=1_000_000.0)
     office.turn(RATES)
     before = office.coordinator.state.members["A"].number
-    office.nodes["A"] = PostMachine(Post(office.network, "A"))
+    office.nodes["A"] = Agent(CoordinatedNode(office.network, "A"))
     office.now -= step  # everybody's clock, so that only the count of the node that has forgotten it can go back
     office.turn({"s1": 2.0, "s2": 0.3})
     member = office.coordinator.state.members["A"]
@@ -178,7 +179,7 @@ def test_a_node_restarted_with_its_clock_set_back_is_heard(step: float) -> None:
 def test_a_node_that_lost_its_rows_gets_them_again() -> None:
     office = Office1(example("figure1"))
     office.turn(RATES)
-    office.nodes["A"] = PostMachine(Post(office.network, "A"))
+    office.nodes["A"] = Agent(CoordinatedNode(office.network, "A"))
     alone = office.planner("A").plan(RATES)
     assert alone.keeps == pytest.approx({"s1": 1.0, "s2": 0.0}, abs=1e-6)
     office.now += 5.0
@@ -190,13 +191,13 @@ def test_a_restarted_node_goes_on_with_the_plan_of_its_journal() -> None:
     office = Office1(example("figure1"))
     office.turn(RATES)
     before = office.nodes["A"]
-    text = post_to_journal(before.post, before.state)
-    found = post_from_journal(before.post, text)
+    text = before.machine.to_journal(before.state)
+    found = before.machine.from_journal(text, office.now)
     assert found is not None and found.row == before.state.row and found.plan == before.state.plan
-    planner = UploadedPlanner(before.post, lambda: found)
+    planner = UploadedPlanner(CoordinatedNode(office.network, "A"), lambda: found)
     assert planner.plan(RATES).keeps == office.planner("A").plan(RATES).keeps
     for wrong in ("", "{}", text.replace('"A"', '"B"'), text[:-3]):
-        assert post_from_journal(before.post, wrong) is None
+        assert before.machine.from_journal(wrong, office.now) is None
 
 
 def test_who_may_say_what() -> None:

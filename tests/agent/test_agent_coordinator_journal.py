@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from floodway.agent.planes.coordinator import WHOLE, Office
-from floodway.agent.planes.coordinator_journal import CoordinatorJournal
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.coordinator import Coordinator
+from floodway.agent.planes.coordinator_state import WHOLE, CoordinatorState
 from floodway.agent.planes.dfit.own import Measured
-from floodway.agent.planes.machines import CoordinatorMachine
-from floodway.agent.planes.plane import Coordinated, make_control_plane
+from floodway.agent.planes.plane import ControlPlane, make_control_plane
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import COORDINATOR, PlanUpload
 from floodway.agent.wire.ports import free_ports
@@ -36,13 +36,12 @@ NETWORK = example("figure1")
 FIGURE1 = Path("examples/networks/figure1.yaml")
 
 
-def restarted(office: Office1) -> CoordinatorMachine:
+def restarted(office: Office1) -> Agent[CoordinatorState]:
     """The coordinator as its journal gives it back."""
     before = office.coordinator
-    text = CoordinatorJournal(before.office).to_text(before.state)
-    state = CoordinatorJournal(before.office).from_text(text)
+    state = before.machine.from_journal(before.machine.to_journal(before.state), office.now)
     assert state is not None
-    return CoordinatorMachine(before.office, state)
+    return Agent(before.machine, state)
 
 
 @pytest.mark.parametrize("objective", [Objective.FAIR, Objective.TIERS])
@@ -50,9 +49,9 @@ def test_a_journal_of_another_objective_is_left_alone(objective: Objective) -> N
     """Its plans and its numbers are for another goal: all is planned anew."""
     office = Office1(NETWORK)
     office.turn(RATES, {})
-    text = CoordinatorJournal(office.coordinator.office).to_text(office.coordinator.state)
-    other = replace(office.coordinator.office, objective=objective)
-    assert CoordinatorJournal(other).from_text(text) is None
+    text = Coordinator(NETWORK).to_journal(office.coordinator.state)
+    other = replace(Coordinator(NETWORK), objective=objective)
+    assert other.journal.from_text(text) is None
 
 
 def test_it_goes_on_with_the_same_plan_and_uploads_nothing_again() -> None:
@@ -108,23 +107,23 @@ def test_plans_made_after_the_journal_was_written_are_made_up_for() -> None:
 def test_a_journal_that_is_torn_or_of_another_office_is_left_alone() -> None:
     office = Office1(NETWORK)
     office.turn(RATES)
-    journal = CoordinatorJournal(office.coordinator.office)
+    journal = Coordinator(NETWORK).journal
     text = journal.to_text(office.coordinator.state)
     assert all(journal.from_text(text[:cut]) is None for cut in range(0, len(text), 7))
-    other = Office(NETWORK, "fit")
+    other = Coordinator(NETWORK, "fit")
     dearer = replace(NETWORK, operators={**NETWORK.operators, "b1": replace(NETWORK.operators["b1"], cost=9.0)})
-    assert CoordinatorJournal(other).from_text(text) is None
-    assert CoordinatorJournal(Office(dearer)).from_text(text) is None
+    assert other.journal.from_text(text) is None
+    assert Coordinator(dearer).journal.from_text(text) is None
     unknown = text.replace(f'"plan":"{office.coordinator.state.plan}"', '"plan":"0123"', 1)
     assert unknown != text and journal.from_text(unknown) is None
     # One that has heard nobody yet has nothing to go on with.
-    assert journal.from_text(journal.to_text(CoordinatorMachine(office.coordinator.office).state)) is None
+    assert journal.from_text(journal.to_text(Coordinator(NETWORK).first())) is None
 
 
 def test_the_plan_table_is_written_out_once() -> None:
     office = Office1(NETWORK)
     office.turn(RATES)
-    journal = CoordinatorJournal(office.coordinator.office)
+    journal = Coordinator(NETWORK).journal
     state = office.coordinator.state
     assert journal.to_text(state) == journal.to_text(replace(state, number=state.number + 1))
     more = replace(state, rows={**state.rows, "another": next(iter(state.rows.values()))})
@@ -139,10 +138,9 @@ class Process:
         names = ["A", "B", COORDINATOR]
         self.urls = dict(zip(names, map("http://127.0.0.1:{}".format, free_ports(3)), strict=True))
         self.layout = NodeLayout(root / "state")
-        self.nodes: dict[str, Coordinated] = {}
+        self.nodes: dict[str, ControlPlane[Any]] = {}
         for name in "AB":
             plane = make_control_plane("coordinator", NETWORK, name, Security(), self.urls, root / name)
-            assert isinstance(plane, Coordinated)
             self.nodes[name] = plane
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -206,7 +204,7 @@ def test_a_process_that_is_killed_resumes(tmp_path: Path) -> None:
         process.until(lambda: process.status().get("acknowledged") == ["A", "B"] and journal.exists(), RATES)
         process.until(lambda: '"acked":true' in journal.read_text(), RATES)
         before = process.status()
-        held = {name: plane.machine.state.rows for name, plane in process.nodes.items()}
+        held = {name: plane.agent.state.rows for name, plane in process.nodes.items()}
         assert before["resumed"] is False and all(held.values())
         with pytest.raises(PeerError):
             Client(process.urls[COORDINATOR]).post_bytes("/v1/plan", b"{}")
@@ -219,7 +217,7 @@ def test_a_process_that_is_killed_resumes(tmp_path: Path) -> None:
         assert after["resumed"] is True
         assert (after["generation"], after["plan"]) == (before["generation"], before["plan"])
         # An upload would have put another table in its place.
-        assert all(plane.machine.state.rows is held[name] for name, plane in process.nodes.items())
+        assert all(plane.agent.state.rows is held[name] for name, plane in process.nodes.items())
 
 
 @pytest.mark.slow
@@ -235,6 +233,6 @@ def test_a_kill_at_any_moment_leaves_a_journal_that_can_be_read(tmp_path: Path) 
                     plane.observe({"s1": 1.0 + time.monotonic() % 7, "s2": 1.0 + number}, {}, time.time())
                 time.sleep(0.05)
             process.kill()
-            assert CoordinatorJournal(Office(NETWORK)).from_text(file.read_text()) is not None
+            assert Coordinator(NETWORK).journal.from_text(file.read_text()) is not None
             process.start()
             process.until(lambda: process.status().get("resumed") is True, RATES)

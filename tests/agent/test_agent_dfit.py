@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.dfit.agent import DFit
 from floodway.agent.planes.dfit.journal import from_journal, to_journal
-from floodway.agent.planes.dfit.machine import Heard, Observed, Ticked, first_state, step
+from floodway.agent.planes.dfit.machine import first_state, hear, observe, tick
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured
 from floodway.agent.planes.dfit.planner import OwnTablePlanner
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
 from floodway.agent.planes.dfit.state import DFitState, Role, Settings
 from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.planes.machines import DFitMachine
 from floodway.agent.wire.messages import AnyMessage, Statistics, TableAck, TablePush
 from floodway.agent.wire.refusals import RefusedError
 from floodway.errors import InputError
@@ -31,6 +33,36 @@ from tests.planning.test_planning_fit_nodes import tree
 FIGURE_1 = Topology(example("figure1"))
 A, B = Role(FIGURE_1, "A"), Role(FIGURE_1, "B")
 RATES = {"s1": 1.0, "s2": 1.0}
+
+
+class Heard(NamedTuple):
+    now: float
+    message: AnyMessage
+
+
+class Observed(NamedTuple):
+    now: float
+    rates: Mapping[str, float]
+    measured: Measured
+
+
+class Ticked(NamedTuple):
+    now: float
+
+
+class Step(NamedTuple):
+    state: DFitState
+    answer: AnyMessage | None = None
+    send: tuple[AnyMessage, ...] = ()
+
+
+def step(role: Role, state: DFitState, event: Heard | Observed | Ticked) -> Step:
+    if isinstance(event, Heard):
+        return Step(*hear(role, state, event.message, event.now))
+    if isinstance(event, Observed):
+        return Step(observe(role, state, role.node, event.now, event.rates, event.measured))
+    after, send = tick(role, state, event.now)
+    return Step(after, send=send)
 
 
 def pushes(messages: tuple[AnyMessage, ...]) -> list[TablePush]:
@@ -142,10 +174,10 @@ class TestAgent:
         assert step(A, refused.state, Heard(1_000_002.0, again)).state.children[0].version == again.version
 
     def test_a_silent_child_keeps_its_last_table_and_is_then_planned_as_the_file_says(self) -> None:
-        role = Role(FIGURE_1, "A", Settings(child_timeout_seconds=10, forget_after_seconds=60))
+        role = DFit(FIGURE_1, "A", Settings(child_timeout_seconds=10, forget_after_seconds=60))
         moved = step(B, first_state(B), Observed(0.0, {}, Measured({"b1": 30.0}, {}))).state
         _, push = push_of(B, moved, 100.0)
-        machine = DFitMachine(role)
+        machine = Agent(role)
         machine.hear(push, 100.0)
         for now, planned_as, keep in ((105.0, "last table", 1 / 30), (130.0, "last table, gone", 1 / 30)):
             machine.tick(now)
@@ -207,34 +239,17 @@ class TestTogether:
         sim = settled(network, measured, Wire(), 1)
         central = DFitPlanner(Program(as_measured(network, measured)), 0.05)
         for i, cluster in enumerate(central.clusters):
-            own = sim.machines[cluster.nodes[0]].state.own
+            own = sim.agents[cluster.nodes[0]].state.own
             assert own is not None and np.array_equal(own.table.rates, central.tables[i].rates)
             assert np.allclose(own.table.scores, central.tables[i].scores, rtol=1e-3, atol=1e-6)
 
     def test_only_the_changed_node_and_those_above_send_again(self) -> None:
         sim = settled(tree(15, 2, seed=4), {}, Wire(), 1)
-        before = {node: machine.state.number for node, machine in sim.machines.items()}
+        before = {node: machine.state.number for node, machine in sim.agents.items()}
         sim.measure("n8", Measured({"o8.0": 1.9}, {}))
         sim.settle(3.0, 60.0)
-        sent = {node for node, machine in sim.machines.items() if machine.state.number > before[node]}
+        sent = {node for node, machine in sim.agents.items() if machine.state.number > before[node]}
         assert "n8" in sent and sent <= {"n8", "n3", "n1", "n0", "n7", "n4", "n9", "n10"}
-
-    def test_an_operator_that_moves_to_another_node(self) -> None:
-        network = tree(7, 2, seed=4)
-        sim = settled(network, {"n3": Measured({"o3.0": 1.5}, {})}, Wire(), 1)
-        before = sim.traffic.counts["rows"]
-        # o1.0 joins its producer on the root: n1 now reads one input only.
-        moved = {**network.operators, "o1.0": replace(network.operators["o1.0"], node="n0")}
-        topology = Topology(replace(network, operators=moved))
-        sim.reconfigure(topology)
-        sim.settle(3.0, 60.0)
-        true = as_measured(topology.network, {"n3": Measured({"o3.0": 1.5}, {})})
-        central = DFitPlanner(Program(true), 0.05)
-        for i, cluster in enumerate(central.clusters):
-            own = sim.machines[cluster.nodes[0]].state.own
-            assert own is not None and own.table.inputs == central.tables[i].inputs
-            assert np.allclose(own.table.scores, central.tables[i].scores, rtol=1e-3, atol=1e-6), cluster.nodes
-        assert sim.traffic.counts["rows"] > before and not sim.refused
 
     @pytest.mark.parametrize("name", ["figure1", "diamond", "figure9-64-32"])
     def test_within_epsilon_of_the_optimum(self, name: str) -> None:
@@ -250,7 +265,7 @@ def told_all(sim: SimulatedAgents, rates: Mapping[str, float]) -> None:
     """Members of a cluster see what reaches them and say so, until all have heard."""
     offered = dict(rates)
     for _ in range(4):
-        for node, machine in sim.machines.items():
+        for node, machine in sim.agents.items():
             part = node_part(sim.topology.network, node)
             here = {name: offered.get(name, 0.0) for name in part.streams}
             sim.measure(node, UNMEASURED, here)
@@ -258,8 +273,9 @@ def told_all(sim: SimulatedAgents, rates: Mapping[str, float]) -> None:
         sim.run(1.5)
 
 
-def planner_of(machine: DFitMachine) -> OwnTablePlanner:
-    return OwnTablePlanner(machine.role, lambda: machine.state)
+def planner_of(machine: Agent[DFitState]) -> OwnTablePlanner:
+    assert isinstance(machine.machine, DFit)
+    return OwnTablePlanner(machine.machine, lambda: machine.state)
 
 
 class TestClusters:
@@ -268,7 +284,7 @@ class TestClusters:
         assert [topology.leader(i) for i in range(3)] == ["A", "B", "D"]
         assert topology.parent_of(topology.cluster_of("D")) == "B" and topology.parent_of(0) is None
         sim = settled(topology.network, {}, Wire(), 3)
-        member = sim.machines["C"]
+        member = sim.agents["C"]
         planner = planner_of(member)
         seen = {"a1->c1": 2.0, "a2->c2": 2.0}
         alone = planner.plan(seen)
@@ -286,7 +302,7 @@ class TestClusters:
     @pytest.mark.parametrize("forgetful", ["B", "C"])
     def test_who_was_restarted_with_its_clock_set_back_is_heard(self, forgetful: str, step_seconds: float) -> None:
         topology = Topology(example("diamond"))
-        machines = {node: DFitMachine(Role(topology, node)) for node in ("B", "C")}
+        machines = {node: Agent(DFit(topology, node)) for node in ("B", "C")}
         rates = {node: dict.fromkeys(node_part(topology.network, node).streams, 4.0) for node in machines}
 
         def talk(now: float) -> None:
@@ -298,15 +314,15 @@ class TestClusters:
                         if answer is not None:
                             machine.hear(answer, now)
 
-        for tick in range(4):
-            talk(1_000_000.0 + tick)
+        for second in range(4):
+            talk(1_000_000.0 + second)
         heard, ordered = machines["B"].state.members["C"].number, machines["C"].state.ordered_number
         assert heard > 0 and ordered > 0
         other = "C" if forgetful == "B" else "B"
-        machines[forgetful] = DFitMachine(machines[forgetful].role)
+        machines[forgetful] = Agent(machines[forgetful].machine)
         due = machines[other].state
-        machines[other] = DFitMachine(machines[other].role, replace(due, report_due_seconds=0.0, push_due_seconds=0.0))
-        for tick in range(4):
-            talk(1_000_000.0 - step_seconds + tick)
+        machines[other] = Agent(machines[other].machine, replace(due, report_due_seconds=0.0, push_due_seconds=0.0))
+        for second in range(4):
+            talk(1_000_000.0 - step_seconds + second)
         assert machines["B"].state.members["C"].number > (heard if forgetful == "C" else 0)
         assert machines["C"].state.ordered_number > (ordered if forgetful == "B" else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 from floodway.agent.loop.loop import fragments_of
 from floodway.agent.loop.stages import stages
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.lateness import FORGET_SECONDS, LEAST_FACTOR, Lateness, outputs_below
-from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, PostMachine
-from floodway.agent.planes.plane import Alone, Coordinated, DistributedFit, make_control_plane, make_coordinator
+from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator
 from floodway.agent.wire.messages import COORDINATOR, Statistics, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
@@ -91,16 +93,13 @@ class Talk:
 
     def __init__(self, network: Network, kind: str, folder: Path) -> None:
         self.network = network
-        self.planes: dict[str, DistributedFit | Coordinated] = {}
+        self.planes: dict[str, ControlPlane[Any]] = {}
         for node in network.nodes:
             plane = make_control_plane(kind, network, node, Security(), {}, folder / node)
-            assert isinstance(plane, (DistributedFit, Coordinated))
             self.planes[node] = plane
-        self.machines: dict[str, DFitMachine | PostMachine | CoordinatorMachine] = {
-            name: plane.machine for name, plane in self.planes.items()
-        }
+        self.machines: dict[str, Agent[Any]] = {name: plane.agent for name, plane in self.planes.items()}
         if kind == "coordinator":
-            self.machines[COORDINATOR] = make_coordinator(network, Security(), {}, folder / COORDINATOR).machine
+            self.machines[COORDINATOR] = make_coordinator(network, Security(), {}, folder / COORDINATOR).agent
         self.places = stages(fragments_of(network))
         self.now = 1000.0
         self.silent: set[str] = set()
@@ -197,6 +196,6 @@ def test_a_refused_message_says_nothing(tmp_path: Path) -> None:
 
 def test_alone_hears_nothing(tmp_path: Path) -> None:
     alone = make_control_plane("alone", THREE, "A", Security(), {}, tmp_path)
-    assert isinstance(alone, Alone)
+    assert isinstance(alone.agent.machine, Alone)
     alone.observe_results({"q1": 99.0}, TARGET, 3, 0.0)
     assert alone.share_factor(["a1"], 0.0) == 1.0

@@ -12,11 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.moving import OTHER_STEPS, STEPS
+from floodway.agent.federation.moving import STEPS
 from tests.agent.federation_sides import Killed, Sides
 
 Story = tuple[Callable[[Sides], object], Callable[[Sides], object]]
 """What has happened before, and the part in which somebody is killed."""
+
+OTHER_STEPS = (
+    "giver:settled",
+    "taker:giving-back",
+    "taker:gave-back",
+    "origin:reclaiming",
+    "origin:reclaimed",
+    "holder:releasing",
+    "holder:released",
+    "taker:billing",
+    "giver:booked",
+    "taker:billed",
+)
+"""The points of all else that changes owners or books."""
 
 
 def nothing(sides: Sides) -> None:

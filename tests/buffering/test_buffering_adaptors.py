@@ -48,7 +48,7 @@ def test_pid_drives_the_queue_to_half_its_limit_whatever_the_limit() -> None:
             state, shedding = pid.update(state, QueueSample(round(queue), limit, round(arrived), round(served)))
             keep = shedding.keep
         assert queue / limit == pytest.approx(0.5, abs=0.02)
-        assert shedding.shed_ratio == pytest.approx(1 / 6, abs=0.01)
+        assert shedding.keep == pytest.approx(5 / 6, abs=0.01)
 
 
 def test_an_empty_period_and_a_limit_of_zero_are_survived() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.contracts.contract import Contract, Service, as_giver, as_taker, bilateral, fixed_price, with_partner
+from floodway.contracts.contract import Contract, Service, as_giver, as_taker, with_partner
 from floodway.contracts.errors import ContractError
 from floodway.contracts.ledger import Entry, Ledger, Reason, payment, penalty
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move
+from tests.contracts.made import bilateral, fixed_price
 
 TASK = Task("t", Load(0.1, 0.1), units=2.0, kind="filter")
 MOVE = Move("A/0", "A", "B", 0.25, (TASK, Task("u", Load(0.1, 0.1))))

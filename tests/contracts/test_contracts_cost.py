@@ -21,7 +21,7 @@ from floodway.contracts.cost import (
 )
 from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
-from floodway.contracts.pricing import PAPER_TASK, chain_range, copies, delta, level_of, unit_price
+from floodway.contracts.pricing import PAPER_TASK, chain_range, copies, delta, unit_price
 
 COSTS = InFlight()
 
@@ -53,11 +53,6 @@ def test_a_cost_equal_to_the_price_is_accepted_and_not_offered() -> None:
     price = unit_price(COSTS, PAPER_TASK, 14)
     assert worth_accepting(price, price)
     assert not worth_offering(price, price)
-
-
-def test_levels_and_prices_are_inverse() -> None:
-    for level in (1, 12, 14, 18):
-        assert level_of(COSTS, PAPER_TASK, unit_price(COSTS, PAPER_TASK, level)) == level
 
 
 def test_the_range_of_a_chain_is_the_paper_s_delta() -> None:
@@ -134,12 +129,8 @@ def test_bad_capacities_counts_and_prices_are_refused() -> None:
         unit_price(COSTS, PAPER_TASK, 0)
     with pytest.raises(ContractError, match="cannot leave"):
         delta(COSTS, PAPER_TASK, 3, 3)
-    with pytest.raises(ContractError, match="negative"):
-        level_of(COSTS, PAPER_TASK, -0.1)
     with pytest.raises(ContractError, match="moves nothing"):
         chain_range(COSTS, PAPER_TASK, 14, 0)
-    with pytest.raises(ContractError, match="more than"):
-        level_of(Measured(((0.0, 0.0), (1.0, 0.0))), PAPER_TASK, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from floodway.contracts.contract import Contract, Service, bilateral, fixed_price
+from floodway.contracts.contract import Contract, Service
 from floodway.contracts.cost import InFlight, Learnt, Measured
 from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
@@ -31,6 +31,7 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant import Participant, Reservation, Settings, participant
 from floodway.contracts.pricing import PAPER_TASK, unit_price
+from tests.contracts.made import bilateral, fixed_price
 
 COSTS = InFlight()
 PRICE = {count: unit_price(COSTS, PAPER_TASK, count) for count in range(1, 20)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.contracts.contract import Contract, bilateral, fixed_price
+from floodway.contracts.contract import Contract
 from floodway.contracts.cost import InFlight
 from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import parse_federation
@@ -32,6 +32,7 @@ from floodway.contracts.messages import (
 from floodway.contracts.participant import Holding, Participant, Settings, participant
 from floodway.contracts.taking_back import AGAIN_PERIODS, CALM_PERIODS
 from floodway.errors import NetworkError
+from tests.contracts.made import bilateral, fixed_price
 
 TEXT = """
 version: 1

@@ -181,7 +181,8 @@ def test_aurora_keeps_up_with_ever_longer_batches_when_it_knows_its_tick() -> No
 
 
 def test_pid_gains_scaled_to_another_queue_keep_the_papers_poles() -> None:
-    c = PidConfig.scaled_to(6000.0)
+    scale = 6000.0 / 150.0
+    c = PidConfig(30.0 * scale, 18.0 * scale, 7.5 * scale, queue_limit=6000.0)
     total = c.queue_limit + c.k_p + c.k_i + c.k_d
     assert abs(np.sqrt((c.queue_limit + c.k_d) / total)) == pytest.approx(0.875, abs=1e-3)
 

@@ -19,7 +19,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from floodway.agent.node.api import node_routes
-from floodway.agent.planes.plane import Alone
+from floodway.agent.planes.alone import Alone
+from floodway.agent.planes.plane import ControlPlane
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
@@ -39,14 +40,14 @@ def node_status(name: str, network: str = "figure1", **more: Any) -> Status:
     return Status(name=f"{network}: {name}", kind="node", network=network, node=name, **{**usual, **more})
 
 
-def agent(plane: Alone, **more: Any) -> HttpServer:
+def agent(plane: ControlPlane[Any], **more: Any) -> HttpServer:
     """An agent of a node with this status."""
-    return HttpServer([*plane.routes(), *node_routes(lambda: node_status(plane.name, **more), FIGURE1)])
+    return HttpServer([*plane.routes(), *node_routes(lambda: node_status(plane.agent.name, **more), FIGURE1)])
 
 
 def counting_agent(made: MadeJob) -> HttpServer:
     """The agent of the node that a job was made for."""
-    plane = Alone(demo_network(), "shop")
+    plane = ControlPlane(Alone(demo_network(), "shop"))
 
     def status() -> Status:
         return replace(made_status(made), time=time.time())
@@ -105,7 +106,7 @@ def test_what_an_agent_counts_between_two_answers_is_what_came_and_what_was_drop
 
 
 def test_two_agents_that_say_the_same_name_are_told_and_switched_apart() -> None:
-    planes = [Alone(FIGURE1, "A"), Alone(FIGURE1, "A")]
+    planes = [ControlPlane(Alone(FIGURE1, "A")), ControlPlane(Alone(FIGURE1, "A"))]
     with ExitStack() as stack:
         servers = [stack.enter_context(agent(plane)) for plane in planes]
         board = Board(UrlSource([server.url for server in servers]))
@@ -117,7 +118,7 @@ def test_two_agents_that_say_the_same_name_are_told_and_switched_apart() -> None
 
 
 def test_the_nodes_of_one_network_are_one_job_with_picture_and_ledger(tmp_path: Path) -> None:
-    planes = {name: Alone(FIGURE1, name) for name in "AB"}
+    planes = {name: ControlPlane(Alone(FIGURE1, name)) for name in "AB"}
     now = time.time()
     with ExitStack() as stack:
         urls = []
@@ -158,7 +159,7 @@ def test_all_agents_are_asked_at_once() -> None:
 def test_an_agent_that_hangs_is_not_waited_for_twice() -> None:
     """It is asked once; looks go on without it, and those that answer are shown."""
     asked = []
-    with socket.create_server(("127.0.0.1", 0)) as hung, agent(Alone(FIGURE1, "A")) as server:
+    with socket.create_server(("127.0.0.1", 0)) as hung, agent(ControlPlane(Alone(FIGURE1, "A"))) as server:
         url = f"http://127.0.0.1:{hung.getsockname()[1]}"
         source = UrlSource([url, server.url])
         looks = [{reading.place: reading for reading in source.read()} for _ in range(20)]
@@ -176,7 +177,7 @@ def test_an_agent_that_hangs_is_not_waited_for_twice() -> None:
 
 
 def test_a_silent_agent_is_asked_less_and_less_and_is_back_when_it_answers() -> None:
-    plane = Alone(FIGURE1, "A")
+    plane = ControlPlane(Alone(FIGURE1, "A"))
     with agent(plane) as server:
         url = server.url
     now = 0.0

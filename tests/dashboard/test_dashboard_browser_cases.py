@@ -16,7 +16,8 @@ from playwright.sync_api import Page, expect
 from floodway.agent.federation.figures import MemberRecord
 from floodway.agent.federation.journal import MoveRow
 from floodway.agent.loop.run_files import save_network
-from floodway.agent.planes.plane import Alone
+from floodway.agent.planes.alone import Alone
+from floodway.agent.planes.plane import ControlPlane
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
@@ -127,7 +128,7 @@ def test_a_network_by_the_addresses_of_its_nodes_is_one_picture(page: Page, tmp_
     with ExitStack() as stack:
         rates = {"A": {"s1": Place(arriving=70.0)}, "B": {"s2": Place(arriving=30.0)}}
         nodes = [
-            stack.enter_context(node_agent(Alone(FIGURE1, name), places=one, ledger=LedgerPart(9)))
+            stack.enter_context(node_agent(ControlPlane(Alone(FIGURE1, name)), places=one, ledger=LedgerPart(9)))
             for name, one in rates.items()
         ]
         server = stack.enter_context(page_server([], [node.url for node in nodes]))

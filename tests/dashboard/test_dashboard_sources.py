@@ -9,7 +9,8 @@ import pytest
 
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.node.api import node_routes
-from floodway.agent.planes.plane import Alone
+from floodway.agent.planes.alone import Alone
+from floodway.agent.planes.plane import ControlPlane
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
@@ -75,7 +76,7 @@ def test_a_wrong_folder_or_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_agents_are_asked_and_switched_over_http() -> None:
-    plane = Alone(load_network(EXAMPLES / "figure1.yaml"), "A")
+    plane = ControlPlane(Alone(load_network(EXAMPLES / "figure1.yaml"), "A"))
 
     with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))]) as server:
         source = UrlSource([server.url])

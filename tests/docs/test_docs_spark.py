@@ -184,7 +184,7 @@ def test_python_blocks(spark: SparkSession, place: Path) -> None:
         for block in blocks_of(ROOT / page):
             if (block.language, block.note) == ("python", "spark"):
                 exec(compile(block.body, str(block), "exec"), names)
-    for name in ("orders", "sessions", "exact", "alerts"):
+    for name in ("orders", "sessions", "exact", "alerts", "fresh"):
         writer = names[name].writeStream.format("noop").option("checkpointLocation", str(place / "checkpoints" / name))
         writer.trigger(availableNow=True).start().awaitTermination(60)
     assert names["CATALOGUE"].get("hits").inputs == ("clicks",)

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from floodway.agent.planes.agent import Agent
 from floodway.agent.planes.dfit.own import Measured, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
 from floodway.agent.planes.dfit.topology import Topology
@@ -22,6 +23,14 @@ TOPOLOGY = Topology(NETWORK)
 NODES = list(NETWORK.nodes)
 RESTARTS = st.lists(st.tuples(st.sampled_from(NODES), st.booleans()), max_size=4)
 COSTS = st.dictionaries(st.sampled_from(list(NETWORK.operators)), st.sampled_from((0.25, 0.5, 1.5, 2.5)), max_size=4)
+
+
+def restart(sim: SimulatedAgents, node: str, with_journal: bool) -> None:
+    """Kill an agent and start it anew; what is under way to it arrives at the new one."""
+    killed = sim.agents[node]
+    machine, text = killed.machine, killed.machine.to_journal(killed.state)
+    sim.agents[node] = Agent(machine, machine.from_journal(text, sim.now_seconds) if with_journal else None)
+    sim.agents[node].observe({}, killed.state.members[node].measured, sim.now_seconds)
 
 
 def measured_by_node(costs: dict[str, float]) -> dict[str, Measured]:
@@ -51,11 +60,11 @@ def test_lost_doubled_overtaken_and_restarted_the_tables_are_the_same(
         sim.measure(node, found)
     for node, with_journal in restarts:
         sim.run(0.7)
-        sim.restart(node, with_journal=with_journal)
+        restart(sim, node, with_journal)
     sim.settle(20.0, 400.0)
     central = DFitPlanner(Program(as_measured(NETWORK, measured)), 0.05)
     for i, cluster in enumerate(central.clusters):
-        own = sim.machines[cluster.nodes[0]].state.own
+        own = sim.agents[cluster.nodes[0]].state.own
         assert own is not None and np.allclose(own.table.rates, central.tables[i].rates, rtol=1e-12)
         assert np.allclose(own.table.scores, central.tables[i].scores, rtol=1e-3, atol=1e-6), cluster.nodes
     assert set(sim.refused) == set()

@@ -8,13 +8,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodway.contracts.contract import Contract, Service, fixed_price
+from floodway.contracts.contract import Contract, Service
 from floodway.contracts.cost import InFlight, added_cost, saved_cost
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import Move, Offer, Reject, Send, Tick
 from floodway.contracts.participant import Participant, Settings, participant
 from floodway.simulation.federation import Federation
+from tests.contracts.made import fixed_price
 
 NAMES = "ABCD"
 TRY_ALWAYS = Settings(notifications=False)

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from floodway.contracts.contract import Contract, fixed_price
+from floodway.contracts.contract import Contract
 from floodway.contracts.cost import InFlight
 from floodway.contracts.messages import Move
 from floodway.contracts.participant import Settings, participant
@@ -21,6 +21,7 @@ from floodway.simulation.federation import Federation, of_topology
 from floodway.simulation.federation_cases import Variant, allocation, prices, uniform_prices
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room
 from floodway.simulation.federation_topology import chain, from_pairs, random_contracts
+from tests.contracts.made import fixed_price
 
 COSTS = InFlight()
 

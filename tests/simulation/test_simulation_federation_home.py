@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.contracts.contract import Contract, bilateral, fixed_price
+from floodway.contracts.contract import Contract
 from floodway.contracts.cost import InFlight
 from floodway.contracts.load import Load, Task
 from floodway.contracts.participant import Settings, participant
 from floodway.simulation.federation import Federation
+from tests.contracts.made import bilateral, fixed_price
 
 PRICE = 11.0
 """A unit is a CPU: what the next bit of load costs at 70% of one."""

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.spark.query.drops import arc_drop, arc_kept, random_drop
+from floodway.spark.query.drops import arc_drop, arc_kept, hash_ppm
 
 pytestmark = pytest.mark.spark
 SIZE = 40_000
@@ -22,21 +22,17 @@ def numbers(spark: SparkSession) -> DataFrame:
     return spark.range(SIZE)
 
 
+def passed(df: DataFrame, keep_ppm: int, salt: int = 0) -> set[int]:
+    return ids(df.filter(hash_ppm(df, salt) < keep_ppm))
+
+
 def test_the_keep_asked_for_is_reached_and_fates_are_nested(numbers: DataFrame) -> None:
-    kept = {ppm: ids(random_drop(numbers, ppm, salt=5)) for ppm in (0, 100_000, 600_000, 1_000_000)}
+    kept = {ppm: passed(numbers, ppm, salt=5) for ppm in (0, 100_000, 600_000, 1_000_000)}
     assert len(kept[100_000]) / SIZE == pytest.approx(0.1, abs=0.006)
     assert len(kept[600_000]) / SIZE == pytest.approx(0.6, abs=0.01)
     assert set() == kept[0] <= kept[100_000] <= kept[600_000] <= kept[1_000_000] == set(range(SIZE))
-    assert ids(random_drop(numbers, 100_000, salt=5)) == kept[100_000]
-    assert ids(random_drop(numbers, 100_000, salt=6)) != kept[100_000]
-
-
-def test_a_keep_by_column_null_keeps_all(numbers: DataFrame) -> None:
-    frame = numbers.withColumn("k", fn.when(fn.col("id") < 100, None).otherwise(250_000))
-    kept = random_drop(frame, "k", ["id"]).collect()
-    assert {row.id for row in kept} >= set(range(100))
-    assert {row._weight for row in kept if row.id < 100} == {1.0}
-    assert {row._weight for row in kept if row.id >= 100} == {4.0}
+    assert passed(numbers, 100_000, salt=5) == kept[100_000]
+    assert passed(numbers, 100_000, salt=6) != kept[100_000]
 
 
 def test_weights_multiply_and_arcs_are_independent(numbers: DataFrame) -> None:
@@ -56,9 +52,4 @@ def test_weights_multiply_and_arcs_are_independent(numbers: DataFrame) -> None:
 def test_the_identity_decides_not_the_payload(numbers: DataFrame) -> None:
     frame = numbers.withColumn("_id", fn.col("id")).withColumn("noise", fn.rand(1))
     other = numbers.withColumn("_id", fn.col("id")).withColumn("noise", fn.rand(2))
-    assert ids(random_drop(frame, 300_000)) == ids(random_drop(other, 300_000))
-
-
-def test_a_keep_out_of_range_is_refused(numbers: DataFrame) -> None:
-    with pytest.raises(InputError, match="parts per million"):
-        random_drop(numbers, 2_000_000)
+    assert passed(frame, 300_000) == passed(other, 300_000)

@@ -18,8 +18,9 @@ from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
 from tests.job.ledgers import open_segment
 

@@ -17,6 +17,7 @@ from floodway.job.ledger.ledger import Ledger
 from floodway.planning.window_drop import PPM, WindowShape, slot_ppm
 from floodway.spark.shed.shed import Shedder
 from floodway.spark.shed.window_drop import WindowDrop, emits, kept_windows, passes, window_drop
+from tests.planning.test_planning_window_drop import batches_of
 from tests.spark.shedding import Stream
 
 pytestmark = pytest.mark.spark
@@ -47,7 +48,7 @@ def test_fates_are_those_of_the_policy(spark: SparkSession, shape: WindowShape) 
     keep = fn.lit(400_000)
     found = frame.select("t", passes(shape, fn.col("t"), lambda _: keep, fn.lit(7)).alias("passes")).collect()
     for row in found:
-        assert row.passes == any(shape.kept(start, 400_000, 7) for start in shape.batches_of(row.t))
+        assert row.passes == any(shape.kept(start, 400_000, 7) for start in batches_of(shape, row.t))
     starts = [t for t in times if (t - shape.offset_us) % shape.slide_us == 0]
     windows = spark.createDataFrame([(t,) for t in starts], "t long").select(
         "t", fn.struct(fn.timestamp_micros("t").alias("start")).alias("window")

@@ -61,11 +61,6 @@ class Shedding:
     keep: float = 1.0
     overflow: Overflow = Overflow.TAIL
 
-    @property
-    def shed_ratio(self) -> float:
-        """The paper's U(k) or p: share of arrivals dropped before the queue."""
-        return 1.0 - self.keep
-
 
 class Adaptor(ABC, Generic[StateT]):
     """Config only; what must be remembered between cycles is an explicit, bounded state."""

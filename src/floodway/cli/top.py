@@ -101,8 +101,11 @@ def table_of(status: Status, now: float) -> Table:
             table.add_row(f"node {name}", f"planned load {node.load:.2f}{of}")
     if status.loss is not None:
         table.add_row("dropped now", f"{status.loss:.1%} {_bar(status.loss)}")
-    if status.mode == "observe" and status.would_drop > 0.0:
-        table.add_row("would drop", f"{status.would_drop:.1%} {_bar(status.would_drop)}")
+    if status.mode == "observe":
+        if status.would_drop > 0.0:
+            table.add_row("would drop", f"{status.would_drop:.1%} {_bar(status.would_drop)}")
+        if status.shed is not None and status.shed.stale:
+            table.add_row("would skip", f"{status.shed.stale:,} stale tuples of the last batch")
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:

@@ -117,16 +117,6 @@ class Contract:
                 )
 
 
-def fixed_price(giver: str, taker: str, price: float) -> Contract:
-    """A contract with one price and no restrictions."""
-    return Contract(giver, taker, price, price)
-
-
-def bilateral(one: str, other: str, min_price: float, max_price: float) -> tuple[Contract, Contract]:
-    """The same range in both directions."""
-    return Contract(one, other, min_price, max_price), Contract(other, one, min_price, max_price)
-
-
 def as_giver(name: str, contracts: Iterable[Contract]) -> dict[str, Contract]:
     """The contracts under which `name` gives load, by taker; two for one pair are refused."""
     return _by_partner((contract.taker, contract) for contract in contracts if contract.giver == name)

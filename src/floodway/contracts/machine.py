@@ -3,11 +3,11 @@
 The machine knows no network and no clock: whoever runs it delivers messages, carries out moves and says what time it
 is. The simulation runs thousands in one process; between real participants the same code runs over HTTP.
 
->>> from floodway.contracts.contract import fixed_price
+>>> from floodway.contracts.contract import Contract
 >>> from floodway.contracts.cost import InFlight
 >>> from floodway.contracts.load import Load, Task
 >>> from floodway.contracts.participant import participant
->>> contract = fixed_price("A", "B", 0.25)
+>>> contract = Contract("A", "B", 0.25, 0.25)
 >>> a = participant("A", InFlight(), [contract], [Task(f"t{k}", Load(0.025, 0.04)) for k in range(16)])
 >>> a, (send,) = step(a, Tick(), now=0.0)
 >>> [task.name for task in send.message.tasks]

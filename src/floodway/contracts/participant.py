@@ -197,9 +197,9 @@ def participant(
 
     `serial` is the number of its next offer.
 
-    >>> from floodway.contracts.contract import fixed_price
+    >>> from floodway.contracts.contract import Contract
     >>> from floodway.contracts.cost import InFlight
-    >>> one = participant("A", InFlight(), [fixed_price("A", "B", 0.25)], [Task("t", Load(0.5, 0.2))])
+    >>> one = participant("A", InFlight(), [Contract("A", "B", 0.25, 0.25)], [Task("t", Load(0.5, 0.2))])
     >>> one.load.cpu, sorted(one.gives_to)
     (0.5, ['B'])
     """

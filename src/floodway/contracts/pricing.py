@@ -11,16 +11,12 @@ A task can travel M transfers through a chain of M + 1 participants if contracts
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
-from floodway.contracts.cost import CostFunction, added_cost, worth_accepting
+from floodway.contracts.cost import CostFunction, added_cost
 from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
 
 PAPER_TASK = Task("u", Load(cpu=0.025, link=0.04, rate=500.0))
 """500 tuples/s at 50 µs each, 500 KB/s of a link of 100 Mbit/s (contracts paper, section 5)."""
-
-LEVEL_LIMIT = 1_000_000
 
 
 def copies(task: Task, count: int) -> Load:
@@ -47,23 +43,6 @@ def delta(costs: CostFunction, task: Task, level: int, removed: int) -> float:
             f"{removed} of {level} tasks cannot leave", hint="At least one task must remain to have a price"
         )
     return unit_price(costs, task, level) - unit_price(costs, task, level - removed)
-
-
-def level_of(costs: CostFunction, task: Task, price: float) -> int:
-    """taskset^F of a price: how many identical tasks fit before the next one costs more than the price."""
-    if price < 0:
-        raise ContractError(f"price {price} is negative", hint="Give 0 or more")
-    beyond = 1
-    while worth_accepting(unit_price(costs, task, beyond), price):
-        beyond *= 2
-        if beyond > LEVEL_LIMIT:
-            raise ContractError(
-                f"price {price} pays for more than {LEVEL_LIMIT} tasks", hint="Give a lower price or larger tasks"
-            )
-    # The cost is convex, so unit prices rise: the first task that is too dear can be found by halving.
-    return bisect_left(
-        range(1, beyond + 1), True, key=lambda count: not worth_accepting(unit_price(costs, task, count), price)
-    )
 
 
 def chain_range(costs: CostFunction, task: Task, level: int, transfers: int) -> tuple[float, float]:

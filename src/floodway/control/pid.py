@@ -33,7 +33,7 @@ from floodway.control.base import (
 class PidConfig:
     """Gains in tuples per unit of occupancy; `queue_limit` is L in tuples (or any unit of work).
 
-    The poles depend on gains / L: for another queue length use `scaled_to`, which keeps them.
+    The poles depend on gains / L: for another queue length scale the gains with it.
     """
 
     k_p: float = 30.0
@@ -51,17 +51,6 @@ class PidConfig:
         positive("pid.queue_limit", self.queue_limit)
         positive("pid.floor", self.floor)
         optional_positive("pid.nominal", self.nominal)
-
-    @classmethod
-    def scaled_to(cls, queue_limit: float, **options: float) -> PidConfig:
-        """The paper's poles for a queue of another length.
-
-        >>> PidConfig.scaled_to(1500.0).k_p
-        300.0
-        """
-        positive("pid.queue_limit", queue_limit)
-        scale = queue_limit / 150.0
-        return cls(30.0 * scale, 18.0 * scale, 7.5 * scale, queue_limit=queue_limit, **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ FOR_CAPACITY = ("shedder", "adaptor", "cleaner")
 """Reasons that a larger node would do away with."""
 WHY = {
     "shedder": "did not fit into the capacity",
+    "stale": "were older than max_age when their batch began",
     "adaptor": "were dropped because the buffer's queue was getting too long",
     "cleaner": "would have missed their deadline anyway",
     "dead-letter": "could not be read",

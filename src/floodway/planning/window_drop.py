@@ -41,8 +41,8 @@ class WindowShape:
     """Size ω, slide δ, start offset (microseconds), batch B (windows) and the longest gap G (batches, or None).
 
     >>> shape = WindowShape(size_us=10, slide_us=5, batch=2)
-    >>> shape.batch_us, shape.batch_start(14), shape.batches_of(12)
-    (10, 10, (10, 0))
+    >>> shape.batch_us, shape.batch_start(14)
+    (10, 10)
     """
 
     size_us: int
@@ -82,13 +82,6 @@ class WindowShape:
         """The start of the batch that a window starting at `time_us` belongs to."""
         return (time_us - self.offset_us) // self.batch_us * self.batch_us + self.offset_us
 
-    def batches_of(self, time_us: int) -> tuple[int, ...]:
-        """Starts of the batches with a window that contains `time_us`, latest first."""
-        latest = self.batch_start(time_us)
-        reach = self.batch_us - self.slide_us + self.size_us
-        starts = (latest - i * self.batch_us for i in range(self.overlap))
-        return tuple(start for start in starts if time_us < start + reach)
-
     def next_start(self, time_us: int) -> int:
         """The first batch start later than `time_us`: no window from there on holds a tuple seen so far."""
         return self.batch_start(time_us) + self.batch_us
@@ -108,18 +101,6 @@ class WindowShape:
     def kept(self, start_us: int, keep_ppm: int, salt: int) -> bool:
         """The fate of the batch that starts at `start_us`."""
         return self.is_forced(start_us) or slot_ppm(start_us, salt) < self.drawn_ppm(keep_ppm)
-
-
-def pipelined(first: WindowShape, second: WindowShape) -> WindowShape:
-    """The shape to drop by before two aggregates in a row: ω = ω1 + ω2 - 1, with the last one's slide.
-
-    Units are ticks of event time: the second window takes results that start within it, and the last of those reaches
-    ω1 - 1 ticks further.
-
-    >>> pipelined(WindowShape(3, 1), WindowShape(4, 2)).size_us
-    6
-    """
-    return replace(second, size_us=first.size_us + second.size_us - 1)
 
 
 def fan_out(shapes: Sequence[WindowShape]) -> WindowShape:

@@ -92,12 +92,6 @@ class Run:
         return self.total.busy_seconds / self.seconds
 
     @property
-    def useful_utilisation(self) -> float:
-        """Share of the time that the CPU was busy with tuples that met their deadline (at the mean cost)."""
-        done = self.total.processed
-        return self.utilisation * (1.0 - self.total.miss_ratio) if done else 0.0
-
-    @property
     def drop_ratio(self) -> float:
         """Share of the offered tuples that were shed, overflowed or were purged."""
         return self.total.dropped / self.total.offered if self.total.offered else 0.0

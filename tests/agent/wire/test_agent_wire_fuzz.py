@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from starlette.types import Message, Scope
 
 from floodway.agent.planes.dfit.own import UNMEASURED
 from floodway.agent.planes.peers import Peers
-from floodway.agent.planes.plane import Coordinated, Coordinator, DistributedFit, make_control_plane, make_coordinator
+from floodway.agent.planes.plane import Plane, make_control_plane, make_coordinator
 from floodway.agent.wire.client import Client
 from floodway.agent.wire.deadline import Deadline
 from floodway.agent.wire.guard import Guard
@@ -65,15 +65,14 @@ def targets(root: Path) -> list[Target]:
     post = make_control_plane("coordinator", NETWORK, "A", Security(), {}, root / "post")
     office = make_coordinator(NETWORK, Security(), {}, root / "office")
     child = make_control_plane("dfit", NETWORK, "B", Security(), {}, root / "child")
-    assert isinstance(fit, DistributedFit) and isinstance(post, Coordinated) and isinstance(child, DistributedFit)
     who = {"network": "figure1", "receiver": "A"}
     mode = Mode.model_validate({**who, "sender": "B", "mode": "off"})
     keeps = Keeps.model_validate({**who, "sender": "B", "number": 9, "keeps": {"s1": 0.0}, "late": {"q1": 0.5}})
     child.observe_results({"q1": 9.0}, 1.0, 2, NOW)
-    (push,) = child.machine.tick(NOW)
-    post.machine.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, NOW)
-    (report,) = post.machine.tick(NOW)
-    coordinator = office.machine
+    (push,) = child.agent.tick(NOW)
+    post.agent.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, NOW)
+    (report,) = post.agent.tick(NOW)
+    coordinator = office.agent
     coordinator.hear(report, NOW)
     orders = [message for message in coordinator.tick(NOW) if message.receiver == "A"]
     assert (
@@ -90,10 +89,10 @@ def targets(root: Path) -> list[Target]:
     ]
 
 
-def _target(plane: DistributedFit | Coordinated | Coordinator, honest: list[AnyMessage], name: str) -> Target:
+def _target(plane: Plane[Any], honest: list[AnyMessage], name: str) -> Target:
     refused: Counter[str] = Counter()
     app = guarded(plane.routes(), Security(KEY), max_bytes=MAX_BYTES, clock=lambda: NOW, refused=refused)
-    return Target(app, refused, honest, lambda: (plane.machine.state, plane.mode, plane.machine.hurry.lateness), name)
+    return Target(app, refused, honest, lambda: (plane.agent.state, plane.mode, plane.agent.lateness), name)
 
 
 class Fuzzer:
@@ -273,24 +272,23 @@ def test_bad_answers_change_no_state(count: int, tmp_path: Path) -> None:
     """A child hears answers whose signature is of another request, another status, other bytes, or of nobody."""
     child = make_control_plane("dfit", NETWORK, "B", Security(), {}, tmp_path)
     parent = make_control_plane("dfit", NETWORK, "A", Security(), {}, tmp_path)
-    assert isinstance(child, DistributedFit) and isinstance(parent, DistributedFit)
-    (push,) = child.machine.tick(NOW)
-    answer = parent.machine.hear(push, NOW)
+    (push,) = child.agent.tick(NOW)
+    answer = parent.agent.hear(push, NOW)
     assert answer is not None
     honest = encode(answer)
     fuzzer = Fuzzer(np.random.default_rng(count))
-    before = child.machine.state
+    before = child.agent.state
     wire = FuzzedWire(fuzzer, honest)
-    peers = Peers(child.machine, {"A": "http://127.0.0.1:1"}, Security(KEY), clock=lambda: NOW)
+    peers = Peers(child.agent, {"A": "http://127.0.0.1:1"}, Security(KEY), clock=lambda: NOW)
     for number in range(count):
         peers.deliver(wire, push)
-        assert child.machine.state is before, (number, wire.last)
+        assert child.agent.state is before, (number, wire.last)
     assert peers.traffic.counts == {} and peers.traffic.failures.total() == count
     assert set(peers.traffic.failures) == {"unsigned-answer", "bad-answer"}
     wire.honestly = True
     peers.deliver(wire, push)
     assert peers.traffic.counts["messages"] == 1
-    assert child.machine.status(NOW)["acknowledged"] is True
+    assert child.agent.status(NOW)["acknowledged"] is True
 
 
 class FuzzedWire(Client):

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from floodway.agent.planes.plane import Coordinated, make_control_plane
+from floodway.agent.planes.plane import make_control_plane
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import AnyMessage, Mode, PlanUpload, encode
 from floodway.agent.wire.refusals import RefusedError
@@ -325,7 +325,6 @@ def test_a_certificate_says_who_speaks(tmp_path: Path) -> None:
     tls = {name: Security(tls=make_files(tmp_path, name, authority)) for name in names}
     tls["nobody"] = Security(tls=make_files(tmp_path, "nobody", authority, subject="/O=us"))
     plane = make_control_plane("coordinator", example("figure1"), "A", Security(), {}, tmp_path)
-    assert isinstance(plane, Coordinated)
     order = PlanUpload(network="figure1", receiver="A", sender="coordinator", number=1, generation=1, rows=())
     mode = Mode(network="figure1", receiver="A", sender="page", mode="off")
     with HttpServer(plane.routes(), security=tls["A"]) as server:
@@ -337,7 +336,7 @@ def test_a_certificate_says_who_speaks(tmp_path: Path) -> None:
             assert refused_as(client[name], mode) == "forged"
         modes = [plane.mode]
         assert server.refused == {"forged": 6}
-        assert refused_as(client["coordinator"], order) == "taken" and plane.machine.state.generation == 1
+        assert refused_as(client["coordinator"], order) == "taken" and plane.agent.state.generation == 1
         assert refused_as(client["operator"], mode) == "taken"
         assert [*modes, plane.mode] == [None, "off"]
         # Nor is another server taken for A.

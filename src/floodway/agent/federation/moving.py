@@ -43,19 +43,6 @@ STEPS = (
     "taker:done",
 )
 """Every point of a move that goes well at which a test kills one side; `Moving.at` is called there."""
-OTHER_STEPS = (
-    "giver:settled",
-    "taker:giving-back",
-    "taker:gave-back",
-    "origin:reclaiming",
-    "origin:reclaimed",
-    "holder:releasing",
-    "holder:released",
-    "taker:billing",
-    "giver:booked",
-    "taker:billed",
-)
-"""The points of all else that changes owners or books."""
 
 
 Ask = Callable[[Move, Mapping[str, int]], Mapping[str, float]]

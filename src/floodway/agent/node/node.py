@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from floodway.agent.loop.finished import result_latencies
 from floodway.agent.loop.loop import SteeringLoop, fragments_of
@@ -53,7 +54,7 @@ class NodeAgent:
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
         self.target = options.target_for(network).seconds
-        self.plane: ControlPlane = make_control_plane(
+        self.plane: ControlPlane[Any] = make_control_plane(
             options.control,
             network,
             options.node,

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from floodway.agent.planes.alone import AlonePlanning
-from floodway.agent.planes.coordinator import WHOLE
+from floodway.agent.planes.agent import is_fresh, silence
+from floodway.agent.planes.alone import Alone, AlonePlanning
+from floodway.agent.planes.coordinator_state import WHOLE
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured
-from floodway.agent.planes.dfit.state import stamp
+from floodway.agent.planes.dfit.state import stamp, statistics
 from floodway.agent.wire.messages import (
     COORDINATOR,
     AnyMessage,
@@ -27,7 +28,6 @@ from floodway.agent.wire.messages import (
     PlanChoice,
     PlanRow,
     PlanUpload,
-    Statistics,
 )
 from floodway.agent.wire.refusals import RefusedError
 from floodway.network.model import Network
@@ -41,17 +41,7 @@ _LINK_SLACK = 1.05
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """Which node this is, and how often it reports."""
-
-    network: Network
-    node: str
-    report_seconds: float = 0.5
-    timeout_seconds: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class PostState:
+class UploadedState:
     """What a node holds. `row` is the plan in use (None with `plan` WHOLE: drop nothing; with None: none yet)."""
 
     rows: Mapping[str, PlanRow] = field(default_factory=dict)
@@ -66,105 +56,115 @@ class PostState:
     number: int = 0
     report_due_seconds: float = 0.0
 
-    def seen(self, rates: Mapping[str, float], measured: Measured) -> PostState:
-        """With what the node has measured last."""
-        return replace(self, rates=dict(rates), measured=measured)
 
+class _Record(BaseModel):
+    """What a restart needs: the plan in use. Other rows are uploaded again when they are chosen."""
 
-def hear_order(
-    post: Post, state: PostState, message: AnyMessage, now_seconds: float
-) -> tuple[PostState, AnyMessage | None]:
-    """Take an upload or a choice from the coordinator."""
-    if message.sender != COORDINATOR:
-        raise RefusedError("unknown", f"{message.sender!r} is not the coordinator")
-    state = replace(state, heard_seconds=now_seconds)
-    missing = False
-    if isinstance(message, PlanUpload):
-        if state.generation is None or message.generation >= state.generation:
-            before = state.rows if message.generation == state.generation else {}
-            rows = {**before, **{row.plan: row for row in message.rows}}
-            if len(rows) > _MOST_ROWS:
-                rows = {row.plan: row for row in message.rows}
-            state = replace(state, rows=rows, generation=message.generation)
-    elif isinstance(message, PlanChoice):
-        known = message.generation == state.generation and (message.plan in state.rows or message.plan == WHOLE)
-        missing = not known and message.number > state.heard_number
-        if known and message.number > state.heard_number:
-            row = state.rows.get(message.plan)
-            state = replace(state, plan=message.plan, row=row, scale=message.scale, heard_number=message.number)
-    elif isinstance(message, Noted):
-        return replace(state, number=max(state.number, message.number)), None
-    else:
-        raise RefusedError("unknown", f"a {message.kind} message means nothing to a node under a coordinator")
-    answer = PlanAck(
-        network=post.network.name,
-        sender=post.node,
-        receiver=COORDINATOR,
-        generation=state.generation,
-        plan=state.plan,
-        number=state.heard_number,
-        missing=missing,
-    )
-    return state, answer
-
-
-class _PostRecord(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
     version: int = 1
-    network: Name
-    node: Name
+    network: Name = ""
+    node: Name = ""
     generation: Number | None
     plan: Name | None
     row: PlanRow | None
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def post_to_journal(post: Post, state: PostState) -> str:
-    """The plan in use as one line of JSON; other rows are uploaded again when they are chosen."""
-    return _PostRecord(
-        network=post.network.name,
-        node=post.node,
-        generation=state.generation,
-        plan=state.plan,
-        row=state.row,
-        scale=state.scale,
-    ).model_dump_json()
+@dataclass(frozen=True, slots=True)
+class CoordinatedNode:
+    """The machine of a node under a coordinator: which node it is, and how often it reports."""
 
+    shares_target: ClassVar[bool] = True
+    network: Network
+    name: str
+    headroom: float = 1.0
+    report_seconds: float = 0.5
+    timeout_seconds: float = 10.0
 
-def post_from_journal(post: Post, text: str) -> PostState | None:
-    """The state again; None if the journal is not this node's."""
-    try:
-        record = _PostRecord.model_validate_json(text)
-    except ValidationError:
-        return None
-    if (record.version, record.network, record.node) != (1, post.network.name, post.node):
-        return None
-    return PostState(
-        rows={} if record.row is None else {record.row.plan: record.row},
-        generation=record.generation,
-        plan=record.plan,
-        row=record.row,
-        scale=record.scale,
-    )
+    def first(self) -> UploadedState:
+        """Before the first plan."""
+        return UploadedState()
 
+    def observe(
+        self, state: UploadedState, rates: Mapping[str, float], measured: Measured, now: float
+    ) -> UploadedState:
+        """Keep what the node has measured for the next report."""
+        return replace(state, rates=dict(rates), measured=measured)
 
-def report(post: Post, state: PostState, now_seconds: float) -> tuple[PostState, tuple[AnyMessage, ...]]:
-    """What the node sees, for the coordinator, every `report_seconds`."""
-    if state.rates is None or now_seconds < state.report_due_seconds:
-        return state, ()
-    number = stamp(state.number, now_seconds)
-    message = Statistics(
-        network=post.network.name,
-        sender=post.node,
-        receiver=COORDINATOR,
-        number=number,
-        rates=dict(state.rates),
-        costs=dict(state.measured.costs),
-        selectivities=dict(state.measured.selectivities),
-        scale=state.measured.scale,
-    )
-    return replace(state, number=number, report_due_seconds=now_seconds + post.report_seconds), (message,)
+    def hear(self, state: UploadedState, message: AnyMessage, now: float) -> tuple[UploadedState, AnyMessage | None]:
+        """Take an upload or a choice from the coordinator."""
+        if message.sender != COORDINATOR:
+            raise RefusedError("unknown", f"{message.sender!r} is not the coordinator")
+        state = replace(state, heard_seconds=now)
+        missing = False
+        if isinstance(message, PlanUpload):
+            if state.generation is None or message.generation >= state.generation:
+                before = state.rows if message.generation == state.generation else {}
+                rows = {**before, **{row.plan: row for row in message.rows}}
+                if len(rows) > _MOST_ROWS:
+                    rows = {row.plan: row for row in message.rows}
+                state = replace(state, rows=rows, generation=message.generation)
+        elif isinstance(message, PlanChoice):
+            known = message.generation == state.generation and (message.plan in state.rows or message.plan == WHOLE)
+            missing = not known and message.number > state.heard_number
+            if known and message.number > state.heard_number:
+                row = state.rows.get(message.plan)
+                state = replace(state, plan=message.plan, row=row, scale=message.scale, heard_number=message.number)
+        elif isinstance(message, Noted):
+            return replace(state, number=max(state.number, message.number)), None
+        else:
+            raise RefusedError("unknown", f"a {message.kind} message means nothing to a node under a coordinator")
+        answer = PlanAck(
+            network=self.network.name,
+            sender=self.name,
+            receiver=COORDINATOR,
+            generation=state.generation,
+            plan=state.plan,
+            number=state.heard_number,
+            missing=missing,
+        )
+        return state, answer
+
+    def tick(self, state: UploadedState, now: float) -> tuple[UploadedState, tuple[AnyMessage, ...]]:
+        """What the node sees, for the coordinator, every `report_seconds`."""
+        if state.rates is None or now < state.report_due_seconds:
+            return state, ()
+        number = stamp(state.number, now)
+        message = statistics(self.network.name, self.name, COORDINATOR, number, state.rates, state.measured)
+        return replace(state, number=number, report_due_seconds=now + self.report_seconds), (message,)
+
+    def status(self, state: UploadedState, now: float) -> dict[str, object]:
+        """The plan in use, and whether the coordinator is silent for too long."""
+        return {
+            "plan": state.plan,
+            "generation": state.generation,
+            "rows": len(state.rows),
+            "scale": state.scale,
+            "silent_seconds": silence(state.heard_seconds, now),
+            "cut_off": [] if is_fresh(state.heard_seconds, now, self.timeout_seconds) else [COORDINATOR],
+        }
+
+    def to_journal(self, state: UploadedState) -> str:
+        """The plan in use as one line of JSON."""
+        record = _Record.model_validate(state)
+        return record.model_copy(update={"network": self.network.name, "node": self.name}).model_dump_json()
+
+    def from_journal(self, text: str, now: float) -> UploadedState | None:
+        """The state again; None if the journal is not this node's."""
+        try:
+            record = _Record.model_validate_json(text)
+        except ValidationError:
+            return None
+        if (record.version, record.network, record.node) != (1, self.network.name, self.name):
+            return None
+        rows = {} if record.row is None else {record.row.plan: record.row}
+        return UploadedState(rows, record.generation, record.plan, record.row, record.scale)
+
+    def planning(self, state: Callable[[], UploadedState]) -> Callable[[], Planner]:
+        """One planner, which asks for the state at every plan."""
+        planner = UploadedPlanner(self, state)
+        return lambda: planner
 
 
 class UploadedPlanner(Planner):
@@ -172,11 +172,11 @@ class UploadedPlanner(Planner):
 
     name = "coordinator"
 
-    def __init__(self, post: Post, state: Callable[[], PostState], headroom: float = 1.0) -> None:
+    def __init__(self, machine: CoordinatedNode, state: Callable[[], UploadedState]) -> None:
         self._state = state
-        super().__init__(Program(node_part(post.network, post.node), headroom))
-        self._whole_network = post.network
-        self._alone = AlonePlanning(self.network, headroom=headroom)
+        super().__init__(Program(node_part(machine.network, machine.name), machine.headroom))
+        self._whole_network = machine.network
+        self._alone = AlonePlanning(Alone(machine.network, machine.name, headroom=machine.headroom))
 
     @property
     def size(self) -> int:

@@ -15,11 +15,20 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from floodway.agent.planes.agent import is_fresh
+from floodway.agent.planes.coordinator_state import (
+    WHOLE,
+    CoordinatorJournal,
+    CoordinatorState,
+    Told,
+    first_coordinator_state,
+)
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
 from floodway.agent.planes.dfit.state import Member, stamp
 from floodway.agent.wire.messages import (
@@ -39,17 +48,16 @@ from floodway.network.part import node_part, part_keeps
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective, Planner
 
-WHOLE = "whole"
-"""The plan that drops nothing; it needs no row."""
 _MOST_ROWS = 1_000
 _SMALLEST = 1e-3
 """Rates below this part of what a stream can bring alone share one cell."""
 
 
 @dataclass(frozen=True)
-class Office:
-    """What a coordinator is told to do. Times in seconds; `tolerance` as in `dfit_state.Settings`."""
+class Coordinator:
+    """The machine of a coordinator, and how it plans. Times in seconds; `tolerance` as in `dfit/state.Settings`."""
 
+    shares_target: ClassVar[bool] = True
     network: Network
     planner: str = "exact"
     epsilon: float = 0.05
@@ -71,60 +79,96 @@ class Office:
         every = self.network.operators.values()
         return {node: tuple(op for op in every if op.node == node) for node in self.nodes}
 
+    @cached_property
+    def journal(self) -> CoordinatorJournal:
+        """Writes and reads what a restart needs."""
+        settings = [self.planner, self.epsilon, self.headroom, self.objective.value]
+        return CoordinatorJournal(self.network, self.nodes, settings, self.make_planner)
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one node was told last and whether it said so; `rows` are the plans it is known to hold."""
+    def make_planner(self, network: Network) -> Planner:
+        """A planner for the network as it was measured."""
+        return make_planner(
+            network, self.planner, objective=self.objective, epsilon=self.epsilon, headroom=self.headroom
+        )
 
-    plan: str | None = None
-    scale: float = 1.0
-    generation: int = -1
-    rows: frozenset[str] = frozenset()
-    acked: bool = False
-    due_seconds: float = 0.0
+    @property
+    def name(self) -> str:
+        """A coordinator is no node."""
+        return COORDINATOR
 
+    def first(self) -> CoordinatorState:
+        """Before anything is heard."""
+        return first_coordinator_state(self.nodes)
 
-@dataclass(frozen=True, eq=False)
-class CoordinatorState:
-    """All that a coordinator knows. `rows` are the plans of this generation by id, with a row a node.
+    def observe(
+        self, state: CoordinatorState, rates: Mapping[str, float], measured: Measured, now: float
+    ) -> CoordinatorState:
+        """It runs nothing that could be measured."""
+        return state
 
-    `cell` holds the rates that `plan` was made for.
-    """
+    def hear(
+        self, state: CoordinatorState, message: AnyMessage, now: float
+    ) -> tuple[CoordinatorState, AnyMessage | None]:
+        """Take a node's statistics, or its answer."""
+        if message.sender not in state.members:
+            raise RefusedError("unknown", f"{message.sender!r} is no node of {self.network.name!r}")
+        if isinstance(message, Statistics):
+            taken = max(message.number, state.members[message.sender].number)
+            answer = Noted(network=self.network.name, sender=COORDINATOR, receiver=message.sender, number=taken)
+            if message.number <= state.members[message.sender].number:
+                return state, answer
+            measured = Measured(message.costs, message.selectivities, message.scale)
+            member = Member(measured, message.rates, message.number, now)
+            return replace(state, members={**state.members, message.sender: member}), answer
+        if isinstance(message, PlanAck):
+            return _acked(state, message, now), None
+        raise RefusedError("unknown", f"a {message.kind} message means nothing to a coordinator")
 
-    members: Mapping[str, Member]
-    told: Mapping[str, Told]
-    planner: Planner | None = None
-    planned: Mapping[str, Measured] = field(default_factory=dict)
-    generation: int = 0
-    rows: Mapping[str, Mapping[str, PlanRow]] = field(default_factory=dict)
-    plan: str | None = None
-    cell: Mapping[str, float] = field(default_factory=dict)
-    scale: float = 1.0
-    number: int = 0
+    def tick(self, state: CoordinatorState, now: float) -> tuple[CoordinatorState, tuple[AnyMessage, ...]]:
+        """Plan for what was heard, and tell who has not been told."""
+        state = _planned(self, state, now)
+        plan = state.plan
+        if plan is None:
+            return state, ()
+        send: list[AnyMessage] = []
+        told = dict(state.told)
+        for node in self.nodes:
+            if state.members[node].heard_seconds is None:
+                continue  # it has not said that it is there
+            before = told[node]
+            news = (before.plan, before.scale, before.generation) != (plan, state.scale, state.generation)
+            if not news and now < before.due_seconds:
+                continue
+            messages, number = _telling(self, state, plan, node, before, now)
+            send += messages
+            state = replace(state, number=number)
+            kept = before.rows if before.generation == state.generation else frozenset()
+            acked = before.acked and not news
+            due = now + (self.beat_seconds if acked else self.retry_seconds)
+            told[node] = Told(plan, state.scale, state.generation, kept | {plan}, acked, due)
+        return replace(state, told=told), tuple(send)
 
+    def status(self, state: CoordinatorState, now: float) -> dict[str, object]:
+        """The plan in force and which nodes have it."""
+        silent = [n for n, m in state.members.items() if not is_fresh(m.heard_seconds, now, self.timeout_seconds)]
+        return {
+            "planner": self.planner,
+            "resumed": state.resumed,
+            "plan": state.plan,
+            "generation": state.generation,
+            "rows": len(state.rows),
+            "scale": state.scale,
+            "acknowledged": [node for node, told in state.told.items() if told.acked],
+            "cut_off": silent,
+        }
 
-def first_coordinator_state(office: Office) -> CoordinatorState:
-    """Before anything is heard."""
-    return CoordinatorState({node: Member() for node in office.nodes}, {node: Told() for node in office.nodes})
+    def to_journal(self, state: CoordinatorState) -> str:
+        """The plan table, the plan in force, what every node holds."""
+        return self.journal.to_text(state)
 
-
-def hear(
-    office: Office, state: CoordinatorState, message: AnyMessage, now_seconds: float
-) -> tuple[CoordinatorState, AnyMessage | None]:
-    """Take a node's statistics, or its answer."""
-    if message.sender not in state.members:
-        raise RefusedError("unknown", f"{message.sender!r} is no node of {office.network.name!r}")
-    if isinstance(message, Statistics):
-        taken = max(message.number, state.members[message.sender].number)
-        answer = Noted(network=office.network.name, sender=COORDINATOR, receiver=message.sender, number=taken)
-        if message.number <= state.members[message.sender].number:
-            return state, answer
-        measured = Measured(message.costs, message.selectivities, message.scale)
-        member = Member(measured, message.rates, message.number, now_seconds)
-        return replace(state, members={**state.members, message.sender: member}), answer
-    if isinstance(message, PlanAck):
-        return _acked(state, message, now_seconds), None
-    raise RefusedError("unknown", f"a {message.kind} message means nothing to a coordinator")
+    def from_journal(self, text: str, now: float) -> CoordinatorState | None:
+        """The state again; None if the journal is not this coordinator's."""
+        return self.journal.from_text(text)
 
 
 def _acked(state: CoordinatorState, ack: PlanAck, now: float) -> CoordinatorState:
@@ -140,43 +184,10 @@ def _acked(state: CoordinatorState, ack: PlanAck, now: float) -> CoordinatorStat
     return state
 
 
-def turn(
-    office: Office, state: CoordinatorState, now_seconds: float
-) -> tuple[CoordinatorState, tuple[AnyMessage, ...]]:
-    """Plan for what was heard, and tell who has not been told."""
-    state = _planned(office, state, now_seconds)
-    plan = state.plan
-    if plan is None:
-        return state, ()
-    send: list[AnyMessage] = []
-    told = dict(state.told)
-    for node in office.nodes:
-        if state.members[node].heard_seconds is None:
-            continue  # it has not said that it is there
-        before = told[node]
-        news = (before.plan, before.scale, before.generation) != (plan, state.scale, state.generation)
-        if not news and now_seconds < before.due_seconds:
-            continue
-        messages, number = _telling(office, state, plan, node, before, now_seconds)
-        send += messages
-        state = replace(state, number=number)
-        kept = before.rows if before.generation == state.generation else frozenset()
-        again = office.beat_seconds if before.acked and not news else office.retry_seconds
-        told[node] = Told(
-            plan,
-            state.scale,
-            state.generation,
-            kept | {plan},
-            before.acked and not news,
-            now_seconds + again,
-        )
-    return replace(state, told=told), tuple(send)
-
-
 def _telling(
-    office: Office, state: CoordinatorState, plan: str, node: str, told: Told, now: float
+    machine: Coordinator, state: CoordinatorState, plan: str, node: str, told: Told, now: float
 ) -> tuple[list[AnyMessage], int]:
-    network = office.network.name
+    network = machine.network.name
     number = state.number
     messages: list[AnyMessage] = []
     held = told.rows if told.generation == state.generation else frozenset()
@@ -208,37 +219,33 @@ def _telling(
     return messages, number
 
 
-def _planned(office: Office, state: CoordinatorState, now: float) -> CoordinatorState:
+def _planned(machine: Coordinator, state: CoordinatorState, now: float) -> CoordinatorState:
     if all(member.heard_seconds is None for member in state.members.values()):
         return state
     measured = {node: member.measured for node, member in state.members.items()}
     planner = state.planner
     plain = {node: replace(found, scale=1.0) for node, found in measured.items()}
     moved = any(
-        has_moved(office.operators[node], state.planned.get(node, UNMEASURED), found, office.tolerance)
+        has_moved(machine.operators[node], state.planned.get(node, UNMEASURED), found, machine.tolerance)
         for node, found in plain.items()
     )
     if planner is None or moved or len(state.rows) >= _MOST_ROWS:
-        network = as_measured(office.network, plain)
+        network = as_measured(machine.network, plain)
         if planner is None or moved:
-            planner = make_planner(
-                network,
-                office.planner,
-                objective=office.objective,
-                epsilon=office.epsilon,
-                headroom=office.headroom,
-            )
+            planner = machine.make_planner(network)
         generation = stamp(state.generation, now)
         state = replace(state, planner=planner, planned=plain, generation=generation, rows={})
     scale = min(found.scale for found in measured.values())
     rates = {
         name: max((member.rates.get(name, 0.0) for member in state.members.values()), default=0.0)
-        for name in office.network.streams
+        for name in machine.network.streams
     }
-    return _cell(office, replace(state, scale=scale), planner, {name: rate / scale for name, rate in rates.items()})
+    return _cell(machine, replace(state, scale=scale), planner, {name: rate / scale for name, rate in rates.items()})
 
 
-def _cell(office: Office, state: CoordinatorState, planner: Planner, rates: Mapping[str, float]) -> CoordinatorState:
+def _cell(
+    machine: Coordinator, state: CoordinatorState, planner: Planner, rates: Mapping[str, float]
+) -> CoordinatorState:
     """The state with the plan for these rates (at nominal capacity) in force."""
     program = planner.program
     if not program.overloaded(np.array([rates[name] for name in program.streams])):
@@ -249,25 +256,25 @@ def _cell(office: Office, state: CoordinatorState, planner: Planner, rates: Mapp
     }
     rates = {name: max(rate, least[name]) for name, rate in rates.items()}
     near = state.cell and all(
-        rates[name] <= top <= (1 + office.epsilon) * rates[name] for name, top in state.cell.items()
+        rates[name] <= top <= (1 + machine.epsilon) * rates[name] for name, top in state.cell.items()
     )
     if near and state.plan in state.rows:
         return state
-    step = math.log1p(office.epsilon / 2)
+    step = math.log1p(machine.epsilon / 2)
     steps = {name: math.ceil(math.log(rates[name] / least[name]) / step) for name in program.streams}
     cell = {name: max(least[name] * math.exp(step * steps[name]), rates[name]) for name in program.streams}
     plan = hashlib.sha256(repr(sorted(steps.items())).encode()).hexdigest()[:16]
-    rows = state.rows if plan in state.rows else {**state.rows, plan: plan_rows(office, planner, plan, cell)}
+    rows = state.rows if plan in state.rows else {**state.rows, plan: plan_rows(machine, planner, plan, cell)}
     return replace(state, plan=plan, cell=cell, rows=rows)
 
 
-def plan_rows(office: Office, planner: Planner, plan: str, rates: Mapping[str, float]) -> dict[str, PlanRow]:
+def plan_rows(machine: Coordinator, planner: Planner, plan: str, rates: Mapping[str, float]) -> dict[str, PlanRow]:
     """Every node's row of the plan for these rates."""
     network = planner.network
     keeps = planner.plan(rates).keeps
     carried = {str(arc): flow for arc, flow in flows(network, rates, keeps).arc.items()}
     found = {}
-    for node in office.nodes:
+    for node in machine.nodes:
         part = node_part(network, node)
         here = part_keeps(network, part, keeps)
         let_in = {at: here[at] * rates[at] if at in network.streams else carried[at] for at in part.streams}

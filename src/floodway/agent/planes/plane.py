@@ -1,42 +1,38 @@
 """What a node process asks for its plans: alone, by D-FIT, or under a coordinator. Switching is one setting.
 
-All three give a planner over the node's own part of the network (`network/part.py`), are told what the node measures,
-tick, tell how they stand, and bring the routes of the node's HTTP server. None of them ever makes the node wait.
+Each is a machine without I/O (`agent.py`) under the one shell of this module. None of them ever makes the node wait.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Generic
 
 from starlette.routing import BaseRoute
 
-from floodway.agent.planes.alone import AlonePlanning
-from floodway.agent.planes.coordinated import Post, UploadedPlanner, post_from_journal, post_to_journal
-from floodway.agent.planes.coordinator import Office
-from floodway.agent.planes.coordinator_journal import CoordinatorJournal
-from floodway.agent.planes.dfit.journal import from_journal, to_journal
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured
-from floodway.agent.planes.dfit.planner import OwnTablePlanner
-from floodway.agent.planes.dfit.state import Role, Settings
+from floodway.agent.planes.agent import Agent, Machine, NodeMachine, State
+from floodway.agent.planes.alone import Alone
+from floodway.agent.planes.coordinated import CoordinatedNode
+from floodway.agent.planes.coordinator import Coordinator
+from floodway.agent.planes.coordinator_state import CoordinatorState
+from floodway.agent.planes.dfit.agent import DFit
+from floodway.agent.planes.dfit.own import Measured
 from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, Hurry, PostMachine
-from floodway.agent.planes.peers import Machine, PeerLoop, Peers, peer_routes
-from floodway.agent.wire.messages import AnyMessage
-from floodway.agent.wire.refusals import RefusedError
+from floodway.agent.planes.peers import Peers, peer_routes
+from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
 from floodway.job.clocks import PROCESS_CLOCK
-from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import LocalStore
 from floodway.network.model import Network
-from floodway.network.part import node_part
 from floodway.network.suggest import did_you_mean
 from floodway.planning.factory import check_choice
 from floodway.planning.plan import Objective, Planner
 
 KINDS = ("alone", "dfit", "coordinator")
-JOURNAL = "control.json"
+TICK_SECONDS = 0.1
 JOURNAL_SECONDS = 1.0
 
 
@@ -46,14 +42,106 @@ def silent_peers(status: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-class ControlPlane(Protocol):
-    """Plans for one node. `mode` is what a peer asked for last, None if nobody did."""
+class Plane(Generic[State]):
+    """The shell of an agent: its clock and its ticks, its peers, its journal, the routes of its HTTP server.
 
-    mode: str | None
+    `mode` is what a peer or an operator asked for last, None if nobody did. Without a `folder` nothing is journaled.
+    """
+
+    def __init__(
+        self,
+        machine: Machine[State],
+        urls: Mapping[str, str] | None = None,
+        security: Security | None = None,
+        folder: Path | None = None,
+        *,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
+    ) -> None:
+        self.mode: str | None = None
+        self.error: str | None = None
+        self._clock = clock
+        self._store = None if folder is None else LocalStore(folder)
+        self._file = "coordinator.json" if machine.name == COORDINATOR else "control.json"
+        kept = None if self._store is None else self._store.read(self._file)
+        text = None if kept is None else kept.decode(errors="replace")
+        self.agent = Agent(machine, None if text is None else machine.from_journal(text, clock()))
+        others = {name: url for name, url in (urls or {}).items() if name != machine.name}
+        self.peers = Peers(self.agent, others, security or Security(), clock=clock)
+        self._written, self._journal_due = "", 0.0
+        self._turn = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def status(self) -> dict[str, object]:
+        """How the agent stands; `cut_off` names peers that are silent. With traffic and the last error."""
+        return {**self.agent.status(self._clock()), "traffic": self.peers.traffic.as_dict(), "error": self.error}
+
+    def routes(self) -> list[BaseRoute]:
+        """What peers talk to."""
+        return peer_routes(self.agent, status=self.status, on_mode=self._set_mode, clock=self._clock)
+
+    def start(self) -> None:
+        """Begin to tick, and to talk to peers."""
+        self._thread = threading.Thread(target=self._run, name=f"ticks of {self.agent.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End ticking and sending; the journal is brought up to date."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+        self.peers.stop()
+        self._journal_due = 0.0
+        self._journal(self._clock())
+
+    def tick(self, now: float) -> None:
+        """Send what is due and keep the journal; the thread does it too, so calling this is only quicker."""
+        with self._turn:
+            for message in self.agent.tick(now):
+                self.peers.send(message)
+            self._journal(now)
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_SECONDS):
+            try:
+                self.tick(self._clock())
+                self.error = None
+            except Exception as error:  # the thread must live; what went wrong is in the status
+                self.error = f"{type(error).__name__}: {error}"
+
+    def _set_mode(self, mode: str) -> None:
+        self.mode = mode
+
+    def _journal(self, now: float) -> None:
+        """Write the journal when it has changed, at most once a second."""
+        if self._store is None or now < self._journal_due:
+            return
+        self._journal_due = now + JOURNAL_SECONDS
+        text = self.agent.machine.to_journal(self.agent.state)
+        if text and text != self._written:
+            self._store.write(self._file, f"{text}\n".encode())
+            self._written = text
+
+
+class ControlPlane(Plane[State]):
+    """What a node process asks for its plans; nothing here makes the node wait."""
+
+    def __init__(
+        self,
+        machine: NodeMachine[State],
+        urls: Mapping[str, str] | None = None,
+        security: Security | None = None,
+        folder: Path | None = None,
+        *,
+        clock: Callable[[], float] = PROCESS_CLOCK.now,
+    ) -> None:
+        super().__init__(machine, urls, security, folder, clock=clock)
+        self._planning = machine.planning(lambda: self.agent.state)
 
     @property
     def planner(self) -> Planner:
         """Plans over the node's own streams and links, with what is known now."""
+        return self._planning()
 
     def observe(
         self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
@@ -62,259 +150,18 @@ class ControlPlane(Protocol):
 
         `scale` is the capacity the node turns out to have, unless its costs say so already.
         """
+        self.agent.observe(rates, Measured(dict(costs), {}, scale), now)
 
     def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
         """Mean latency (seconds, from the first arrival) of a batch's results at the node's outputs.
 
         `target_seconds` is the end-to-end target, `depth` the number of queries on the longest path to them.
         """
+        self.agent.observe_results(latencies, target_seconds, depth, now)
 
     def share_factor(self, operators: Collection[str], now: float) -> float:
-        """What is left of its share of the target for a query with these operators, in (0, 1].
-
-        Below 1 when results are late at outputs of later queries (`planes/lateness.py`).
-        """
-
-    def tick(self, now: float) -> None:
-        """Time has passed; `start` sees to it too, so calling this is only quicker."""
-
-    def status(self) -> dict[str, object]:
-        """How it stands; `cut_off` names peers that are silent."""
-
-    def routes(self) -> list[BaseRoute]:
-        """What peers talk to."""
-
-    def start(self) -> None:
-        """Begin to talk to peers."""
-
-    def stop(self) -> None:
-        """End it."""
-
-
-class Alone:
-    """Plans for itself only: the papers' uncoordinated shedding."""
-
-    name: str
-
-    def __init__(
-        self,
-        network: Network,
-        node: str,
-        *,
-        planner: str = "exact",
-        objective: Objective = Objective.THROUGHPUT,
-        epsilon: float = 0.05,
-        headroom: float = 1.0,
-    ) -> None:
-        self.mode: str | None = None
-        self.name, self.network = node, network.name
-        self._planning = AlonePlanning(
-            node_part(network, node), planner=planner, objective=objective, epsilon=epsilon, headroom=headroom
-        )
-        self._measured = UNMEASURED
-        self._planning.planner(UNMEASURED)  # refuses what is wrong before anything runs
-
-    @property
-    def planner(self) -> Planner:
-        """Plans over the node's own streams and links."""
-        return self._planning.planner(self._measured)
-
-    def observe(
-        self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
-    ) -> None:
-        """Take new costs; rates come with every plan."""
-        self._measured = Measured(dict(costs), {}, scale)
-
-    def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
-        """Nobody is told."""
-
-    def share_factor(self, operators: Collection[str], now: float) -> float:
-        """Nobody tells: the whole share."""
-        return 1.0
-
-    def tick(self, now: float) -> None:
-        """Nothing is due, ever."""
-
-    def status(self) -> dict[str, object]:
-        """Nobody to be cut off from."""
-        return {"cut_off": []}
-
-    def routes(self) -> list[BaseRoute]:
-        """Status and mode; tables and plans are refused."""
-        return peer_routes(_Deaf(self.name, self.network), status=self.status, on_mode=self._set_mode)
-
-    def start(self) -> None:
-        """Nothing to begin."""
-
-    def stop(self) -> None:
-        """Nothing to end."""
-
-    def _set_mode(self, mode: str) -> None:
-        self.mode = mode
-
-
-class _Deaf:
-    """A machine that takes no messages."""
-
-    def __init__(self, name: str, network: str) -> None:
-        self.name, self.network = name, network
-
-    def hear(self, message: AnyMessage, now_seconds: float) -> AnyMessage | None:
-        raise RefusedError("unknown", f"{self.name!r} plans alone")
-
-    def tick(self, now_seconds: float) -> tuple[AnyMessage, ...]:
-        return ()
-
-    def status(self, now_seconds: float) -> dict[str, object]:
-        return {}
-
-
-class _Talking:
-    """Common to those that talk to peers: the loop, the journal, the routes."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        urls: Mapping[str, str],
-        security: Security,
-        journal: Path,
-        text: Callable[[], str],
-        clock: Callable[[], float],
-    ) -> None:
-        self.mode: str | None = None
-        self._machine = machine
-        self._clock = clock
-        self._file = journal
-        self._text = text
-        self._written = ""
-        self._due = 0.0
-        others = {name: url for name, url in urls.items() if name != machine.name}
-        self.peers = Peers(machine, others, security, clock=clock)
-        self._loop = PeerLoop(machine, self.peers, clock=clock, after=self._journal)
-
-    def tick(self, now: float) -> None:
-        """Send what is due and keep the journal."""
-        self._loop.tick(now)
-
-    def status(self) -> dict[str, object]:
-        """The machine's status, traffic and errors."""
-        found = self._machine.status(self._clock())
-        return {**found, "traffic": self.peers.traffic.as_dict(), "error": self._loop.error}
-
-    def routes(self) -> list[BaseRoute]:
-        """What peers talk to."""
-        return peer_routes(self._machine, status=self.status, on_mode=self._set_mode, clock=self._clock)
-
-    def start(self) -> None:
-        """Begin to tick."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End ticking and sending; the journal is brought up to date."""
-        self._loop.stop()
-        self._due = 0.0
-        self._journal(self._clock())
-
-    def _set_mode(self, mode: str) -> None:
-        self.mode = mode
-
-    def _journal(self, now: float) -> None:
-        """Write the journal when it has changed, at most once a second."""
-        if now < self._due:
-            return
-        self._due = now + JOURNAL_SECONDS
-        text = self._text()
-        if text != self._written:
-            write_atomically(self._file, text)
-            self._written = text
-
-
-class _Planning(_Talking):
-    """A node's plane: what it measures goes to its machine, and plans come from what the machine holds at the time."""
-
-    _observe: Callable[[Mapping[str, float], Measured, float], None]
-    _planner: Planner
-    _hurry: Hurry
-
-    @property
-    def planner(self) -> Planner:
-        """Plans for the node's own part of the network."""
-        return self._planner
-
-    def observe(
-        self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
-    ) -> None:
-        """Note what the node measures; the machine says at its next tick whom that concerns."""
-        self._observe(rates, Measured(dict(costs), {}, scale), now)
-
-    def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
-        """Note how late the node's results are; nodes before it hear of it with the next message."""
-        self._hurry.measured(latencies, target_seconds, depth, now)
-
-    def share_factor(self, operators: Collection[str], now: float) -> float:
-        """What is left of its share of the target for a query with these operators."""
-        return self._hurry.share_factor(operators, now)
-
-
-class DistributedFit(_Planning):
-    """D-FIT: plans for itself and all below it from its own table."""
-
-    def __init__(
-        self,
-        role: Role,
-        urls: Mapping[str, str],
-        security: Security,
-        state_dir: Path,
-        *,
-        clock: Callable[[], float] = PROCESS_CLOCK.now,
-    ) -> None:
-        journal = state_dir / JOURNAL
-        found = _read(journal)
-        self.machine = DFitMachine(role, None if found is None else from_journal(role, found, clock()))
-        super().__init__(self.machine, urls, security, journal, lambda: to_journal(role, self.machine.state), clock)
-        self._observe, self._hurry = self.machine.observe, self.machine.hurry
-        self._planner = OwnTablePlanner(role, lambda: self.machine.state)
-
-
-class Coordinated(_Planning):
-    """A node under a coordinator."""
-
-    def __init__(
-        self,
-        post: Post,
-        urls: Mapping[str, str],
-        security: Security,
-        state_dir: Path,
-        *,
-        headroom: float = 1.0,
-        clock: Callable[[], float] = PROCESS_CLOCK.now,
-    ) -> None:
-        journal = state_dir / JOURNAL
-        found = _read(journal)
-        self.machine = PostMachine(post, None if found is None else post_from_journal(post, found))
-        super().__init__(
-            self.machine, urls, security, journal, lambda: post_to_journal(post, self.machine.state), clock
-        )
-        self._observe, self._hurry = self.machine.observe, self.machine.hurry
-        self._planner = UploadedPlanner(post, lambda: self.machine.state, headroom)
-
-
-class Coordinator(_Talking):
-    """The coordinator itself: no node, the same shell."""
-
-    def __init__(
-        self,
-        office: Office,
-        urls: Mapping[str, str],
-        security: Security,
-        state_dir: Path,
-        *,
-        clock: Callable[[], float] = PROCESS_CLOCK.now,
-    ) -> None:
-        file, journal = state_dir / "coordinator.json", CoordinatorJournal(office)
-        found = _read(file)
-        self.machine = CoordinatorMachine(office, None if found is None else journal.from_text(found))
-        super().__init__(self.machine, urls, security, file, lambda: journal.to_text(self.machine.state), clock)
+        """What is left of its share of the target for a query with these operators, in (0, 1]."""
+        return self.agent.share_factor(operators, now)
 
 
 def make_control_plane(
@@ -329,21 +176,22 @@ def make_control_plane(
     objective: Objective = Objective.THROUGHPUT,
     epsilon: float = 0.05,
     headroom: float = 1.0,
-) -> ControlPlane:
+) -> ControlPlane[Any]:
     """The control plane of one node. `urls` (agent name to address) go before those of the network file.
 
     The planner is that of a node alone; under a coordinator it is the coordinator's, and D-FIT has its own.
     """
     check_plane(kind, planner, objective)
+    machine: NodeMachine[Any]
     if kind == "alone":
-        return Alone(network, node, planner=planner or "exact", objective=objective, epsilon=epsilon, headroom=headroom)
-    known = {**{name: entry.url for name, entry in network.nodes.items() if entry.url is not None}, **urls}
-    if kind == "dfit":
-        role = Role(Topology(network, epsilon, headroom), node, Settings())
-        return DistributedFit(role, known, security, state_dir)
-    if kind == "coordinator":
-        return Coordinated(Post(network, node), known, security, state_dir, headroom=headroom)
-    raise InputError(f"no control plane is called {kind!r}", hint=did_you_mean(kind, KINDS))
+        machine = Alone(network, node, planner or "exact", objective, epsilon, headroom)
+    elif kind == "dfit":
+        machine = DFit(Topology(network, epsilon, headroom), node)
+    elif kind == "coordinator":
+        machine = CoordinatedNode(network, node, headroom)
+    else:
+        raise InputError(f"no control plane is called {kind!r}", hint=did_you_mean(kind, KINDS))
+    return ControlPlane(machine, _addresses(network, urls), security, state_dir)
 
 
 def check_plane(kind: str, planner: str | None, objective: Objective) -> None:
@@ -370,14 +218,11 @@ def make_coordinator(
     objective: Objective = Objective.THROUGHPUT,
     epsilon: float = 0.05,
     headroom: float = 1.0,
-) -> Coordinator:
+) -> Plane[CoordinatorState]:
     """The coordinator of a network; `urls` of its nodes go before those of the network file."""
-    known = {**{name: entry.url for name, entry in network.nodes.items() if entry.url is not None}, **urls}
-    return Coordinator(Office(network, planner, epsilon, headroom, objective), known, security, state_dir)
+    machine = Coordinator(network, planner, epsilon, headroom, objective)
+    return Plane(machine, _addresses(network, urls), security, state_dir)
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
+def _addresses(network: Network, urls: Mapping[str, str]) -> dict[str, str]:
+    return {**{name: entry.url for name, entry in network.nodes.items() if entry.url is not None}, **urls}

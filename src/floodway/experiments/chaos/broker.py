@@ -15,10 +15,10 @@ from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from floodway.agent.wire.ports import free_ports
 from floodway.errors import FloodwayError
@@ -151,18 +151,11 @@ class Broker:
         self.stop()
         self.start()
 
-    def create_topic(self, name: str, partitions: int = 1) -> str:
-        """Make a topic, wait until it is there, and return its name."""
-        admin = self._admin()  # named, since its calls end with it
-        for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
-            future.result(timeout=30)
-        return name
-
     def log_tail(self, lines: int = 20) -> str:
         """The end of what the process printed."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
-from floodway.agent.planes.coordinated import Post
-from floodway.agent.planes.coordinator import Office
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.coordinated import CoordinatedNode
+from floodway.agent.planes.coordinator import Coordinator
 from floodway.agent.planes.dfit.own import UNMEASURED
-from floodway.agent.planes.machines import CoordinatorMachine, PostMachine
 from floodway.agent.wire.messages import COORDINATOR, AnyMessage, decode, encode
 from floodway.experiments.chaos.networks import NETWORK
 from floodway.experiments.chaos.result import FaultResult, Trial
@@ -53,8 +54,8 @@ class Agents:
     def __init__(self, network: Network, rng: random.Random) -> None:
         self._network = network
         self._now = [0.0]
-        self._coordinator = CoordinatorMachine(Office(network))
-        self._nodes = {node: PostMachine(Post(network, node)) for node in network.nodes}
+        self._coordinator = Agent(Coordinator(network))
+        self._nodes = {node: Agent(CoordinatedNode(network, node)) for node in network.nodes}
         self.machines = {name: Machine(self._now, rng) for name in (*network.nodes, COORDINATOR)}
         self.rates: Mapping[str, float] = {}
 
@@ -62,9 +63,9 @@ class Agents:
         """Start a process anew, with nothing but its clock."""
         self.machines[name].started()
         if name == COORDINATOR:
-            self._coordinator = CoordinatorMachine(Office(self._network))
+            self._coordinator = Agent(Coordinator(self._network))
         else:
-            self._nodes[name] = PostMachine(Post(self._network, name))
+            self._nodes[name] = Agent(CoordinatedNode(self._network, name))
 
     def agreed(self, seconds: float) -> bool:
         """Let time pass; whether all came to know the present rates and to have the plan for them."""
@@ -91,7 +92,7 @@ class Agents:
                 back = decode(encode(answer), network=self._network.name, receiver=answer.receiver)
                 self._agent(message.sender).hear(back, self.machines[message.sender].clock.now())
 
-    def _agent(self, name: str) -> CoordinatorMachine | PostMachine:
+    def _agent(self, name: str) -> Agent[Any]:
         return self._coordinator if name == COORDINATOR else self._nodes[name]
 
     def _all_know(self) -> bool:

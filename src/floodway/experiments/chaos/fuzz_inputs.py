@@ -9,14 +9,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from floodway.agent.planes.coordinated import Post
-from floodway.agent.planes.coordinator import Office
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.coordinated import CoordinatedNode
+from floodway.agent.planes.coordinator import Coordinator
 from floodway.agent.planes.dfit.own import UNMEASURED
-from floodway.agent.planes.machines import CoordinatorMachine, DFitMachine, PostMachine
-from floodway.agent.planes.plane import DistributedFit, make_control_plane
+from floodway.agent.planes.plane import make_control_plane
 from floodway.agent.wire.messages import COORDINATOR, AnyMessage, Mode, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
@@ -99,26 +100,23 @@ def _messages(folder: Path) -> dict[str, Reader]:
     network = parse_network(NETWORK)
     child = make_control_plane("dfit", network, "B", Security(), {}, folder / "B")
     parent = make_control_plane("dfit", network, "A", Security(), {}, folder / "A")
-    assert isinstance(child, DistributedFit) and isinstance(parent, DistributedFit)
     child.observe_results({"q1": 9.0}, 1.0, 2, _NOW)
-    pushed = child.machine.tick(_NOW)
-    post, office = PostMachine(Post(network, "A")), CoordinatorMachine(Office(network))
+    pushed = child.agent.tick(_NOW)
+    post, office = Agent(CoordinatedNode(network, "A")), Agent(Coordinator(network))
     post.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, _NOW)
     reports = post.tick(_NOW)
     orders = _told(office, reports)
-    role, tables, waiting, planned = parent.machine.role, parent.machine.state, post.state, office.state
+    above, tables, waiting, planned = parent.agent.machine, parent.agent.state, post.state, office.state
     mode = Mode.model_validate({"network": network.name, "sender": "B", "receiver": "A", "mode": "off"})
     mine = [order for order in orders if order.receiver == "A"]
     return {
-        "tables": _heard(network.name, lambda: DFitMachine(role, tables), "A", [*pushed, mode], 80),
-        "orders": _heard(network.name, lambda: PostMachine(post.post, waiting), "A", mine, 60),
-        "statistics": _heard(
-            network.name, lambda: CoordinatorMachine(office.office, planned), COORDINATOR, reports, 40
-        ),
+        "tables": _heard(network.name, lambda: Agent(above, tables), "A", [*pushed, mode], 80),
+        "orders": _heard(network.name, lambda: Agent(post.machine, waiting), "A", mine, 60),
+        "statistics": _heard(network.name, lambda: Agent(office.machine, planned), COORDINATOR, reports, 40),
     }
 
 
-def _told(office: CoordinatorMachine, reports: Sequence[AnyMessage]) -> list[AnyMessage]:
+def _told(office: Agent[Any], reports: Sequence[AnyMessage]) -> list[AnyMessage]:
     for report in reports:
         office.hear(report, _NOW)
     return [*office.tick(_NOW), *office.tick(_NOW + 5.0)]
@@ -126,7 +124,7 @@ def _told(office: CoordinatorMachine, reports: Sequence[AnyMessage]) -> list[Any
 
 def _heard(
     network: str,
-    begun: Callable[[], CoordinatorMachine | PostMachine | DFitMachine],
+    begun: Callable[[], Agent[Any]],
     receiver: str,
     honest: Sequence[AnyMessage],
     weight: int,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator
 from floodway.agent.wire.ports import free_ports
@@ -80,12 +81,12 @@ def faults(trial: Trial) -> FaultResult:
 @contextmanager
 def _agents(
     control: str, network: Network, folder: Path, trial: Trial
-) -> Iterator[tuple[Mapping[str, ControlPlane], list[FaultyWire]]]:
+) -> Iterator[tuple[Mapping[str, ControlPlane[Any]], list[FaultyWire]]]:
     """Nodes (and a coordinator) behind a proxy each."""
     with ExitStack() as stack:
         names = [*network.nodes, *(["coordinator"] if control == "coordinator" else [])]
         wires: dict[str, FaultyWire] = {}
-        planes: dict[str, ControlPlane] = {}
+        planes: dict[str, ControlPlane[Any]] = {}
         # Addresses first: agents are told those of the proxies, which need the ports of servers that start later.
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         for name, port in ports.items():
@@ -105,7 +106,7 @@ def _agents(
         yield planes, list(wires.values())
 
 
-def _observe(network: Network, planes: Mapping[str, ControlPlane], cost: float, seconds: float) -> None:
+def _observe(network: Network, planes: Mapping[str, ControlPlane[Any]], cost: float, seconds: float) -> None:
     """Let the nodes measure for a while, and plan with what they have."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -117,7 +118,7 @@ def _observe(network: Network, planes: Mapping[str, ControlPlane], cost: float, 
         time.sleep(0.05)
 
 
-def _settle(network: Network, planes: Mapping[str, ControlPlane], cost: float) -> bool:
+def _settle(network: Network, planes: Mapping[str, ControlPlane[Any]], cost: float) -> bool:
     """Until A sheds as well as the whole network can; False if it does not come to that."""
     changed = parse_network(NETWORK.replace("cost: 3.0", f"cost: {cost}"))
     best = ExactPlanner(Program(changed)).plan(RATES).score

@@ -41,7 +41,7 @@ class BatchFacts:
 
     `ranges` is empty where the source has no positions that can be read again; `why` then says so. With a `threshold`
     tuples of a higher utility were kept, and `tie_ppm` of those that equal it; else `keep_ppm` of all. `epochs` holds
-    (start_us, pass_ppm, emit_ppm) of Window Drop.
+    (start_us, pass_ppm, emit_ppm) of Window Drop. What was before `stale_before_us` was skipped in any case.
     """
 
     query: str
@@ -55,6 +55,7 @@ class BatchFacts:
     threshold: float | None = None
     tie_ppm: int = 1_000_000
     epochs: tuple[tuple[int, int, int], ...] = ()
+    stale_before_us: int | None = None
     ranges: tuple[Range, ...] = ()
     why: str = ""
     version: Literal[1] = 1

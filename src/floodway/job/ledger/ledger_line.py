@@ -19,6 +19,7 @@ class Reason(StrEnum):
     wrong with counts."""
 
     SHEDDER = "shedder"
+    STALE = "stale"
     ADAPTOR = "adaptor"
     CLEANER = "cleaner"
     DEAD_LETTER = "dead-letter"

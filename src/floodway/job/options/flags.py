@@ -5,7 +5,7 @@ Nothing here knows which library reads the command line.
 
 >>> parsed("run", {"target": "2s", "queue_limit": "500"})
 {'target': Target(seconds=2.0, quantile=None), 'queue_limit': 500}
->>> arguments(JobOptions(target=Target(3.0, 0.95), cleaner=False), panels=PANELS)
+>>> arguments(JobOptions(target=Target(3.0, 0.95), cleaner=False), panels=[CONTROL, BUFFER])
 ['--target=p95 < 3s', '--no-cleaner']
 """
 
@@ -38,7 +38,6 @@ DROPS = "Drops and losses"
 BUFFER = "Buffer"
 SPARK = "Spark"
 WATCHING = "Watching"
-PANELS = (CONTROL, PLANNING, DROPS, BUFFER, SPARK, WATCHING)
 
 _EXACT = {"participant": "its fragments come and go, so it plans exactly and prepares nothing in advance"}
 _NO_DEADLINES = {"participant": "a federation file gives its streams no deadlines"}

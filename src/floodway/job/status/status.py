@@ -127,6 +127,8 @@ class ShedPart:
     controller: Mapping[str, Any] = field(default_factory=dict)
     seen_us: int | None = None
     late_writes: int = 0
+    stale: int = 0
+    """Tuples of the last batch that were older than `max_age`."""
 
 
 @dataclass(frozen=True, slots=True)

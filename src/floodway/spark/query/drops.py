@@ -56,26 +56,6 @@ def hash_ppm(df: DataFrame, salt: str | int | Column, identity: Sequence[str] | 
     return fn.pmod(hashed, fn.lit(PPM)).cast("int")
 
 
-def random_drop(
-    df: DataFrame,
-    keep_ppm: int | str | Column,
-    identity: Sequence[str] | None = None,
-    salt: str | int | Column = 0,
-) -> DataFrame:
-    """Keep `keep_ppm` parts per million of the tuples (a number, or a column that holds it); weight the survivors.
-
-    A null keep keeps everything: a control value that is missing must not stop a stream.
-    """
-    if isinstance(keep_ppm, int) and not 0 <= keep_ppm <= PPM:
-        raise InputError(
-            f"keep_ppm {keep_ppm} is not in [0, {PPM}]",
-            hint="It is parts per million: 250000 keeps a quarter.",
-        )
-    keep = column(keep_ppm) if isinstance(keep_ppm, str) else keep_ppm
-    keep = fn.coalesce(keep if isinstance(keep, Column) else fn.lit(keep), fn.lit(PPM))
-    return weighted(df.filter(hash_ppm(df, salt, identity) < keep), keep)
-
-
 def arc_kept(df: DataFrame, arc: str) -> str:
     """Whether the tuple passes the drop on an arc inside a node, as SQL; its keep is in the column `_keep:<arc>`.
 
@@ -96,13 +76,6 @@ def arc_drop(df: DataFrame, arc: str) -> DataFrame:
     before = f"cast({WEIGHT} AS double)" if WEIGHT in df.columns else "1D"
     weight = f"{before} * {PPM}D / greatest(coalesce({quoted(f'_keep:{arc}')}, {PPM}), 1)"
     return df.filter(arc_kept(df, arc)).withColumn(WEIGHT, fn.expr(weight))
-
-
-def weighted(df: DataFrame, keep_ppm: Column) -> DataFrame:
-    """Multiply `_weight` (1 where there is none) by 1/keep."""
-    before = column(WEIGHT).cast("double") if WEIGHT in df.columns else fn.lit(1.0)
-    # At keep 0 nothing survives, but Spark may evaluate the division all the same.
-    return df.withColumn(WEIGHT, before * fn.lit(float(PPM)) / fn.greatest(keep_ppm, fn.lit(1)))
 
 
 def expression(text: str) -> Column:

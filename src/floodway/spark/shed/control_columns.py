@@ -108,7 +108,8 @@ def _in_force() -> Column:
 def _count_to(ascending: Column, value: Column) -> Column:
     """How many elements are at most the value; Spark compiles this, and not a `filter`."""
     beyond = value + 1
-    return fn.array_position(fn.sort_array(fn.concat(ascending, fn.array(beyond))), beyond) - 1
+    padded = fn.sort_array(fn.concat(ascending, fn.array(beyond)))
+    return fn.call_function("array_position", padded, beyond) - 1  # `array_position` of Spark 3.5 takes no column
 
 
 def _tie_in_force(entry: Column, now_us: Column) -> Column:

@@ -30,7 +30,8 @@ RULE = "rule.json"
 class Rule:
     """What decides beside the decision: the columns hashed, the utility as an SQL expression, the windows.
 
-    `utility` None with `by_utility` says that the utility was a Column of the program, which cannot be kept.
+    `timestamp` is the column by which tuples are stale. `utility` None with `by_utility` says that the utility was a
+    Column of the program, which cannot be kept.
     """
 
     hashed: tuple[str, ...]
@@ -40,6 +41,7 @@ class Rule:
     window: WindowShape | None = None
     time_column: str | None = None
     salt: int = 0
+    timestamp: str | None = None
     version: Literal[1] = 1
 
 
@@ -74,6 +76,19 @@ def by_hash(df: DataFrame, rule: Rule, keep_ppm: Column, salt: Column) -> Column
 
 def fate(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
     """Whether a finished batch kept a tuple. The same expression as the live query's, with the decision as literals."""
+    kept = _chosen(df, rule, facts)
+    if rule.timestamp is None or facts.stale_before_us is None:
+        return kept
+    return ~is_stale(rule.timestamp, fn.lit(facts.stale_before_us)) & kept
+
+
+def is_stale(timestamp: str, before_us: Column) -> Column:
+    """Whether a tuple is too old to be processed; one without a time is not."""
+    return fn.coalesce(time_us(timestamp) < before_us, fn.lit(False))
+
+
+def _chosen(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
+    """Whether a tuple that is not stale was kept."""
     salt = fn.lit(facts.salt).cast("bigint")
     if rule.window is not None and rule.time_column is not None:
         epochs = facts.epochs

@@ -151,6 +151,8 @@ def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> Ba
         seq=seen["seq"],
         keep_ppm=seen["keep_ppm"],
         mode=seen["mode"],
+        stale=seen.get("stale", 0),
+        skipped=seen.get("skipped", 0),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),

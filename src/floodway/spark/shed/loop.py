@@ -14,28 +14,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
-from typing import Any
 
-from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.control.patience import Patience
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
-from floodway.job.ledger.facts import BatchFacts, FactsLog
-from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.ledger.facts import FactsLog
+from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.status import ShedPart
 from floodway.job.status.tail import read_figures
 from floodway.job.store.kept_lines import KeptLines
 from floodway.job.store.locks import hold
-from floodway.planning.window_drop import WindowShape
+from floodway.spark.shed.accounts import UNCERTAIN, batch_lines, facts_of, missed_lines
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
+from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
@@ -47,25 +46,6 @@ DEADBAND = 0.01
 MOST_WARNINGS = 8
 UNSEEN_BATCHES = 2
 """Batches in a row without their decision before that is said: one may have met a write that took long."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShedSettings:
-    """What a user asked of one shed."""
-
-    name: str
-    target_seconds: float
-    controller: Controller[Any]
-    mode: Mode
-    salt: int
-    headroom: float = 1.0
-    by_utility: bool = False
-    floor_ppm: int = 0
-    window: WindowShape | None = None
-    expires_seconds: float | None = None
-    """How long a decision holds that nobody renews; None: for ever."""
-    shed_after_seconds: float = 0.0
-    """How long an overload lasts before anything is dropped."""
 
 
 @dataclass
@@ -172,9 +152,9 @@ class ShedLoop:
             self._running.add(report.query)
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
-            missed = self._missed(query, report)
+            missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
-            facts = self._facts_of(report)
+            facts = facts_of(report, self.settings, self.control.table, self.clock_us())
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
@@ -183,7 +163,9 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
-            lines = [*missed, self._line(report), *self._uncertain(report)]
+            if report.uncertain and report.read is not None:
+                self._warn(UNCERTAIN.format(query=report.query))
+            lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
             batch = self._batch(query, report)
             self.figures.add(lines, batch)
             # The status before the ledger: a batch on the ledger must be one whose event times are on record.
@@ -280,27 +262,6 @@ class ShedLoop:
     def _unsure(self) -> int | None:
         return self.clock_us() if self.control.resumed and self._status is None else None
 
-    def _missed(self, query: _Query, report: BatchReport) -> list[LedgerLine]:
-        if query.last_batch is None or report.batch <= query.last_batch + 1:
-            return []
-        return [
-            LedgerLine(
-                report.query, query.last_batch + 1, self.settings.name, Reason.GAP.value, 0, 0, 0,
-                mode=report.mode or self.settings.mode, time_us=self.clock_us(), until=report.batch - 1,
-            )
-        ]  # fmt: skip
-
-    def _uncertain(self, report: BatchReport) -> list[LedgerLine]:
-        if not report.uncertain or report.read is None:
-            return []
-        self._warn(
-            f"query {report.query} reads its batches several times, and Spark counted only a part of some: where "
-            "foreachBatch has several actions, call batch.persist() before the first"
-        )
-        line = self._line(report)
-        reason = Reason.UNCERTAIN.value
-        return [replace(line, reason=reason, offered=report.read, kept=report.read, dropped=0)]
-
     def _decide(self, query: _Query, report: BatchReport) -> None:
         self._utilities.add(report.utilities, report.offered)
         latest = self.control.latest
@@ -359,46 +320,6 @@ class ShedLoop:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         self.control.put(entry)
 
-    def _line(self, report: BatchReport) -> LedgerLine:
-        return LedgerLine(
-            query=report.query,
-            batch=report.batch,
-            at=self.settings.name,
-            reason=Reason.SHEDDER.value,
-            offered=report.offered,
-            kept=report.kept,
-            dropped=report.offered - report.kept,
-            plan="" if report.seq is None else str(report.seq),
-            mode=report.mode or self.control.latest.mode,
-            keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
-            time_us=self.clock_us(),
-        )
-
-    def _facts_of(self, report: BatchReport) -> BatchFacts:
-        """What made tuples of this batch go, for whoever wants them back."""
-        entry = self.control.table.at(report.batch_time_us or report.started_us)
-        ranges, why = report.ranges, report.no_ranges
-        if report.seq is not None and entry.seq != report.seq:
-            ranges, why = (), "the decision that the batch found is no longer on record"
-        known = [epoch for epoch in self.control.table.epochs if epoch.seq <= entry.seq]
-        return BatchFacts(
-            query=report.query,
-            batch=report.batch,
-            time_us=self.clock_us(),
-            mode=entry.mode,
-            offered=report.offered,
-            kept=report.kept,
-            keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
-            salt=entry.salt,
-            threshold=entry.threshold,
-            tie_ppm=entry.tie_at(report.batch_time_us or report.started_us),
-            epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known)
-            if self.windows is not None
-            else (),
-            ranges=ranges,
-            why=why,
-        )
-
     def _save_dropped(self, report: BatchReport) -> None:
         if report.dropped_tuples:
             self.dropped.append(
@@ -421,6 +342,7 @@ class ShedLoop:
             controller=dict(query.loop.snapshot()),
             seen_us=self.windows.seen_us if self.windows is not None else None,
             late_writes=self.control.late_writes,
+            stale=report.stale,
         )
         self._status = shed_status(
             self.settings.name,

@@ -24,7 +24,7 @@ from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
 from floodway.spark.shed.control_table import PPM
-from floodway.spark.shed.loop import ShedSettings
+from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
 from floodway.units import duration_us
 
@@ -52,6 +52,8 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "side_output": int,
     "expires_after": str,
     "shed_after": str,
+    "max_age": str,
+    "timestamp": str,
 }
 """The options that a setting may have, and how its text is read."""
 
@@ -75,6 +77,8 @@ class ShedOptions:
     side_output: int | None = None
     expires_after: str | float | None = None
     shed_after: str | float | None = None
+    max_age: str | float | None = None
+    timestamp: str | None = None
     state_dir: str | None = None
 
     def completed(self, name: str, setting: Callable[[str], str | None]) -> ShedOptions:
@@ -94,6 +98,11 @@ class ShedOptions:
         if self.window is not None and (self.utility is not None or self.key is not None):
             raise InputError(
                 f"shed {name!r}: window= drops whole windows, so it takes neither utility= nor key=",
+                hint="Use one of them.",
+            )
+        if self.window is not None and self.max_age is not None:
+            raise InputError(
+                f"shed {name!r}: max_age= would take a part of the tuples out of a window, which window= keeps whole",
                 hint="Use one of them.",
             )
         if self.utility is not None and self.key is not None:
@@ -136,6 +145,7 @@ class ShedOptions:
             window=None if self.window is None else self.window.shape,
             expires_seconds=self._expires_seconds(),
             shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
+            max_age_us=None if self.max_age is None else duration_us("max_age", self.max_age),
         )
 
     def _expires_seconds(self) -> float | None:
@@ -143,6 +153,13 @@ class ShedOptions:
         if self.window is not None or self.expires_after == NEVER:
             return None
         return duration_us("expires_after", EXPIRES_AFTER if self.expires_after is None else self.expires_after) / 1e6
+
+
+def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Columns as a tuple, one or several; None if none is named."""
+    if columns is None:
+        return None
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def refuse_unknown(keys: Sequence[str]) -> None:

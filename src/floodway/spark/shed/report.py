@@ -32,6 +32,10 @@ class BatchReport:
     seq: int | None = None
     keep_ppm: int | None = None
     mode: str | None = None
+    stale: int = 0
+    """Tuples that were older than `max_age` when the batch began."""
+    skipped: int = 0
+    """Those of them that were dropped for it."""
     arrival_us: float | None = None
     event_us: int | None = None
     utilities: Sequence[float] | None = None
@@ -68,4 +72,6 @@ class BatchReport:
         if self.uncertain and self.read is not None and offered:
             # The actions before the last one read the rest: all of the batch, if it was one action.
             offered, kept = self.read - offered, kept * (self.read - offered) // offered
+        # What is skipped asks for no share of the capacity.
+        offered = max(kept, offered - self.skipped)
         return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, self.backlog)

@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.types import NumericType
 
 from floodway.control.base import Controller
 from floodway.errors import InputError
@@ -30,6 +28,7 @@ from floodway.job.shed_state import ShedFiles, checked_name
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.session.stores import is_connect
+from floodway.spark.shed.checks import TIMESTAMP, check_columns
 from floodway.spark.shed.control_columns import (
     ENFORCED,
     KEEP,
@@ -44,18 +43,20 @@ from floodway.spark.shed.control_columns import (
     with_control,
 )
 from floodway.spark.shed.control_table import PPM
-from floodway.spark.shed.fate import Rule, write_rule
+from floodway.spark.shed.fate import Rule, is_stale, write_rule
 from floodway.spark.shed.listener import attach, metric_name
-from floodway.spark.shed.loop import ShedLoop, ShedSettings
+from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
-from floodway.spark.shed.options import ShedOptions, refuse_unknown
+from floodway.spark.shed.options import ShedOptions, names_of, refuse_unknown
 from floodway.spark.shed.place import place_files, setting
 from floodway.spark.shed.plans import stands_on_source
+from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
+STALE = "_floodway_stale"
 FATE = "_floodway_fate"
 KEPT = "_floodway_kept"
 ARRIVAL = "_arrival"
@@ -91,7 +92,7 @@ class BoundShed:
         """All that was asked for, comparable: a Column compares to a Column, hence its text."""
         options = self.options
         utility = None if options.utility is None else str(options.utility)
-        columns = (utility, _names(options.key), _names(options.identity), options.arrival)
+        columns = (utility, names_of(options.key), names_of(options.identity), options.arrival, options.timestamp)
         return (self.settings, *columns, options.window, options.side_output or 0)
 
     def _new_loop(self) -> ShedLoop:
@@ -104,13 +105,7 @@ class BoundShed:
 
     def __call__(self, df: DataFrame) -> DataFrame:
         """The stream with the drop on it and `_weight` added."""
-        taken = [name for name in df.columns if name.startswith("_floodway_")]
-        if taken:
-            raise InputError(
-                f"the stream already has columns {', '.join(taken)}",
-                hint="Rename them; the names are Floodway's.",
-            )
-        self._check_columns(df)
+        check_columns(df, self.settings.name, self.options)
         probe(self.files.store)
         spark = df.sparkSession
         loop = attach(spark, self.metric_key, self._compared, self._new_loop, on_source=stands_on_source(df))
@@ -123,32 +118,9 @@ class BoundShed:
         weight = self._weight(df).alias(WEIGHT)
         return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
 
-    def _check_columns(self, df: DataFrame) -> None:
-        """Refuse options that name no column of the stream, before anything is written."""
-        options = {"arrival": self.options.arrival, "window": None if self.window is None else self.window.time_column}
-        for option, name in options.items():
-            if name is not None and name not in df.columns:
-                raise InputError(
-                    f"shed {self.settings.name!r}: {option}= names {name!r}, which is no column of the stream",
-                    hint=f"Choose from {', '.join(df.columns)}.",
-                )
-        if self.window is None:
-            self._hashed(df)
-        given = {"utility=": self.utility, f"column {WEIGHT}": f"`{WEIGHT}`" if WEIGHT in df.columns else None}
-        for what, value in given.items():
-            number = fn.expr(value) if isinstance(value, str) else value
-            try:
-                kind = None if number is None else df.select(number).schema[0].dataType
-            except AnalysisException as error:
-                raise InputError(
-                    f"shed {self.settings.name!r}: {what} is no column or expression of the stream: {value}",
-                    hint=f"Choose from {', '.join(df.columns)}.",
-                ) from error
-            if kind is not None and not isinstance(kind, NumericType):
-                raise InputError(
-                    f"shed {self.settings.name!r}: {what} is of type {kind.simpleString()}, not a number",
-                    hint="Cast it, or rename the column.",
-                )
+    @property
+    def _timestamp(self) -> str:
+        return self.options.timestamp or TIMESTAMP
 
     def _rule(self, df: DataFrame) -> Rule:
         """What decides beside the decision, for reading dropped tuples again."""
@@ -160,6 +132,7 @@ class BoundShed:
             window=self.settings.window,
             time_column=None if self.window is None else self.window.time_column,
             salt=self.settings.salt,
+            timestamp=None if self.settings.max_age_us is None else self._timestamp,
         )
 
     def kept_windows(self, df: DataFrame, window_column: str) -> DataFrame:
@@ -190,20 +163,27 @@ class BoundShed:
                 fn.lit(self.settings.salt),
             )
             return found.withColumn(FATE, whole | by_window)
+        if self.settings.max_age_us is not None:
+            before_us = fn.col(TIME) - self.settings.max_age_us
+            found = found.withColumn(STALE, is_stale(self._timestamp, before_us))
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
         below = fn.col(SLOT) < fn.col(KEEP)
         if self.utility is None:
-            return slotted.withColumn(FATE, fn.coalesce(below, fn.lit(True)))
+            return slotted.withColumn(FATE, self._fresh(fn.coalesce(below, fn.lit(True))))
         given = fn.expr(self.utility) if isinstance(self.utility, str) else self.utility
         valued = slotted.withColumn(UTILITY, utility_column(given))
         threshold = fn.col(THRESHOLD)
         above = fn.col(UTILITY) > threshold
         tied = (fn.col(UTILITY) == threshold) & (fn.col(SLOT) < fn.col(TIE))
         fate = fn.when(threshold.isNull(), below).otherwise(above | tied | (fn.col(SLOT) < self.settings.floor_ppm))
-        return valued.withColumn(FATE, fn.coalesce(fate, fn.lit(True)))
+        return valued.withColumn(FATE, self._fresh(fn.coalesce(fate, fn.lit(True))))
+
+    def _fresh(self, fate: Column) -> Column:
+        """The fate of a tuple that is not stale; a stale one goes in any case."""
+        return fate if self.settings.max_age_us is None else ~fn.col(STALE) & fate
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
-        return identity_columns(df, _names(self.options.key) or _names(self.options.identity))
+        return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
 
     def _counts(self, df: DataFrame) -> list[Column]:
         """Counted before the drop, in one observation: each costs every tuple."""
@@ -217,14 +197,19 @@ class BoundShed:
             fn.max(MODE).alias("mode"),
         ]
         if self.utility is not None:
-            metrics.append(utility_summary(fn.col(UTILITY)).alias("utilities"))
+            utility = fn.col(UTILITY)
+            counted = utility if self.settings.max_age_us is None else fn.when(~fn.col(STALE), utility)
+            metrics.append(utility_summary(counted).alias("utilities"))
+        if self.settings.max_age_us is not None:
+            metrics.append(fn.count_if(STALE).alias("stale"))
+            metrics.append(fn.count_if(fn.col(STALE) & ~fn.col(KEPT)).alias("skipped"))
         if self.window is not None:
             metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
         if self.options.side_output:
             dropped = ~fn.col(KEPT)
             # The rows with the least hash: a sample of fixed size that needs no more memory than itself.
             order = fn.when(
-                dropped, fn.xxhash64(*[column(c) for c in identity_columns(df, _names(self.options.identity))])
+                dropped, fn.xxhash64(*[column(c) for c in identity_columns(df, names_of(self.options.identity))])
             )
             text = fn.when(dropped, fn.to_json(fn.struct(*[column(name) for name in df.columns])))
             metrics.append(fn.min_by(text, order, self.options.side_output).alias("dropped_tuples"))
@@ -265,7 +250,7 @@ class Shedder:
         if not df.isStreaming:
             raise InputError(
                 f"shed {self.name!r} was given a DataFrame that is not a stream",
-                hint="Use floodway.spark.query.drops.random_drop for batch data.",
+                hint="Use df.sample for batch data.",
             )
         return self.bind(df.sparkSession)(df)
 
@@ -333,6 +318,8 @@ def shed(
     side_output: int | None = None,
     expires_after: str | float | None = None,
     shed_after: str | float | None = None,
+    max_age: str | float | None = None,
+    timestamp: str | None = None,
     state_dir: str | None = None,
 ) -> Shedder:
     """A drop that keeps the mean latency of a streaming job at `target_latency`; for `DataFrame.transform`.
@@ -359,18 +346,13 @@ def shed(
       keep everything again. With `window` it holds for ever.
     - `shed_after`: how long an overload lasts before anything is dropped ("90s"): time for an autoscaler, which may
       follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
+    - `max_age`: tuples that are older when their batch begins ("10m") are skipped, by the column `timestamp` (Kafka's).
     - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
 
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
-        *(seed, side_output, expires_after, shed_after, state_dir),
+        *(seed, side_output, expires_after, shed_after, max_age, timestamp, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))
-
-
-def _names(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if columns is None:
-        return None
-    return (columns,) if isinstance(columns, str) else tuple(columns)

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from floodway.agent.planes.dfit.machine import first_state, rebuilt
 from floodway.agent.planes.dfit.own import Measured
 from floodway.agent.planes.dfit.state import Child, DFitState, Member, Role
-from floodway.agent.wire.messages import Amount, Amounts, Inputs, Name, Number, Shares
+from floodway.agent.wire.messages import Amount, Inputs, Name, Number, Shares
 from floodway.planning.fit.wire import WireError, decode_table, encode_table
-
-_Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Record(BaseModel):
@@ -34,18 +31,12 @@ class _ChildRecord(_Record):
     table: str
 
 
-class _MemberRecord(_Record):
-    costs: Amounts
-    selectivities: Amounts
-    scale: _Scale
-
-
 class _StateRecord(_Record):
     version: int = 1
     network: Name
     node: Name
     children: tuple[_ChildRecord, ...]
-    members: dict[Name, _MemberRecord]
+    members: dict[Name, Measured]
     reach: tuple[Amount, ...] | None
     ordered: Shares | None
 
@@ -61,19 +52,11 @@ def to_journal(role: Role, state: DFitState) -> str:
         )
         for child in state.children
     )
-    members = {
-        node: _MemberRecord(
-            costs=dict(member.measured.costs),
-            selectivities=dict(member.measured.selectivities),
-            scale=member.measured.scale,
-        )
-        for node, member in state.members.items()
-    }
     return _StateRecord(
         network=role.topology.network.name,
         node=role.node,
         children=children,
-        members=members,
+        members={node: member.measured for node, member in state.members.items()},
         reach=None if state.reach is None else tuple(state.reach.tolist()),
         ordered=None if state.ordered is None else dict(state.ordered),
     ).model_dump_json()
@@ -102,9 +85,7 @@ def from_journal(role: Role, text: str, now_seconds: float) -> DFitState | None:
         Child(child.leader, table, np.array(child.useful), child.version, now_seconds)
         for child, table in zip(record.children, tables, strict=True)
     )
-    members = {
-        node: Member(Measured(found.costs, found.selectivities, found.scale)) for node, found in record.members.items()
-    }
+    members = {node: Member(found) for node, found in record.members.items()}
     reach = None if record.reach is None else np.array(record.reach)
     state = replace(state, children=children, members=members, reach=reach, ordered=record.ordered)
     return rebuilt(role, state) if role.leads else state

@@ -1,4 +1,4 @@
-"""D-FIT between agents, as a pure state machine: (state, event) -> (state, messages).
+"""D-FIT between agents, as pure functions of its machine (`dfit/agent.py`): (state, event) -> (state, messages).
 
 The leader of every cluster keeps the last table of each child, works out its own from them and from what was measured,
 and pushes it to its parent when it has changed: as a change to what the parent is known to hold if that is smaller,
@@ -15,13 +15,13 @@ Long paper, sections 6.3 and 8.2.5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, Own, has_moved, work_out
 from floodway.agent.planes.dfit.push import next_push
-from floodway.agent.planes.dfit.state import Child, DFitState, Member, Role, rates_of, scales_of, stamp
+from floodway.agent.planes.dfit.state import Child, DFitState, Member, Role, rates_of, scales_of, stamp, statistics
 from floodway.agent.planes.dfit.topology import Topology
 from floodway.agent.wire.messages import AnyMessage, Keeps, Noted, Statistics, TableAck, TablePush, TableReach
 from floodway.agent.wire.refusals import RefusedError
@@ -31,42 +31,6 @@ from floodway.planning.fit.wire import WireError, decode_table
 
 _SAME_TABLE = 1e-7
 """Scores that differ by less, relative to the largest, are the wire's rounding and no change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What this node has measured itself; rates at its streams and links in tuples/s."""
-
-    now_seconds: float
-    rates: Mapping[str, float]
-    measured: Measured = UNMEASURED
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A message from another agent, or the answer to one of ours."""
-
-    now_seconds: float
-    message: AnyMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Ticked:
-    """Time has passed: build what is stale, repeat what was not answered, show that we are alive."""
-
-    now_seconds: float
-
-
-Event = Observed | Heard | Ticked
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The new state, messages to send, and the answer if the event was a message."""
-
-    state: DFitState
-    send: tuple[AnyMessage, ...] = ()
-    answer: AnyMessage | None = None
 
 
 def first_state(role: Role) -> DFitState:
@@ -80,71 +44,49 @@ def first_state(role: Role) -> DFitState:
     return rebuilt(role, DFitState(None, children, members, reach=reach))
 
 
-def reconfigured(role: Role, state: DFitState) -> DFitState:
-    """The state under another network file (a placement has changed): what still fits is kept.
-
-    Children that read the same producers keep their tables, nodes keep what they measured of operators that are still
-    theirs; the parent is told by a change to the last table if its inputs are the same.
-    """
-    fresh = first_state(role)
-    known = {(child.leader, child.table.inputs): child for child in state.children}
-    members = {node: state.members.get(node, member) for node, member in fresh.members.items()}
-    children = tuple(known.get((child.leader, child.table.inputs), child) for child in fresh.children)
-    fresh = replace(fresh, members=members, children=children, number=state.number)
-    if fresh.own is None or state.own is None:
-        return fresh
-    if fresh.own.table.inputs == state.own.table.inputs:
-        fresh = replace(fresh, reach=state.reach, pushed=state.pushed, acked=state.acked)
-    return rebuilt(role, fresh)
-
-
 def configured_child(topology: Topology, cluster: int) -> Child:
     """A child that was never heard of, or forgotten."""
     table = decode_table(topology.configured.sent[cluster])
     return Child(topology.leader(cluster), table, topology.useful(cluster))
 
 
-def step(role: Role, state: DFitState, event: Event) -> Step:
-    """What happens next."""
-    if isinstance(event, Observed):
-        return Step(_measured(role, state, role.node, event.now_seconds, event.rates, event.measured, None))
-    if isinstance(event, Ticked):
-        return _ticked(role, state, event.now_seconds)
-    message, now = event.message, event.now_seconds
+def hear(role: Role, state: DFitState, message: AnyMessage, now: float) -> tuple[DFitState, AnyMessage | None]:
+    """Take a message from another agent, or the answer to one of ours; the answer to it."""
     if isinstance(message, TablePush):
         return _pushed_to(role, state, message, now)
     if isinstance(message, TableAck):
-        return _acked(role, state, message, now)
+        return _acked(role, state, message, now), None
     if isinstance(message, TableReach):
-        return Step(_reached(role, state, message, now), answer=_noted(role, message.sender))
+        return _reached(role, state, message, now), _noted(role, message.sender)
     if isinstance(message, Statistics):
         if not role.leads or message.sender not in state.members or message.sender == role.node:
             raise RefusedError("unknown", f"{message.sender!r} is not planned for by {role.node!r}")
         found = Measured(message.costs, message.selectivities, message.scale)
-        state = _measured(role, state, message.sender, now, message.rates, found, message.number)
-        return Step(state, answer=_noted(role, message.sender, state.members[message.sender].number))
+        state = observe(role, state, message.sender, now, message.rates, found, message.number)
+        return state, _noted(role, message.sender, state.members[message.sender].number)
     if isinstance(message, Keeps):
         if role.leads or message.sender != role.leader:
             raise RefusedError("unknown", f"{message.sender!r} does not plan for {role.node!r}")
         if message.number > state.ordered_number:
             state = replace(state, ordered=message.keeps, ordered_number=message.number)
         answer = _noted(role, message.sender, state.ordered_number)
-        return Step(replace(state, above_seconds=now), answer=answer)
+        return replace(state, above_seconds=now), answer
     if isinstance(message, Noted):
         state = replace(state, number=max(state.number, message.number))
-        return Step(replace(state, above_seconds=now) if message.sender == role.leader else state)
+        return replace(state, above_seconds=now) if message.sender == role.leader else state, None
     raise RefusedError("unknown", f"a {message.kind} message means nothing to D-FIT")
 
 
-def _measured(
+def observe(
     role: Role,
     state: DFitState,
     node: str,
     now: float,
     rates: Mapping[str, float],
     measured: Measured,
-    number: int | None,
+    number: int | None = None,
 ) -> DFitState:
+    """What a node has measured; `number` is that of its report, None for this node itself."""
     before = state.members[node]
     if number is not None and number <= before.number:
         return state
@@ -155,7 +97,7 @@ def _measured(
     return replace(state, members={**state.members, node: member}, stale=stale)
 
 
-def _pushed_to(role: Role, state: DFitState, push: TablePush, now: float) -> Step:
+def _pushed_to(role: Role, state: DFitState, push: TablePush, now: float) -> tuple[DFitState, AnyMessage]:
     place = next((i for i, child in enumerate(state.children) if child.leader == push.sender), None)
     if place is None:
         raise RefusedError("unknown", f"{push.sender!r} is no child of {role.node!r}")
@@ -170,7 +112,7 @@ def _pushed_to(role: Role, state: DFitState, push: TablePush, now: float) -> Ste
     reach = () if state.own is None else tuple(state.own.reach[place].tolist())
     network = role.topology.network.name
     answer = TableAck(network=network, sender=role.node, receiver=push.sender, held=after.version, reach=reach)
-    return Step(state, answer=answer)
+    return state, answer
 
 
 def _table(before: Child, push: TablePush) -> NodeTable:
@@ -206,23 +148,24 @@ def _reached(role: Role, state: DFitState, message: TableAck | TableReach, now: 
     return state
 
 
-def _acked(role: Role, state: DFitState, ack: TableAck, now: float) -> Step:
+def _acked(role: Role, state: DFitState, ack: TableAck, now: float) -> DFitState:
     state = _reached(role, state, ack, now)
     pushed = state.pushed
     if pushed is None:
-        return Step(state)
+        return state
     if ack.held == pushed.version:
-        return Step(replace(state, acked=pushed))
+        return replace(state, acked=pushed)
     # It holds something else: what was sent got lost, or it has lost what it held.
     if state.acked is not None and ack.held != state.acked.version:
         state = replace(state, acked=None)
     if ack.held is not None and ack.held > pushed.version:
         # From a life of ours that we have forgotten: only a later version will be taken.
         state = replace(state, pushed=None, number=max(state.number, ack.held))
-    return Step(replace(state, push_due_seconds=now))
+    return replace(state, push_due_seconds=now)
 
 
-def _ticked(role: Role, state: DFitState, now: float) -> Step:
+def tick(role: Role, state: DFitState, now: float) -> tuple[DFitState, tuple[AnyMessage, ...]]:
+    """Build what is stale, repeat what was not answered, show that we are alive."""
     if not role.leads:
         return _reported(role, state, now)
     settings = role.settings
@@ -239,7 +182,7 @@ def _ticked(role: Role, state: DFitState, now: float) -> Step:
         state = rebuilt(role, state)
     orders, state = _orders(role, state, now)
     push, state = next_push(role, state, now)
-    return Step(state, (*_reaches(role, before, state), *orders, *push))
+    return state, (*_reaches(role, before, state), *orders, *push)
 
 
 def _reaches(role: Role, before: Own | None, state: DFitState) -> list[AnyMessage]:
@@ -278,23 +221,15 @@ def _orders(role: Role, state: DFitState, now: float) -> tuple[list[AnyMessage],
     ], state
 
 
-def _reported(role: Role, state: DFitState, now: float) -> Step:
+def _reported(role: Role, state: DFitState, now: float) -> tuple[DFitState, tuple[AnyMessage, ...]]:
     """A member tells its leader what it sees."""
     member = state.members[role.node]
     if now < state.report_due_seconds or member.heard_seconds is None:
-        return Step(state)
+        return state, ()
     number = stamp(state.number, now)
-    report = Statistics(
-        network=role.topology.network.name,
-        sender=role.node,
-        receiver=role.leader,
-        number=number,
-        rates=dict(member.rates),
-        costs=dict(member.measured.costs),
-        selectivities=dict(member.measured.selectivities),
-        scale=member.measured.scale,
-    )
-    return Step(replace(state, number=number, report_due_seconds=now + role.settings.report_seconds), (report,))
+    network = role.topology.network.name
+    report = statistics(network, role.node, role.leader, number, member.rates, member.measured)
+    return replace(state, number=number, report_due_seconds=now + role.settings.report_seconds), (report,)
 
 
 def _noted(role: Role, receiver: str, number: int = 0) -> Noted:

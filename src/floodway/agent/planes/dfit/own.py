@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from floodway.agent.planes.dfit.program import ThriftyProgram
 from floodway.agent.planes.dfit.topology import Topology
+from floodway.agent.wire.messages import Amount, Name
 from floodway.network.model import Arc, Network, Operator
 from floodway.network.part import node_part
 from floodway.planning.fit.local import LocalProgram, arc_flows, local_program, useful_range
@@ -20,14 +23,16 @@ from floodway.planning.fit.node import NodeTable, build_table
 from floodway.planning.fit.wire import encode_table
 from floodway.planning.program import Program, Vector
 
+Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What a node has measured of itself: costs and selectivities of its operators, its capacity scale."""
 
-    costs: Mapping[str, float]
-    selectivities: Mapping[str, float]
-    scale: float = 1.0
+    costs: Mapping[Name, Amount]
+    selectivities: Mapping[Name, Amount]
+    scale: Scale = 1.0
 
 
 UNMEASURED = Measured({}, {})

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from floodway.agent.planes.alone import AlonePlanning
+from floodway.agent.planes.alone import Alone, AlonePlanning
 from floodway.agent.planes.dfit.state import DFitState, Role, rates_of, scales_of
 from floodway.network.part import node_part
 from floodway.planning.plan import Plan, Planner
@@ -27,7 +27,7 @@ class OwnTablePlanner(Planner):
         self.role = role
         self._state = state
         super().__init__(Program(node_part(role.topology.network, role.node), role.topology.headroom))
-        self._alone = AlonePlanning(self.network, headroom=role.topology.headroom)
+        self._alone = AlonePlanning(Alone(role.topology.network, role.node, headroom=role.topology.headroom))
 
     @property
     def size(self) -> int:

@@ -1,8 +1,7 @@
 """Many D-FIT agents on a simulated clock and a bad network, with the real machines and the real bytes on the wire.
 
 Messages are encoded, lost, doubled, delayed (so that they overtake each other) and decoded as over HTTP, answers too.
-Agents tick each at its own phase, and may be restarted, with their journal or without. Nothing is drawn but from the
-generator that is given, so a run repeats.
+Agents tick each at its own phase. Nothing is drawn but from the generator that is given, so a run repeats.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from floodway.agent.planes.dfit.journal import from_journal, to_journal
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured
+from floodway.agent.planes.agent import Agent
+from floodway.agent.planes.dfit.agent import DFit
+from floodway.agent.planes.dfit.own import Measured, as_measured
 from floodway.agent.planes.dfit.planner import OwnTablePlanner
-from floodway.agent.planes.dfit.state import Role, Settings
+from floodway.agent.planes.dfit.state import DFitState, Settings
 from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.planes.machines import DFitMachine
 from floodway.agent.planes.peers import Traffic
 from floodway.agent.wire.messages import AnyMessage, decode, encode
 from floodway.agent.wire.refusals import RefusedError
@@ -67,36 +66,21 @@ class SimulatedAgents:
         self._rng = rng
         self._wire = wire or Wire()
         self._tick = tick_seconds
-        self._roles = {node: Role(topology, node, settings or Settings()) for node in topology.index}
-        self.machines = {node: DFitMachine(role) for node, role in self._roles.items()}
-        self._tables = {node: self._table(node) for node in self.machines}
+        self.agents: dict[str, Agent[DFitState]] = {
+            node: Agent(DFit(topology, node, settings or Settings())) for node in topology.index
+        }
+        self._tables = {node: self._table(node) for node in self.agents}
         self._measured: dict[str, Measured] = {}
         self._planners: dict[str, OwnTablePlanner] = {}
         self._order = 0
         self._due: list[_Due] = []
-        for node in self.machines:
+        for node in self.agents:
             self._push(start_seconds + float(rng.uniform(0, tick_seconds)), node)
 
     def measure(self, node: str, measured: Measured, rates: Mapping[str, float] | None = None) -> None:
-        """From now on a node has measured this; it is told after a restart again."""
+        """From now on a node has measured this."""
         self._measured[node] = measured
-        self.machines[node].observe(rates or {}, measured, self.now_seconds)
-
-    def restart(self, node: str, *, with_journal: bool = True) -> None:
-        """Kill an agent and start it anew; what is under way to it arrives at the new one."""
-        role = self._roles[node]
-        text = to_journal(role, self.machines[node].state)
-        state = from_journal(role, text, self.now_seconds) if with_journal else None
-        self.machines[node] = DFitMachine(role, state)
-        self.machines[node].observe({}, self._measured.get(node, UNMEASURED), self.now_seconds)
-
-    def reconfigure(self, topology: Topology) -> None:
-        """Give all agents another network file with the same nodes: an operator was placed elsewhere."""
-        self.topology = topology
-        self._planners.clear()
-        for node, machine in self.machines.items():
-            self._roles[node] = Role(topology, node, self._roles[node].settings)
-            machine.reconfigure(self._roles[node])
+        self.agents[node].observe(rates or {}, measured, self.now_seconds)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -139,18 +123,19 @@ class SimulatedAgents:
 
     def _planner(self, node: str) -> OwnTablePlanner:
         if node not in self._planners:
-            self._planners[node] = OwnTablePlanner(self._roles[node], lambda: self.machines[node].state)
+            role = DFit(self.topology, node)
+            self._planners[node] = OwnTablePlanner(role, lambda: self.agents[node].state)
         return self._planners[node]
 
     def _part(self, node: str) -> Network:
         """A node's part with the costs that are true there."""
-        own = self.machines[node].state.own
-        if own is not None and not self.machines[node].state.stale:
+        own = self.agents[node].state.own
+        if own is not None and not self.agents[node].state.stale:
             return own.parts[node].network
         return node_part(as_measured(self.topology.network, self._measured), node)
 
     def _ticked(self, node: str) -> None:
-        for message in self.machines[node].tick(self.now_seconds):
+        for message in self.agents[node].tick(self.now_seconds):
             self._send(message, is_answer=False)
         table = self._table(node)
         if table is not self._tables[node]:
@@ -161,7 +146,7 @@ class SimulatedAgents:
     def _arrived(self, node: str, body: bytes, is_answer: bool) -> None:
         try:
             message = decode(body, network=self.topology.network.name, receiver=node)
-            answer = self.machines[node].hear(message, self.now_seconds)
+            answer = self.agents[node].hear(message, self.now_seconds)
         except RefusedError as error:
             self.refused[error.reason] += 1
             return
@@ -182,5 +167,5 @@ class SimulatedAgents:
         heapq.heappush(self._due, _Due(at_seconds, self._order, node, body, is_answer))
 
     def _table(self, node: str) -> object:
-        own = self.machines[node].state.own
+        own = self.agents[node].state.own
         return None if own is None else own.table

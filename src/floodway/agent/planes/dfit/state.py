@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from floodway.agent.planes.dfit.own import UNMEASURED, Measured, Own
 from floodway.agent.planes.dfit.topology import Topology
+from floodway.agent.wire.messages import Statistics
 from floodway.planning.fit.node import NodeTable
 from floodway.planning.program import Vector
 
@@ -119,3 +120,19 @@ def scales_of(state: DFitState) -> dict[str, float]:
 def stamp(number: int, now_seconds: float) -> int:
     """The next version or number: later than the last, and than any of a life before that was forgotten."""
     return max(number + 1, int(now_seconds * 1e6))
+
+
+def statistics(
+    network: str, sender: str, receiver: str, number: int, rates: Mapping[str, float], measured: Measured
+) -> Statistics:
+    """What a node has measured, for whoever plans for it."""
+    return Statistics(
+        network=network,
+        sender=sender,
+        receiver=receiver,
+        number=number,
+        rates=dict(rates),
+        costs=dict(measured.costs),
+        selectivities=dict(measured.selectivities),
+        scale=measured.scale,
+    )

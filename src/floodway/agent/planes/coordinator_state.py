@@ -1,0 +1,153 @@
+"""What a coordinator knows, and what of it outlives a restart: its plan table, the plan in force, what nodes hold.
+
+What changes all the time is left out: rates (those that the plan was made for stand in for them until a node reports)
+and numbers (they grow with the clock, and answers tell those of a life before). So the file changes when a plan does.
+A journal of another network file or planner, or a damaged one, is no reason not to start: all is planned anew, and
+the nodes keep their plans until then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from floodway.agent.planes.dfit.own import Measured, Scale, as_measured
+from floodway.agent.planes.dfit.state import Member
+from floodway.agent.wire.messages import Amount, Name, Number, PlanRow
+from floodway.network.dump import network_to_json
+from floodway.network.model import Network
+from floodway.network.part import node_part
+from floodway.planning.plan import Planner
+
+WHOLE = "whole"
+"""The plan that drops nothing; it needs no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one node was told last and whether it said so; `rows` are the plans it is known to hold."""
+
+    plan: Name | None = None
+    scale: Scale = 1.0
+    generation: Annotated[int, Field(ge=-1)] = -1
+    rows: frozenset[Name] = frozenset()
+    acked: bool = False
+    due_seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CoordinatorState:
+    """All that a coordinator knows. `rows` are the plans of this generation by id, with a row a node.
+
+    `cell` holds the rates that `plan` was made for.
+    """
+
+    members: Mapping[str, Member]
+    told: Mapping[str, Told]
+    planner: Planner | None = None
+    planned: Mapping[str, Measured] = field(default_factory=dict)
+    generation: int = 0
+    rows: Mapping[str, Mapping[str, PlanRow]] = field(default_factory=dict)
+    plan: str | None = None
+    cell: Mapping[str, float] = field(default_factory=dict)
+    scale: float = 1.0
+    number: int = 0
+    resumed: bool = False
+    """Whether it goes on from a journal."""
+
+
+def first_coordinator_state(nodes: Iterable[str]) -> CoordinatorState:
+    """Before anything is heard of these nodes."""
+    known = tuple(nodes)
+    return CoordinatorState(dict.fromkeys(known, Member()), dict.fromkeys(known, Told()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line of the journal; the second is the plan table."""
+
+    office: Name
+    generation: Number
+    plan: Name | None
+    cell: Mapping[Name, Amount]
+    scale: Scale
+    planned: Mapping[Name, Measured]
+    members: Mapping[Name, Measured]
+    told: Mapping[Name, Told]
+    version: int = 1
+
+
+_HEAD = TypeAdapter(_Head)
+_ROWS = TypeAdapter(dict[str, dict[Name, dict[Name, PlanRow]]])
+
+
+class CoordinatorJournal:
+    """Writes and reads the journal of one coordinator, which plans for this network with these settings."""
+
+    def __init__(
+        self, network: Network, nodes: Sequence[str], settings: list[object], make_planner: Callable[[Network], Planner]
+    ) -> None:
+        self._network, self._nodes, self._make_planner = network, nodes, make_planner
+        self._name = hashlib.sha256(json.dumps([network_to_json(network), *settings]).encode()).hexdigest()
+        self._rows: Mapping[str, Mapping[str, PlanRow]] | None = None
+        self._rows_text = ""
+
+    def to_text(self, state: CoordinatorState) -> str:
+        """The journal's text. The plan table is written out anew only when it is another."""
+        if state.rows is not self._rows:
+            rows = {plan: dict(nodes) for plan, nodes in state.rows.items()}
+            self._rows, self._rows_text = state.rows, _ROWS.dump_json({"rows": rows}).decode()
+        head = _Head(
+            office=self._name,
+            generation=state.generation,
+            plan=state.plan,
+            cell=state.cell,
+            scale=state.scale,
+            planned=state.planned,
+            members={node: member.measured for node, member in state.members.items()},
+            told={node: replace(told, due_seconds=0.0) for node, told in state.told.items()},
+        )
+        return f"{_HEAD.dump_json(head).decode()}\n{self._rows_text}"
+
+    def from_text(self, text: str) -> CoordinatorState | None:
+        """The state again, with its planner built from the costs it had; None if it is not this coordinator's."""
+        first, _, second = text.strip().partition("\n")
+        try:
+            head, rows = _HEAD.validate_json(first), _ROWS.validate_json(second)["rows"]
+        except (ValidationError, KeyError):
+            return None
+        state = first_coordinator_state(self._nodes)
+        nodes = state.members.keys()
+        fits = (
+            (head.version, head.office) == (1, self._name)
+            and head.members.keys() == head.told.keys() == head.planned.keys() == nodes
+            and all(found.keys() == nodes for found in rows.values())
+            and (head.plan in (None, WHOLE) or head.plan in rows)
+        )
+        if not fits:
+            return None
+        return replace(
+            state,
+            planner=self._make_planner(as_measured(self._network, head.planned)),
+            planned=head.planned,
+            generation=head.generation,
+            rows=rows,
+            plan=head.plan,
+            cell=head.cell,
+            scale=head.scale,
+            members={
+                node: Member(found, self._rates(node, head.cell, head.scale)) for node, found in head.members.items()
+            },
+            told=head.told,
+            resumed=True,
+        )
+
+    def _rates(self, node: str, cell: Mapping[str, float], scale: float) -> dict[str, float]:
+        """What the node's streams brought, as far as the plan in force tells: the rates it was made for."""
+        read = node_part(self._network, node).streams
+        return {name: rate * scale for name, rate in cell.items() if name in read}

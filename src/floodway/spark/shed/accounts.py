@@ -1,0 +1,80 @@
+"""What one micro-batch leaves on record: lines of the ledger, and the facts by which dropped tuples are found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from floodway.job.decision import Mode
+from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.ledger import LedgerLine, Reason
+from floodway.spark.shed.control_table import PPM, Table
+from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.settings import ShedSettings
+
+UNCERTAIN = (
+    "query {query} reads its batches several times, and Spark counted only a part of some: where foreachBatch has "
+    "several actions, call batch.persist() before the first"
+)
+
+
+def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | None, now_us: int) -> list[LedgerLine]:
+    """A gap for the batches since `last_batch` that nobody reported, if there are any."""
+    if last_batch is None or report.batch <= last_batch + 1:
+        return []
+    return [
+        LedgerLine(
+            report.query, last_batch + 1, settings.name, Reason.GAP.value, 0, 0, 0,
+            mode=report.mode or settings.mode, time_us=now_us, until=report.batch - 1,
+        )
+    ]  # fmt: skip
+
+
+def batch_lines(report: BatchReport, settings: ShedSettings, mode: Mode, now_us: int) -> list[LedgerLine]:
+    """What was dropped by the decision, then what was stale; `mode` is the one in force where there were no tuples."""
+    shed = LedgerLine(
+        query=report.query,
+        batch=report.batch,
+        at=settings.name,
+        reason=Reason.SHEDDER.value,
+        offered=report.offered,
+        kept=report.kept + report.skipped,
+        dropped=report.offered - report.kept - report.skipped,
+        plan="" if report.seq is None else str(report.seq),
+        mode=report.mode or mode,
+        keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
+        time_us=now_us,
+    )
+    lines = [shed]
+    if report.skipped:
+        stale = Reason.STALE.value
+        lines.append(replace(shed, reason=stale, offered=shed.kept, kept=report.kept, dropped=report.skipped))
+    if report.uncertain and report.read is not None:
+        uncertain = Reason.UNCERTAIN.value
+        lines.append(replace(shed, reason=uncertain, offered=report.read, kept=report.read, dropped=0))
+    return lines
+
+
+def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: int) -> BatchFacts:
+    """What made tuples of this batch go, for whoever wants them back."""
+    time_us = report.batch_time_us or report.started_us
+    entry = table.at(time_us)
+    ranges, why = report.ranges, report.no_ranges
+    if report.seq is not None and entry.seq != report.seq:
+        ranges, why = (), "the decision that the batch found is no longer on record"
+    known = [] if settings.window is None else [epoch for epoch in table.epochs if epoch.seq <= entry.seq]
+    return BatchFacts(
+        query=report.query,
+        batch=report.batch,
+        time_us=now_us,
+        mode=entry.mode,
+        offered=report.offered,
+        kept=report.kept,
+        keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
+        salt=entry.salt,
+        threshold=entry.threshold,
+        tie_ppm=entry.tie_at(time_us),
+        epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known),
+        stale_before_us=None if settings.max_age_us is None else time_us - settings.max_age_us,
+        ranges=ranges,
+        why=why,
+    )

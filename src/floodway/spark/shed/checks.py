@@ -1,0 +1,69 @@
+"""Refuse options that do not fit the stream's columns, before anything is written."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import NumericType
+
+from floodway.errors import InputError
+from floodway.spark.query.drops import WEIGHT, identity_columns
+from floodway.spark.shed.options import ShedOptions, names_of
+
+TIMESTAMP = "timestamp"
+"""The column that says how old a tuple is, where the user does not name one: Kafka's."""
+
+_TIMESTAMPS = ("timestamp", "timestamp_ntz")
+
+
+def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
+    """InputError for an option that names no column of the stream, or one of another type."""
+    taken = [name for name in df.columns if name.startswith("_floodway_")]
+    if taken:
+        raise InputError(
+            f"the stream already has columns {', '.join(taken)}",
+            hint="Rename them; the names are Floodway's.",
+        )
+    named = {"arrival": options.arrival, "window": None if options.window is None else options.window.time_column}
+    for option, name in named.items():
+        if name is not None and name not in df.columns:
+            raise InputError(
+                f"shed {shed!r}: {option}= names {name!r}, which is no column of the stream",
+                hint=f"Choose from {', '.join(df.columns)}.",
+            )
+    if options.window is None:
+        identity_columns(df, names_of(options.key) or names_of(options.identity))
+    if options.max_age is not None:
+        _check_timestamp(df, shed, options.timestamp or TIMESTAMP)
+    _check_numbers(df, shed, options)
+
+
+def _check_timestamp(df: DataFrame, shed: str, timestamp: str) -> None:
+    kinds = {field.name: field.dataType.simpleString() for field in df.schema}
+    kind = kinds.get(timestamp)
+    if kind not in _TIMESTAMPS:
+        what = "is no column of the stream" if kind is None else f"is of type {kind}"
+        possible = ", ".join(name for name, kind in kinds.items() if kind in _TIMESTAMPS) or "no such column"
+        raise InputError(
+            f"shed {shed!r}: max_age= needs to know how old a tuple is, and {timestamp!r} {what}",
+            hint=f"Name a column of type timestamp by timestamp=; the stream has {possible}.",
+        )
+
+
+def _check_numbers(df: DataFrame, shed: str, options: ShedOptions) -> None:
+    given = {"utility=": options.utility, f"column {WEIGHT}": f"`{WEIGHT}`" if WEIGHT in df.columns else None}
+    for what, value in given.items():
+        number = fn.expr(value) if isinstance(value, str) else value
+        try:
+            kind = None if number is None else df.select(number).schema[0].dataType
+        except AnalysisException as error:
+            raise InputError(
+                f"shed {shed!r}: {what} is no column or expression of the stream: {value}",
+                hint=f"Choose from {', '.join(df.columns)}.",
+            ) from error
+        if kind is not None and not isinstance(kind, NumericType):
+            raise InputError(
+                f"shed {shed!r}: {what} is of type {kind.simpleString()}, not a number",
+                hint="Cast it, or rename the column.",
+            )

@@ -1,0 +1,31 @@
+"""What the loop of a shed works with: the options as they were understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from floodway.control.base import Controller
+from floodway.job.decision import Mode
+from floodway.planning.window_drop import WindowShape
+
+
+@dataclass(frozen=True, slots=True)
+class ShedSettings:
+    """What a user asked of one shed."""
+
+    name: str
+    target_seconds: float
+    controller: Controller[Any]
+    mode: Mode
+    salt: int
+    headroom: float = 1.0
+    by_utility: bool = False
+    floor_ppm: int = 0
+    window: WindowShape | None = None
+    expires_seconds: float | None = None
+    """How long a decision holds that nobody renews; None: for ever."""
+    shed_after_seconds: float = 0.0
+    """How long an overload lasts before anything is dropped."""
+    max_age_us: int | None = None
+    """Tuples that are older when their batch begins are skipped; None: none is."""

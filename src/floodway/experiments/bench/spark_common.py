@@ -126,6 +126,6 @@ def tuples_per_second(batches: Sequence[Batch]) -> float:
 
 
 def as_dict(progress: Any) -> dict[str, Any]:
-    """A query's progress is a dict in some versions of Spark and an object with a JSON text in others."""
-    found: dict[str, Any] = progress if isinstance(progress, dict) else json.loads(progress.json)
+    """A query's progress as plain values: some versions of Spark give a dict whose metrics are rows, with its JSON."""
+    found: dict[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else progress
     return found

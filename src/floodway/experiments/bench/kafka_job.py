@@ -92,8 +92,10 @@ def windowed_count(
     )
 
 
-def run(bench: Workbench, frame: Frame, load: Load, seconds: float, on_time: Callable[[float], None]) -> list[Ran]:
-    """The query's batches of that many seconds, counted from its first batch that held anything.
+def run(
+    bench: Workbench, frame: Frame, load: Load, seconds: float, on_time: Callable[[float], None], *, least: int = 0
+) -> list[Ran]:
+    """The query's batches of that many seconds, counted from its first batch that held anything; `least` at least.
 
     `on_time` is called all the while with the seconds since then: it may change the load.
     """
@@ -101,7 +103,7 @@ def run(bench: Workbench, frame: Frame, load: Load, seconds: float, on_time: Cal
     query = writer.option("checkpointLocation", str(bench.fresh("checkpoint"))).start()
     try:
         began: float | None = None
-        while began is None or time.time() < began + seconds:
+        while began is None or time.time() < began + seconds or len(batches(query.recentProgress)) < least:
             if not query.isActive:
                 raise BenchError(f"the query ended: {query.exception()}", hint="See the log above")
             load.check()

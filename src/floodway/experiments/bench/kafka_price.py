@@ -25,6 +25,7 @@ RATE = 5000.0
 TURN_SECONDS, FRESH_SECONDS = 6.0, 60.0
 TURNS = 4
 WARM_BATCHES = 2
+LEAST_BATCHES = WARM_BATCHES + 8
 LATEST = {"startingOffsets": "latest"}
 JOBS: Mapping[str, Callable[[Workbench, str, str, Callable[[Frame], Frame], Mapping[str, str]], Frame]] = {
     "windowed count": windowed_count,
@@ -93,7 +94,14 @@ def _turn(
     if protected:
         state = str(work.folder / "state")
         protect = shed(work.fresh("shed").name, target_latency="1h", mode="enforce", state_dir=state)
-    return run(work, JOBS[name](work, servers, topic, protect, LATEST), load, seconds, lambda elapsed: None)
+    return run(
+        work,
+        JOBS[name](work, servers, topic, protect, LATEST),
+        load,
+        seconds,
+        lambda elapsed: None,
+        least=LEAST_BATCHES,
+    )
 
 
 def _lengths(ran: list[Ran]) -> list[float]:

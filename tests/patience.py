@@ -1,5 +1,25 @@
-"""How long a test waits for a state before it fails: a bound for what is broken, not a speed that is expected."""
+"""Waiting for a state, once for all tests: the bound is for what is broken, not a speed that is expected."""
 
 from __future__ import annotations
 
-PATIENCE_SECONDS = 240.0
+import time
+from collections.abc import Callable
+
+PATIENCE_SECONDS = 300.0
+
+
+def wait_until(
+    condition: Callable[[], object],
+    what: str = "it",
+    *,
+    meanwhile: Callable[[], object] = lambda: None,
+    told: Callable[[], object] = lambda: "",
+    pause_seconds: float = 0.02,
+) -> None:
+    """Return when the condition holds; `meanwhile` is called while it does not, `told` if it never does."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not happen within {PATIENCE_SECONDS:g} s: {told()}")
+        meanwhile()
+        time.sleep(pause_seconds)

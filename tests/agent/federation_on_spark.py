@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +16,11 @@ from floodway.contracts.participant import Settings
 from floodway.job.decision import Mode
 from floodway.job.options.options import JobOptions
 from floodway.spark.query.catalogue import load_catalogue
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WAIT_SECONDS = 120.0
 PACE = Pace(tick=0.05, measure=0.5, bill=1.0)
 
 
@@ -78,11 +77,6 @@ class Running:
             agent.close()
 
 
-def wait(
-    what: str, condition: Callable[[], bool], told: Callable[[], object], *, seconds: float = WAIT_SECONDS
-) -> None:
-    """Until it has happened; fails after a bound that nothing comes near."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen: {told()}"
-        time.sleep(0.1)
+def wait(what: str, condition: Callable[[], bool], told: Callable[[], object]) -> None:
+    """Until it has happened."""
+    wait_until(condition, what, told=told, pause_seconds=0.1)

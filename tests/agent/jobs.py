@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from floodway.spark.session.session import Session
 
 TUPLES = 100
-WAIT_SECONDS = 300.0
 NETWORK = """
 version: 1
 name: contract
@@ -89,7 +88,7 @@ class Job:
             self.feed()
             return condition(self.lines())
 
-        wait(what, fed, self.place.statuses, seconds=WAIT_SECONDS)
+        wait(what, fed, self.place.statuses)
 
 
 def log_writer(log: Path, schema: str) -> tuple[LogWriter, Callable[[], None]]:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +23,7 @@ from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from floodway.spark.query.node_layout import NodeLayout
+from tests.patience import wait_until
 
 FIGURE1 = """
 version: 1
@@ -67,13 +67,6 @@ outputs:
   q2: {from: c2}
 """
 """The same with a node between the two: the first must know what the third can take."""
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
 
 
 def uncoordinated(network: Network, rates: Mapping[str, float], capacity: Mapping[str, float]) -> float:
@@ -140,7 +133,7 @@ class Up:
     def await_more(self, node: str, what: str) -> None:
         """Until the node has finished a batch that dropped tuples or took some, later than all it has finished."""
         before = len(self.lines(node))
-        until(lambda: self.check() and any(line.kept for line in self.lines(node)[before:]), what)
+        wait_until(lambda: self.check() and any(line.kept for line in self.lines(node)[before:]), what)
 
     def finish(self) -> dict[str, Any]:
         """Ask for the end, wait for it, and return the report."""

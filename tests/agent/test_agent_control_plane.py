@@ -27,7 +27,7 @@ from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.oracles.plan_checks import example
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 NETWORK = example("figure1")
 KEY = Security(b"0123456789abcdef0123456789abcdef")
@@ -84,14 +84,14 @@ def agents(
 
 def until(holds: Callable[[], bool], running: Mapping[str, Agent], costs: Mapping[str, float] | None = None) -> None:
     """Nodes observe until something holds, or too long."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, {name: agent.plane.status() for name, agent in running.items()}
+
+    def observe() -> None:
         for name, rates in (("A", RATES), ("B", BELOW)):
             plane = running[name].plane
             if isinstance(plane, ControlPlane):
                 plane.observe(rates, costs or {} if name == "B" else {}, time.time())
-        time.sleep(0.02)
+
+    wait_until(holds, meanwhile=observe, told=lambda: {name: agent.plane.status() for name, agent in running.items()})
 
 
 def sheds_for_b(running: Mapping[str, Agent]) -> bool:

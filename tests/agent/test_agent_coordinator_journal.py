@@ -30,7 +30,7 @@ from floodway.planning.plan import Objective
 from floodway.spark.query.node_layout import NodeLayout
 from tests.agent.test_agent_coordinator import RATES, Office1
 from tests.oracles.plan_checks import example
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 NETWORK = example("figure1")
 FIGURE1 = Path("examples/networks/figure1.yaml")
@@ -170,12 +170,11 @@ class Process:
         return status if status and status.process and status.process.pid == self._process.pid else None
 
     def until(self, holds: Callable[[], bool], rates: dict[str, float]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert time.monotonic() < deadline, self.status()
+        def observe() -> None:
             for plane in self.nodes.values():
                 plane.observe(rates, {}, time.time())
-            time.sleep(0.05)
+
+        wait_until(holds, meanwhile=observe, told=self.status)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from floodway.agent.loop.feeding import Feed, Feeder, FeedError
 from floodway.network.file import parse_network
 from floodway.spark.log import LogReader
 from floodway.spark.query.layout import Layout
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 NETWORK = parse_network("""
 version: 1
@@ -24,11 +24,7 @@ outputs: {q: {from: work}}
 
 
 def until(done: Callable[[], bool], feeder: Feeder) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        feeder.check()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(done, meanwhile=feeder.check)
 
 
 def test_a_feed_that_fails_is_told_with_its_words(tmp_path: Path) -> None:

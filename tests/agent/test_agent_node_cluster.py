@@ -20,7 +20,7 @@ from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.session.java import find_java
-from tests.agent.nodes import until
+from tests.patience import wait_until
 
 NETWORK = """
 version: 1
@@ -94,7 +94,7 @@ def test_a_node_runs_on_a_standalone_cluster(tmp_path: Path) -> None:
             status = read_status(NodeLayout(state).own("A").store)
             return status.batch_count if status else 0
 
-        until(lambda: batches() >= 5, "five batches on the cluster", 240)
+        wait_until(lambda: batches() >= 5, "five batches on the cluster")
         node.send_signal(signal.SIGTERM)
         assert node.wait(90) == 0, (tmp_path / "node.log").read_text()
     audited = audit_nodes(load_network(file), NodeLayout(state))

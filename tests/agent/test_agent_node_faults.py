@@ -9,13 +9,14 @@ import pytest
 
 from floodway.network.file import parse_network
 from floodway.spark.audit.nodes import audit_nodes
-from tests.agent.nodes import FIGURE1, Relay, Up, until
+from tests.agent.nodes import FIGURE1, Relay, Up
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.spark
 
 
 def begin(up: Up) -> None:
-    until(lambda: up.check() and all(up.warm(node) for node in "AB"), "all nodes up", 240)
+    wait_until(lambda: up.check() and all(up.warm(node) for node in "AB"), "all nodes up")
     for node in "AB":
         up.await_more(node, f"batches of {node}")
 
@@ -43,7 +44,7 @@ def kill_and_restart(up: Up, agent: str) -> None:
     """kill -9, until the supervisor has started it again."""
     pid = up.pid(agent)
     up.kill(agent)
-    until(lambda: up.check() and up.pid(agent) != pid, f"{agent} started again")
+    wait_until(lambda: up.check() and up.pid(agent) != pid, f"{agent} started again")
 
 
 def kill_and_resume(up: Up, *nodes: str) -> None:
@@ -64,14 +65,14 @@ def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
     try:
         with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--peers", f"A={relay.url}") as up:
             begin(up)
-            until(lambda: table_of_b(up) is not None, "B's table has come to A")
+            wait_until(lambda: table_of_b(up) is not None, "B's table has come to A")
             relay.close()
-            until(lambda: up.control("A")["cut_off"] == ["B"], "A says that B is silent")
+            wait_until(lambda: up.control("A")["cut_off"] == ["B"], "A says that B is silent")
             assert table_of_b(up) is not None  # planned as its last table
             up.await_more("A", "A sheds on with the last good plan")
             kill_and_resume(up, "B", "A")
             relay.open()
-            until(lambda: up.check() and up.control("A")["cut_off"] == [], "A hears B again")
+            wait_until(lambda: up.check() and up.control("A")["cut_off"] == [], "A hears B again")
             end(up)
     finally:
         relay.close()
@@ -81,7 +82,7 @@ def test_a_cut_link_and_a_kill_of_each_node(tmp_path: Path) -> None:
 def test_a_coordinator_that_dies_leaves_every_node_shedding(tmp_path: Path) -> None:
     with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--control", "coordinator") as up:
         begin(up)
-        until(lambda: up.control("A").get("plan") is not None, "A has a plan of the coordinator's")
+        wait_until(lambda: up.control("A").get("plan") is not None, "A has a plan of the coordinator's")
         kill_and_restart(up, "coordinator")
         for node in "AB":
             up.await_more(node, f"{node} sheds without the coordinator")

@@ -5,25 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from floodway.agent.node import supervisor
 from floodway.agent.node.supervisor import Program, Supervisor
+from tests.patience import wait_until
 
 
 def program(tmp_path: Path, code: str, name: str = "child") -> Program:
     return Program(name, (sys.executable, "-c", code), tmp_path / f"{name}.log")
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not within the time"
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
@@ -47,7 +39,7 @@ def test_a_killed_child_is_started_again_and_counted(tmp_path: Path) -> None:
         first = supervisor.pid("child")
         assert first is not None and supervisor.poll() == []
         os.kill(first, signal.SIGKILL)
-        until(lambda: supervisor.poll() == ["child"])
+        wait_until(lambda: supervisor.poll() == ["child"])
         assert supervisor.restarts == {"child": 1}
         second = supervisor.pid("child")
         assert second is not None and second != first
@@ -59,7 +51,7 @@ def test_a_restart_waits_until_the_backoff_is_over_and_longer_each_time(tmp_path
         supervisor.start()
         waits = []
         for _ in range(4):
-            until(lambda: supervisor.poll() == [] and supervisor.pid("child") is None)
+            wait_until(lambda: supervisor.poll() == [] and supervisor.pid("child") is None)
             begun = now[0]
             while not supervisor.poll():
                 now[0] += 0.125
@@ -70,12 +62,12 @@ def test_a_restart_waits_until_the_backoff_is_over_and_longer_each_time(tmp_path
 def test_what_a_dead_child_had_started_is_killed_before_it_comes_back(tmp_path: Path) -> None:
     with Supervisor([program(tmp_path, HAS_CHILD)]) as supervisor:
         supervisor.start()
-        until(lambda: supervisor.last_words("child") != "")
+        wait_until(lambda: supervisor.last_words("child") != "")
         grandchild = int(supervisor.last_words("child"))
         pid = supervisor.pid("child")
         assert pid is not None and alive(grandchild)
         os.kill(pid, signal.SIGKILL)
-        until(lambda: supervisor.poll() == ["child"])
+        wait_until(lambda: supervisor.poll() == ["child"])
         assert not alive(grandchild)
 
 
@@ -84,11 +76,11 @@ def test_stopping_leaves_no_process(tmp_path: Path, code: str) -> None:
     supervisor = Supervisor([program(tmp_path, code)])
     supervisor.start()
     pid = supervisor.pid("child")
-    until(lambda: code == SLEEPS or supervisor.last_words("child") != "")
+    wait_until(lambda: code == SLEEPS or supervisor.last_words("child") != "")
     words = supervisor.last_words("child")
     supervisor.stop(grace_seconds=0.5)
     assert pid is not None and not alive(pid)
-    until(lambda: not words.isdigit() or not alive(int(words)))
+    wait_until(lambda: not words.isdigit() or not alive(int(words)))
     assert supervisor.pid("child") is None
 
 
@@ -99,7 +91,7 @@ def test_what_a_program_prints_for_years_is_moved_aside(tmp_path: Path, monkeypa
         running.start()
         moved = tmp_path / "child.log.1"
         for _ in range(20):
-            until(lambda: chatty.output.stat().st_size > 2_000)
+            wait_until(lambda: chatty.output.stat().st_size > 2_000)
             assert running.poll() == []
             assert moved.exists()
     # What was printed while it was copied may be in neither; what is there is whole lines of the newest.

@@ -82,7 +82,7 @@ def test_the_cost_of_a_tuple_is_measured_for_each_fragment_alone(
         return light > 0 and heavy - light > 0.6 * BURN and light < 0.5 * heavy
 
     # What the two do apart from burning is the same. The first batches pay for Spark's warm-up, until that has faded.
-    wait("the two to be told apart", apart, agent.status, seconds=300.0)
+    wait("the two to be told apart", apart, agent.status)
     heavy, light = costs()
     print(f"CPU-seconds a tuple: heavy {heavy:.5f}, light {light:.5f}; burnt {BURN:g}")
     assert heavy - light < 2.0 * BURN

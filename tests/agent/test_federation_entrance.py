@@ -24,7 +24,7 @@ from floodway.errors import FloodwayError, InputError
 from floodway.experiments.chaos.log_engine import LogEngine
 from floodway.spark.log import create_log
 from tests.agent.federation_world import FAST, SETTINGS, part_of, refused_by
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 FILE = """
 version: 1
@@ -179,11 +179,7 @@ def test_a_partner_that_has_left_the_file_is_told_of_and_nothing_more(tmp_path: 
     before.say("/v1/move", api.move_body(MOVE, {"fb": 1}, {"fb": before.federation.fragments["fb"]}))
     # B is owed an answer to an offer, and owes for a move.
     before.agent.journal.offer(Offer("A/3", "A", "B", 4.0, (replace(TASK, name="fa"),)), "giver", time.time())
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not before.agent.journal.entries(agreed=False) and time.monotonic() < deadline:
-        before.agent.tick()
-        time.sleep(0.05)
-    assert before.agent.journal.entries(agreed=False)
+    wait_until(lambda: before.agent.journal.entries(agreed=False), "a bill", meanwhile=before.agent.tick)
     before.agent.close()
     lines = [line for line in FILE.splitlines() if not any(f"  {one}:" in line for one in ("B", "B->A", "A->B"))]
     text = "\n".join(line for line in lines if "owner: B" not in line)
@@ -225,10 +221,7 @@ def test_of_two_processes_of_one_member_the_later_runs_its_fragments(table: Tabl
     try:
         with pytest.raises(FloodwayError, match="to another process of A"):
             table.store.check(table.agent.moving.held["fa"], now=time.time())
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while table.agent.machine.holdings and time.monotonic() < deadline:
-            table.agent.tick()
-            time.sleep(0.02)
+        wait_until(lambda: not table.agent.machine.holdings, "its end", meanwhile=table.agent.tick)
         assert table.agent.moving.held == {} and not table.agent.machine.holdings
         assert list(second.agent.moving.held) == ["fa"]
         second.store.check(second.agent.moving.held["fa"], now=time.time())

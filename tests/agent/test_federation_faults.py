@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,14 +11,14 @@ import pytest
 
 from floodway.agent.federation import leases as leases_module
 from floodway.agent.federation.figures import SHOWN_FAILURES
-from floodway.agent.federation.journal import MoveRow
+from floodway.agent.federation.journal.journal import MoveRow
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.reach import Reach
 from floodway.agent.wire.client import Client, PeerError
 from floodway.contracts.messages import Accept
 from tests.agent.federation_sides import LEASE, Sides
 from tests.agent.federation_world import World, agent, part_of
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 FULL = OSError(28, "No space left on device")
 
@@ -253,11 +252,7 @@ def alone(tmp_path: Path) -> Iterator[ParticipantAgent]:
 
 
 def wait(condition: Callable[[], bool], member: ParticipantAgent) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, member.status()
-        member.tick()
-        time.sleep(0.01)
+    wait_until(condition, meanwhile=member.tick, told=member.status)
 
 
 def test_a_full_disk_ends_neither_renewal_nor_loop(alone: ParticipantAgent, monkeypatch: pytest.MonkeyPatch) -> None:

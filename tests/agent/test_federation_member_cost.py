@@ -20,7 +20,7 @@ from floodway.contracts.messages import Offer
 from floodway.experiments.chaos.log_engine import LogEngine
 from floodway.spark.log import create_log
 from tests.agent.federation_world import FAST, SETTINGS, part_of
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 FILE = """
 version: 1
@@ -110,10 +110,7 @@ def test_a_cost_is_learnt_from_what_waits(tmp_path: Path) -> None:
         # A hundred in flight at the same CPU: whatever the queue says, this member is slow.
         assert agent.machine.cost() == pytest.approx(100.0, rel=0.1)
         assert part_of(agent).unit_cost == pytest.approx(agent.machine.cost() / 0.6, rel=0.01)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while offered(agent) is None and time.monotonic() < deadline:
-            agent.tick()
-        assert offered(agent) is not None
+        wait_until(lambda: offered(agent) is not None, "an offer", meanwhile=agent.tick)
 
 
 def test_nothing_is_learnt_while_tuples_are_dropped(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,7 +14,7 @@ import pytest
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.contracts.messages import Accept
 from tests.agent.federation_world import FAST, World, agent
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 PACE = replace(FAST, message=0.3, move=1.0, patience=60.0)
 
@@ -27,12 +26,11 @@ def opened() -> Iterator[ExitStack]:
 
 
 def wait(what: str, condition: Callable[[], bool], *ticking: ParticipantAgent) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, (what, [one.status() for one in ticking])
+    def tick() -> None:
         for one in ticking:
             one.tick()
-        time.sleep(0.01)
+
+    wait_until(condition, what, meanwhile=tick, told=lambda: [one.status() for one in ticking])
 
 
 def state_of(member: ParticipantAgent, move: str) -> str:

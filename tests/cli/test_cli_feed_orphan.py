@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+from tests.patience import wait_until
 
 START = """
 import sys
@@ -30,10 +30,10 @@ def test_a_feeder_ends_when_its_run_was_killed(tmp_path: Path) -> None:
     assert run.stdout is not None and run.stdin is not None
     pid = int(run.stdout.readline())
     segments = tmp_path / "streams" / "s" / "p0"
-    _wait_for(lambda: any(segments.glob("*.arrow")))
+    wait_until(lambda: any(segments.glob("*.arrow")))
     run.kill()
     run.communicate()
-    _wait_for(lambda: not _alive(pid))
+    wait_until(lambda: not _alive(pid))
 
 
 def _alive(pid: int) -> bool:
@@ -41,10 +41,3 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except FileNotFoundError:
         return False
-
-
-def _wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "gave up waiting"
-        time.sleep(0.05)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from scripts.hadoop_cluster import Hdfs
 from scripts.s3_server import S3Server
 from tests.cluster.shed_driver import ROWS
 from tests.cluster.standalone import Standalone, can_hide
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -85,11 +84,8 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
 
 
 def wait_for(what: str, process: subprocess.Popen[str], condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert process.poll() is None, f"the driver has ended before {what}: {process.communicate()[1][-3000:]}"
-        assert time.monotonic() < deadline, f"gave up waiting for {what}"
-        time.sleep(0.05)
+    wait_until(lambda: condition() or process.poll() is not None, what)
+    assert process.poll() is None, f"the driver has ended before {what}: {process.communicate()[1][-3000:]}"
 
 
 @pytest.mark.slow

@@ -20,7 +20,8 @@ from floodway.spark.shed.backfill import Backfill, BackfillError
 from floodway.spark.shed.recover import Recovery
 from floodway.spark.shed.shed import Shedder
 from scripts.kafka_broker import Broker
-from tests.spark.shedding import Scripted, wait_for
+from tests.patience import wait_until
+from tests.spark.shedding import Scripted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -69,7 +70,7 @@ class Job:
         self.sent += RECORDS
         assert self.producer.flush(60) == 0
         self.query.processAllAvailable()
-        wait_for(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
+        wait_until(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 import floodway
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -56,8 +55,6 @@ def test_the_example_counts_every_click_and_says_so(spark: SparkSession, broker:
     assert {page: seen for page, (seen, _) in found.items()} == {"page-0": 667, "page-1": 667, "page-2": 666}
     assert all(estimate == pytest.approx(seen) for seen, estimate in found.values())  # observe: nothing was dropped
     ledger = Ledger(shed.files.store)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_until(lambda: ledger.fold().total.offered.total() >= RECORDS, "the last report")
     assert ledger.fold().total.offered.total() == RECORDS
     assert ledger.fold().differences() == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -97,6 +97,11 @@ def test_a_second_writer_is_seen_by_the_first(broker: Broker) -> None:
     assert counts.batches[WRITER] == Counter({0: 10, 1: 10, 3: 20}) and counts.repeated == 20
 
 
+def _went_on(address: str, before: int, writer: subprocess.Popen[bytes]) -> bool:
+    """Whether a further tuple is there, or no writer any more."""
+    return link_counts(address, [WRITER]).batches[WRITER][3] != before or writer.poll() is not None
+
+
 def test_a_writer_that_is_killed_anywhere_in_a_batch_loses_and_doubles_nothing(broker: Broker) -> None:
     address = f"kafka://{broker.address}/killed.a--b"
     prepare_link(address, DDL, 1)
@@ -106,9 +111,7 @@ def test_a_writer_that_is_killed_anywhere_in_a_batch_loses_and_doubles_nothing(b
         writer = subprocess.Popen([sys.executable, "-c", PROGRAM, address], stdout=subprocess.PIPE)
         assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
         before = link_counts(address, [WRITER]).batches[WRITER][3]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while link_counts(address, [WRITER]).batches[WRITER][3] == before and writer.poll() is None:
-            assert time.monotonic() < deadline
+        wait_until(partial(_went_on, address, before, writer), "a tuple", pause_seconds=0.0)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         writer.stdout.close()

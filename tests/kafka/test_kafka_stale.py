@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from pyspark.sql import functions as fn
 import floodway
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -59,7 +58,7 @@ def test_after_downtime_results_are_fresh_within_three_batches(
     producer.flush()
     job = Job(spark, broker, topic, tmp_path)
     try:
-        wait_for(lambda: job.ledger.fold().total.offered.total() == 1 + OLD + FRESH)
+        wait_until(lambda: job.ledger.fold().total.offered.total() == 1 + OLD + FRESH)
     finally:
         job.query.stop()
     fresh = {number: values for number, values in job.seen.items() if values}
@@ -72,10 +71,3 @@ def test_after_downtime_results_are_fresh_within_three_batches(
     again = floodway.dropped(topic, kafka=job.kafka, spark=spark, state_dir=job.state)
     assert again.count() == fold.total.dropped.total()
     assert again.filter(fn.col("value").cast("string").startswith("old")).count() == OLD
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "gave up waiting"
-        time.sleep(0.05)

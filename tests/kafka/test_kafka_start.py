@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from scripts.kafka_broker import Broker
 from tests.docs.pages import ROOT, Block, blocks_of, command_line, commands
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -53,9 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(ledger: Ledger) -> None:
     """Wait until every record is in the ledger: a shed hears its counts after the commit."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while ledger.fold().total.offered.total() < RECORDS and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: ledger.fold().total.offered.total() >= RECORDS, "the last report")
     assert ledger.fold().total.offered.total() == RECORDS
 
 

@@ -128,6 +128,7 @@ def test_995_nodes_come_to_rest(variant: Variant, overload: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_995_nodes_settle_in_two_seconds_and_a_hundred_thousand_in_sixty() -> None:
     for variant in Variant:
         for seed in range(1, 10):

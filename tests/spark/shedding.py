@@ -14,8 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from floodway.control.base import Controller, Decision, Observation, State
 from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.shed import Shedder, shed
-
-PATIENCE_SECONDS = 240.0
+from tests.patience import wait_until
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,9 @@ class Stream:
         # Progress is told a moment after a batch ends; what the sink has seen is known at once.
         last = max(-1 if progress is None else progress.batchId, *self.results, -1)
         ledger = Ledger(self.shed.files.store)  # written last
-        wait_for(lambda: last < 0 or any(line.batch >= last for line in ledger.read()))
+        wait_until(lambda: last < 0 or any(line.batch >= last for line in ledger.read()))
         valid = self.shed.loop.control.latest.valid_from_us
-        wait_for(lambda: time.time_ns() // 1000 > valid)
+        wait_until(lambda: time.time_ns() // 1000 > valid)
 
     def stop(self) -> None:
         self.query.stop()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Poll until true; gives up after PATIENCE_SECONDS."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError("gave up waiting")
-        time.sleep(0.02)

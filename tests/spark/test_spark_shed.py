@@ -25,7 +25,8 @@ from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
 from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.spark.shed.window_drop import WindowDrop
-from tests.spark.shedding import Stream, wait_for
+from tests.patience import wait_until
+from tests.spark.shedding import Stream
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id long, user int, ts timestamp, value double"
@@ -143,7 +144,7 @@ def test_modes_switch_while_running(stream: Stream) -> None:
     stream.feed(rows(5000, 1000))
     stream.feed(rows(6000, 1000))
     assert len(stream.results[6]) == 1000
-    wait_for(lambda: len(list(Ledger(stream.shed.files.store).read())) == 7)
+    wait_until(lambda: len(list(Ledger(stream.shed.files.store).read())) == 7)
     modes = [line.mode for line in Ledger(stream.shed.files.store).read()]
     assert modes == ["observe"] * 4 + ["enforce"] * 2 + ["off"]
 
@@ -264,7 +265,7 @@ def test_overload_is_shed_on_the_rate_source(spark: SparkSession, tmp_path: Path
     )
     query = costly.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "ck")).start()
     try:
-        wait_for(lambda: Ledger(shed.files.store).fold().total.dropped.total() > 0 or not query.isActive)
+        wait_until(lambda: Ledger(shed.files.store).fold().total.dropped.total() > 0 or not query.isActive)
         assert query.exception() is None
     finally:
         query.stop()
@@ -325,7 +326,7 @@ def test_a_shed_applied_twice_has_one_loop_and_another_of_its_name_is_refused(
     finally:
         query.stop()
     # Its queries have ended: as after a change of the code in a notebook.
-    wait_for(lambda: first.loop.finished)
+    wait_until(lambda: first.loop.finished)
     changed = made("2s")
     source.transform(changed)
     assert changed.loop.settings.target_seconds == 2.0

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from floodway.errors import InputError
 from floodway.spark.shed import listener
 from floodway.spark.shed.shed import shed
-from tests.spark.shedding import Stream, wait_for
+from tests.patience import wait_until
+from tests.spark.shedding import Stream
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +38,7 @@ def test_batches_keep_everything_once_the_loop_is_dead_and_drop_again_when_it_is
     spark.streams.removeListener(listener._listeners[spark])
     until_us = stream.shed.loop.control.latest.until_us
     assert until_us is not None
-    wait_for(lambda: time.time_ns() // 1000 > until_us)
+    wait_until(lambda: time.time_ns() // 1000 > until_us)
     stream.place(rows(1500, 500))
     stream.query.processAllAvailable()
     assert {row._weight for row in stream.results[3]} == {1.0}
@@ -72,12 +73,12 @@ def test_the_heartbeat_renews_while_no_batch_comes(spark: SparkSession, tmp_path
     before = stream.shed.loop.control.latest
     assert before.until_us is not None
     after = before.until_us + 2_000_000
-    wait_for(lambda: (stream.shed.loop.control.latest.until_us or 0) > after)
+    wait_until(lambda: (stream.shed.loop.control.latest.until_us or 0) > after)
     assert stream.shed.loop.control.latest.says(before)
     stream.stop()
-    wait_for(lambda: stream.shed.loop.finished)
+    wait_until(lambda: stream.shed.loop.finished)
     ended = stream.shed.loop.control.latest.until_us
-    wait_for(lambda: time.time_ns() // 1000 > (ended or 0) + 1_000_000)
+    wait_until(lambda: time.time_ns() // 1000 > (ended or 0) + 1_000_000)
     assert stream.shed.loop.control.latest.until_us == ended
 
 

@@ -20,6 +20,7 @@ from floodway.job.ledger.facts import BatchFacts
 from floodway.job.store.store import Store
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.query.drops import hash_ppm
+from floodway.spark.shed.key_columns import keep_of_key
 from floodway.spark.shed.utility import utility_column
 from floodway.spark.shed.window_drop import passes, time_us
 
@@ -30,8 +31,8 @@ RULE = "rule.json"
 class Rule:
     """What decides beside the decision: the columns hashed, the utility as an SQL expression, the windows.
 
-    `timestamp` is the column by which tuples are stale. `utility` None with `by_utility` says that the utility was a
-    Column of the program, which cannot be kept.
+    `timestamp` is the column by which tuples are stale, `share_by` the expression whose values have quotas. `utility`
+    None with `by_utility` says that the utility was a Column of the program, which cannot be kept.
     """
 
     hashed: tuple[str, ...]
@@ -42,6 +43,7 @@ class Rule:
     time_column: str | None = None
     salt: int = 0
     timestamp: str | None = None
+    share_by: str | None = None
     version: Literal[1] = 1
 
 
@@ -101,6 +103,8 @@ def _chosen(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
             return found
 
         return passes(rule.window, time_us(rule.time_column), keep_at, fn.lit(rule.salt))
+    if rule.share_by is not None and facts.others_ppm is not None:
+        return by_hash(df, rule, keep_of_key(rule.share_by, facts.quotas, facts.others_ppm), salt)
     below = by_hash(df, rule, fn.lit(facts.keep_ppm), salt)
     if facts.threshold is None:
         return below

@@ -28,6 +28,7 @@ from typing_extensions import override
 from floodway.errors import InputError
 from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.heartbeat import Heartbeat
+from floodway.spark.shed.key_columns import key_counts
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.positions import backlog, positions
 from floodway.spark.shed.report import BatchReport
@@ -153,6 +154,11 @@ def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> Ba
         mode=seen["mode"],
         stale=seen.get("stale", 0),
         skipped=seen.get("skipped", 0),
+        over=seen.get("over", 0),
+        by_share=seen.get("by_share", 0),
+        key_points=seen.get("key_points"),
+        key_counts=key_counts(seen.get("key_counts") or ()),
+        key_name=seen.get("key_name"),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),

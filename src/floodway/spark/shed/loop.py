@@ -31,6 +31,7 @@ from floodway.spark.shed.accounts import UNCERTAIN, batch_lines, facts_of, misse
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.key_shares import KeyShares
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
@@ -77,6 +78,8 @@ class ShedLoop:
     files: ShedFiles
     clock_us: Callable[[], int]
     open_journal: OpenJournal = open_checkpoint
+    keys: KeyShares | None = None
+    """Shares by key, if the settings ask for them."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, _Query] = field(default_factory=dict)
@@ -108,7 +111,8 @@ class ShedLoop:
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
         )
-        self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
+        quotas = None if self.keys is None else self.control.latest.quotas
+        self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt, quotas=quotas))
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -155,6 +159,7 @@ class ShedLoop:
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
             facts = facts_of(report, self.settings, self.control.table, self.clock_us())
+            self._look_at_keys(report)
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
@@ -238,6 +243,12 @@ class ShedLoop:
             if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
                 self._warn(unseen)
 
+    def _look_at_keys(self, report: BatchReport) -> None:
+        """Take in what the batch tells of its keys, if it found the decision that has them."""
+        cut_by = self.control.table.at(report.batch_time_us or report.started_us)
+        if self.keys is not None and report.seq == cut_by.seq:
+            self.keys.take(report, cut_by.quotas)
+
     def _warn(self, text: str) -> None:
         """Say it once, in the log, and in the status from now on."""
         if text not in self.warnings:
@@ -318,6 +329,8 @@ class ShedLoop:
             threshold = self._utilities.threshold(keep_ppm / PPM, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
+        if self.keys is not None:
+            entry = replace(entry, quotas=self.keys.quotas(keep_ppm / PPM) or latest.quotas)
         self.control.put(entry)
 
     def _save_dropped(self, report: BatchReport) -> None:
@@ -343,6 +356,8 @@ class ShedLoop:
             seen_us=self.windows.seen_us if self.windows is not None else None,
             late_writes=self.control.late_writes,
             stale=report.stale,
+            over=report.over,
+            keys=() if self.keys is None else self.keys.shown(latest.quotas),
         )
         self._status = shed_status(
             self.settings.name,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -45,6 +46,8 @@ from floodway.spark.shed.control_columns import (
 )
 from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.fate import Rule, is_stale, write_rule
+from floodway.spark.shed.key_columns import OVER, QUOTA, hashed_weights, key_metrics, with_quota
+from floodway.spark.shed.key_shares import KeyShares
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
@@ -96,12 +99,14 @@ class BoundShed:
         columns = (utility, names_of(options.key), names_of(options.identity), options.arrival, options.timestamp)
         return (self.settings, *columns, options.window, options.side_output or 0)
 
-    def _new_loop(self) -> ShedLoop:
+    def _new_loop(self, df: DataFrame) -> ShedLoop:
+        share_by, weights = self.settings.share_by, self.settings.weights
         return ShedLoop(
             self.settings,
             self.files,
             clock_us=lambda: time.time_ns() // 1000,
             open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
+            keys=None if share_by is None else KeyShares(hashed_weights(df, share_by, weights)),
         )
 
     def __call__(self, df: DataFrame) -> DataFrame:
@@ -109,7 +114,8 @@ class BoundShed:
         check_columns(df, self.settings.name, self.options)
         probe(self.files.store)
         spark = df.sparkSession
-        loop = attach(spark, self.metric_key, self._compared, self._new_loop, on_source=stands_on_source(df))
+        make = partial(self._new_loop, df)
+        loop = attach(spark, self.metric_key, self._compared, make, on_source=stands_on_source(df))
         self.loops.append(loop)
         note_place(self.settings.name, self.files.store.uri)
         write_rule(loop.files.store, self._rule(df))
@@ -134,6 +140,7 @@ class BoundShed:
             time_column=None if self.window is None else self.window.time_column,
             salt=self.settings.salt,
             timestamp=None if self.settings.max_age_us is None else self._timestamp,
+            share_by=self.settings.share_by,
         )
 
     def kept_windows(self, df: DataFrame, window_column: str) -> DataFrame:
@@ -168,7 +175,9 @@ class BoundShed:
             before_us = fn.col(TIME) - self.settings.max_age_us
             found = found.withColumn(STALE, is_stale(self._timestamp, before_us))
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
-        below = fn.col(SLOT) < fn.col(KEEP)
+        if self.settings.share_by is not None:
+            slotted = with_quota(slotted, self.settings.share_by)
+        below = fn.col(SLOT) < self._keep
         if self.utility is None:
             return slotted.withColumn(FATE, self._fresh(fn.coalesce(below, fn.lit(True))))
         given = fn.expr(self.utility) if isinstance(self.utility, str) else self.utility
@@ -182,6 +191,11 @@ class BoundShed:
     def _fresh(self, fate: Column) -> Column:
         """The fate of a tuple that is not stale; a stale one goes in any case."""
         return fate if self.settings.max_age_us is None else ~fn.col(STALE) & fate
+
+    @property
+    def _keep(self) -> Column:
+        """The share in ppm of the tuples like this one that is kept."""
+        return fn.col(KEEP if self.settings.share_by is None else QUOTA)
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
         return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
@@ -204,6 +218,11 @@ class BoundShed:
         if self.settings.max_age_us is not None:
             metrics.append(fn.count_if(STALE).alias("stale"))
             metrics.append(fn.count_if(fn.col(STALE) & ~fn.col(KEPT)).alias("skipped"))
+        if self.settings.share_by is not None:
+            counts = fn.lit(True) if self.settings.max_age_us is None else ~fn.col(STALE)
+            metrics += key_metrics(self.settings.share_by, counts)
+            metrics.append(fn.count_if(fn.col(OVER) & counts & ~fn.col(FATE)).alias("over"))
+            metrics.append(fn.count_if(fn.col(OVER) & counts & ~fn.col(KEPT)).alias("by_share"))
         if self.window is not None:
             metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
         if self.options.side_output:
@@ -224,7 +243,7 @@ class BoundShed:
         if self.window is not None:
             return before
         ppm = fn.lit(float(PPM))
-        weight = ppm / fn.greatest(fn.col(KEEP), fn.lit(1))
+        weight = ppm / fn.greatest(self._keep, fn.lit(1))
         if self.utility is not None:
             # What is above the threshold stands for itself; what is below is kept, and estimated, by the floor alone.
             utility, threshold = fn.col(UTILITY), fn.col(THRESHOLD)
@@ -323,6 +342,8 @@ def shed(
     utility: str | Column | None = None,
     floor: float | None = None,
     key: str | Sequence[str] | None = None,
+    share_by: str | None = None,
+    weights: Mapping[str, float] | None = None,
     identity: str | Sequence[str] | None = None,
     arrival: str | None = None,
     window: WindowDrop | None = None,
@@ -348,6 +369,8 @@ def shed(
     - `floor`, with `utility`: the share of the least valuable tuples that is kept however little there is time for, so
       that counts and sums by `_weight` are unbiased for them too. Without it what is never kept cannot be estimated.
     - `key`: columns whose values are kept or dropped whole.
+    - `share_by`: a column or expression, `"tenant"`: each value gets a fair share of what fits, by `weights`
+      (`{"gold": 3}`, else 1). Who sends most loses first; who stays below its share loses nothing.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.
     - `arrival`: the timestamp column from which latency counts (`_arrival` if there is one). Left out, tuples
       are taken to arrive evenly between two batches, which is true of sources that hand over all they have;
@@ -364,7 +387,7 @@ def shed(
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """
     given = ShedOptions(
-        *(target_latency, mode, controller, options, headroom, utility, floor, key, identity, arrival, window),
-        *(seed, side_output, expires_after, shed_after, max_age, timestamp, state_dir),
+        *(target_latency, mode, controller, options, headroom, utility, floor, key, share_by, weights, identity),
+        *(arrival, window, seed, side_output, expires_after, shed_after, max_age, timestamp, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))

@@ -18,7 +18,7 @@ from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal import BookedEntry, Journal
+from floodway.agent.federation.journal.journal import BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.moving import Moving

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +39,7 @@ NETWORK = """
 version: 1
 name: crash
 streams:
-  s: {{max_rate: 3000}}
+  s: {{max_rate: 1200}}
 nodes:
   A: {{cpu: 1.0}}
 operators:
@@ -50,25 +52,42 @@ outputs:
 """
 
 
-def start(network: Path, state: Path, seconds: float) -> subprocess.Popen[bytes]:
-    """The driver in a process group of its own, so that a kill takes the Java process and the feeder with it."""
+@contextmanager
+def running(network: Path, state: Path) -> Iterator[Job]:
+    """The driver in a process group of its own: the kill at the end takes the Java process and the feeder with it."""
     command = [sys.executable, "-m", "floodway.cli.main", "run", str(network), "--state", str(state)]
-    command += ["--rates", "s=3000", "--target", "1", "--seconds", str(seconds), "--json"]
-    with (network.parent / "errors.txt").open("wb") as errors:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+    command += ["--rates", "s=1200", "--target", "1", "--seconds", "1h"]
+    said = network.with_suffix(".output")
+    with said.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield Job(process, said)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@dataclass(frozen=True)
+class Job:
+    process: subprocess.Popen[bytes]
+    said: Path
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        wait_until(lambda: condition() or self.process.poll() is not None, what, told=self.said.read_text)
+        assert self.process.poll() is None, self.said.read_text()
 
 
 def batches(state: Path) -> int:
     return sum(line.reason == Reason.SHEDDER for line in Ledger(Layout(state).store).lines())
 
 
+def further(state: Path, done: int) -> bool:
+    return batches(state) > done
+
+
 def dropped(state: Path) -> int:
     return sum(line.dropped for line in Ledger(Layout(state).store).read())
-
-
-def _went_on(state: Path, done: int, process: subprocess.Popen[bytes]) -> bool:
-    """Whether there is a further batch, or no process any more."""
-    return batches(state) != done or process.poll() is not None
 
 
 @pytest.mark.spark
@@ -81,19 +100,13 @@ def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: in
     network.write_text(NETWORK.format(sink=tmp_path / "out"))
     for _ in range(kills):
         done = batches(state)
-        process = start(network, state, 600.0)
-        try:
-            wait_until(partial(_went_on, state, done, process), "a batch")
-            assert process.poll() is None, (tmp_path / "errors.txt").read_text()
+        with running(network, state) as job:
+            job.wait_for(partial(further, state, done), "a batch")
             time.sleep(moments.uniform(0.0, 1.5))
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    for _ in range(4):  # on a busy machine a run may end before it has measured enough to drop
-        last = start(network, state, 15.0)
-        assert last.wait(timeout=300) == 0, (tmp_path / "errors.txt").read_text()
-        if dropped(state):
-            break
+    with running(network, state) as job:
+        job.wait_for(lambda: dropped(state), "a drop")
+        job.process.send_signal(signal.SIGINT)
+        assert job.process.wait() == 130, job.said.read_text()
     result = audit(load_network(network), Layout(state))
     assert result.differences == ()
     assert dropped(state) > 0

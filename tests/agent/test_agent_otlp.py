@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from floodway.agent.watch.metrics import metrics_text
 from floodway.agent.watch.otlp import OtlpExport
-from floodway.cli.page import watched
+from floodway.cli.view.page import watched
 from floodway.dashboard.serve import watching
 from floodway.errors import InputError
 from floodway.job.options.options import JobOptions

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
-from floodway.agent.federation.journal import BookedEntry, Journal
+from floodway.agent.federation.journal.journal import BookedEntry, Journal
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.refusals import RefusedError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from floodway.agent.federation.books import MOMENT, Books, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
-from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow, Role, read_journal
+from floodway.agent.federation.journal.journal import BookedEntry, Journal, MoveRow, Role, read_journal
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.contracts.contract import Contract, Service

@@ -11,7 +11,7 @@ import pytest
 
 from floodway.agent.federation import leases as leases_module
 from floodway.agent.federation.figures import SHOWN_FAILURES
-from floodway.agent.federation.journal import MoveRow
+from floodway.agent.federation.journal.journal import MoveRow
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.reach import Reach
 from floodway.agent.wire.client import Client, PeerError

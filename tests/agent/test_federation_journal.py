@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation.errors import StorageError
-from floodway.agent.federation.journal import BookedEntry, Journal, read_journal
-from floodway.agent.federation.journal_schema import VERSION
+from floodway.agent.federation.journal.journal import BookedEntry, Journal, read_journal
+from floodway.agent.federation.journal.schema import VERSION
 from floodway.contracts.ledger import Entry, Ledger, Reason
 
 VERSION_1 = """
@@ -83,7 +83,7 @@ def test_a_journal_of_version_1_is_brought_along(tmp_path: Path, about: str) -> 
 def test_a_file_that_is_cut_short_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "federation.sqlite", VERSION_1 + "INSERT INTO about VALUES (1, 'A');")
     before = [line for line in dump(path) if not line.startswith("(")]
-    schema = "floodway.agent.federation.journal_schema._BALANCES"
+    schema = "floodway.agent.federation.journal.schema._BALANCES"
     monkeypatch.setattr(schema, "CREATE TABLE balances (who TEXT); CREATE TABLE nonsense (;")
     with pytest.raises(StorageError):
         Journal(path, "A")

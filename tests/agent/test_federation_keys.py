@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation import api
-from floodway.agent.federation.journal import BookedEntry
+from floodway.agent.federation.journal.journal import BookedEntry
 from floodway.agent.federation.keys import Credentials, directed, load_pairs
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent

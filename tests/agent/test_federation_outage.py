@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.errors import MoveError
-from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow, read_journal
+from floodway.agent.federation.journal.journal import BookedEntry, Journal, MoveRow, read_journal
 from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
 from floodway.agent.federation.spans import spans
 from floodway.agent.wire.ports import free_ports

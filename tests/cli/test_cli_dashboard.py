@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from floodway.cli.dashboard import dashboard
-from floodway.cli.page import parse_address, serving
+from floodway.cli.view.page import parse_address, serving
 from floodway.errors import InputError
 
 app = typer.Typer()

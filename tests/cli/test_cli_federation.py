@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.journal import FILE, BookedEntry, Journal, MoveRow
+from floodway.agent.federation.journal.journal import FILE, BookedEntry, Journal, MoveRow
 from floodway.agent.loop.claim import locked
 from floodway.contracts.ledger import Entry, Reason
 

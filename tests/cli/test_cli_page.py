@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from floodway.agent.loop.run_files import save_network
 from floodway.cli.node import node
-from floodway.cli.page import watched
 from floodway.cli.participant import participant
+from floodway.cli.view.page import watched
 from floodway.dashboard.board import LEAST_SECONDS
 from floodway.job.options.options import JobOptions
 from tests.dashboard.made_state import CLICKS, MadeJob, demo_network

@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.cli.output import deadline_lines
 from floodway.cli.run import run
+from floodway.cli.view.output import deadline_lines
 from floodway.errors import InputError
 from floodway.job.options.flags import Given, parsed
 from floodway.job.options.options import JobOptions

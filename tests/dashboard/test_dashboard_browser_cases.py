@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from floodway.agent.federation.figures import MemberRecord
-from floodway.agent.federation.journal import MoveRow
+from floodway.agent.federation.journal.journal import MoveRow
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.plane import ControlPlane

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from floodway.cli.jobs import find
-from floodway.cli.output import print_json
+from floodway.cli.options.jobs import find
+from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.output import print_json
-from floodway.cli.spark_options import Conf, Master, parse_conf
+from floodway.cli.options.spark_options import Conf, Master, parse_conf
+from floodway.cli.view.output import print_json
 
 if TYPE_CHECKING:
     from floodway.job.ledger.backfill import Live

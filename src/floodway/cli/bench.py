@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from floodway.cli.output import print_json
-from floodway.cli.spark_options import Conf, parse_conf
+from floodway.cli.options.spark_options import Conf, parse_conf
+from floodway.cli.view.output import print_json
 
 REGISTRY = "floodway.experiments.bench.registry"
 """Benchmarks live beside the experiments and are loaded by name."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from floodway.cli.output import print_json
+from floodway.cli.view.output import print_json
 from floodway.errors import FloodwayError, InputError
 
 REGISTRY = "floodway.experiments.chaos.registry"

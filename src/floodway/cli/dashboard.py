@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.jobs import find_or_root
-from floodway.cli.page import ReadToken, serving
+from floodway.cli.options.jobs import find_or_root
+from floodway.cli.view.page import ReadToken, serving
 from floodway.errors import InputError
 
 

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.checks import usable_folder
-from floodway.cli.demo_progress import DemoProgress
-from floodway.cli.output import print_json
-from floodway.cli.page import LISTEN, report_html, report_of, serving
+from floodway.cli.options.checks import usable_folder
+from floodway.cli.view.demo_progress import DemoProgress
+from floodway.cli.view.output import print_json
+from floodway.cli.view.page import LISTEN, report_html, report_of, serving
 
 STORY = "floodway.experiments.demo.story"
 PICTURE = "floodway.experiments.demo.picture"

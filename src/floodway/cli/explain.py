@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.output import print_json
 from floodway.cli.plan import tie_lines
+from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 from floodway.json_text import load_json
 

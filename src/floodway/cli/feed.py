@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from floodway.cli.checks import usable_folder
-from floodway.cli.output import print_json
-from floodway.cli.retention_options import RetainBytes, RetainSeconds, parse_retention
+from floodway.cli.options.checks import usable_folder
+from floodway.cli.options.retention_options import RetainBytes, RetainSeconds, parse_retention
+from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.checks import above_zero, writable
-from floodway.cli.output import print_json
-from floodway.cli.spark_options import Conf, Master, parse_conf
+from floodway.cli.options.checks import above_zero, writable
+from floodway.cli.options.spark_options import Conf, Master, parse_conf
+from floodway.cli.view.output import print_json
 
 if TYPE_CHECKING:
     from floodway.network.model import Network

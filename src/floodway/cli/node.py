@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.job_options import GivenOptions, job_command
-from floodway.cli.page import ReadToken, watched
+from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.view.page import ReadToken, watched
 from floodway.errors import InputError
 
 PROCESS = "Process and peers"

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.job_options import GivenOptions, job_command
-from floodway.cli.output import print_json
-from floodway.cli.page import ReadToken, watched
+from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.view.output import print_json
+from floodway.cli.view.page import ReadToken, watched
 from floodway.errors import InputError
 
 

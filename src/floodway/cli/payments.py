@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from floodway.cli.output import print_json
+from floodway.cli.view.output import print_json
 
 
 def payments(
@@ -19,7 +19,7 @@ def payments(
 
     Example: floodway payments state/A
     """
-    from floodway.agent.federation.journal import read_journal
+    from floodway.agent.federation.journal.journal import read_journal
 
     journal = read_journal(state)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.output import print_json
+from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:

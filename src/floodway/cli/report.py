@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.checks import writable
-from floodway.cli.jobs import Job, find_or_root
-from floodway.cli.output import latency_line, print_json
+from floodway.cli.options.checks import writable
+from floodway.cli.options.jobs import Job, find_or_root
+from floodway.cli.view.output import latency_line, print_json
 
 if TYPE_CHECKING:
     from floodway.job.status.status import Status
@@ -27,7 +27,7 @@ def report(
 
     Example: floodway report clicks --html report.html
     """
-    from floodway.cli.page import report_html, report_of
+    from floodway.cli.view.page import report_html, report_of
 
     writable("--html", html)
     found = report_of(find_or_root(job))

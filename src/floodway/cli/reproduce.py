@@ -16,8 +16,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from floodway.cli.checks import usable_folder, writable
-from floodway.cli.output import print_json
+from floodway.cli.options.checks import usable_folder, writable
+from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 REGISTRY = "floodway.experiments.registry"
@@ -124,7 +124,7 @@ def reproduce(
         for result, _ in found:
             result.save_plots(plots)
     if html is not None:
-        from floodway.cli.reproduce_html import reproduce_html
+        from floodway.cli.view.reproduce_html import reproduce_html
 
         html.write_text(reproduce_html(found, left_out), encoding="utf-8")
     if as_json:

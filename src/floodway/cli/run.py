@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.checks import usable_folder, writable
-from floodway.cli.job_options import GivenOptions, job_command
-from floodway.cli.output import deadline_lines, latency_line, print_json, status_line
-from floodway.cli.page import watched
+from floodway.cli.options.checks import usable_folder, writable
+from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.view.output import deadline_lines, latency_line, print_json, status_line
+from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.loop.report import RunReport
@@ -76,6 +76,7 @@ def run(
     else:
         _print(result, options.root)
     if result.differences:
+        typer.echo("the ledger does not reconcile: " + "; ".join(result.differences), err=True)
         raise typer.Exit(1)
 
 
@@ -108,5 +109,3 @@ def _print(result: RunReport, root: Path) -> None:
     for line in deadline_lines(result.deadlines):
         console.print(line)
     console.print(f"ledger: {'reconciled' if not result.differences else 'DOES NOT RECONCILE'}; files in {root}")
-    for difference in result.differences:
-        console.print(f"  {difference}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.jobs import Job, State, find
-from floodway.cli.output import print_json
+from floodway.cli.options.jobs import Job, State, find
+from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:

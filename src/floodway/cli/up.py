@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.checks import usable_folder, writable
-from floodway.cli.job_options import GivenOptions, job_command
 from floodway.cli.node import PROCESS
-from floodway.cli.output import latency_line, print_json, status_line
-from floodway.cli.page import watched
+from floodway.cli.options.checks import usable_folder, writable
+from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.view.output import latency_line, print_json, status_line
+from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
     from floodway.agent.node.report import NodesReport

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.output import print_json
+from floodway.cli.view.output import print_json
 
 
 def validate(

@@ -7,11 +7,10 @@
 l is the latency of the last batch and l_long its exponential mean over `window` batches. While latency is usual the
 limit grows by the queue, so that it finds more capacity by itself; when latency rises beyond `tolerance` times the
 usual one, it shrinks by that ratio, to half at most. Where the long mean is more than twice the latency, after an
-overload, it falls by a twentieth each time. A limit that was not half used says nothing and stays.
+overload, it falls by a twentieth each time.
 
 There is no target: the law looks for the knee of the latency curve, which on an engine with a fixed cost a batch lies
-elsewhere than where a user wants it. Kept as a peer. A request of the original is `unit` = n / `requests` here, as work
-has no natural unit.
+elsewhere than where a user wants it. Kept as a peer; what it shares with other limits is in `limit.py`.
 
 The second gradient limit of Netflix's concurrency-limits, after "Performance Under Load" (Netflix TechBlog, 2018) and
 the description in its README.
@@ -23,18 +22,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from floodway.control.base import (
-    LEAST_SECONDS,
-    Controller,
-    Decision,
-    Observation,
-    State,
-    bounded,
-    clamp,
-    optional_positive,
-    positive,
-    within,
-)
+from floodway.control.base import LEAST_SECONDS, clamp, optional_positive, positive, within
+from floodway.control.limit import LimitController, LimitState
 
 RECOVERY = 0.95
 STEEPEST = 0.5
@@ -63,12 +52,9 @@ class GradientConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class GradientState(State):
-    """n and the work of one request (None before the first latency), the mean latency and how many it is of."""
+class GradientState(LimitState):
+    """The limit, the mean latency and how many it is of."""
 
-    n: float | None = None
-    nominal: float | None = None
-    unit: float | None = None
     usual_seconds: float = 0.0
     samples: float = 0.0
 
@@ -83,44 +69,26 @@ def gradient(tolerance: float, usual_seconds: float, latency_seconds: float) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class GradientController(Controller[GradientState]):
-    """The limit from the ratio of the usual latency to that of now; holds when there is no new measurement."""
+class GradientController(LimitController[GradientState]):
+    """The limit from the ratio of the usual latency to that of now."""
 
     config: GradientConfig = GradientConfig()
     name: ClassVar[str] = "gradient"
-    signal: ClassVar[str] = "latency_seconds"
+
+    @property
+    def limits(self) -> GradientConfig:
+        return self.config
 
     def initial(self) -> GradientState:
         return GradientState(self.config.nominal, self.config.nominal)
 
-    def update(self, state: GradientState, observation: Observation) -> tuple[GradientState, Decision]:
-        waiting, latency = observation.waiting, observation.latency_seconds
-        if latency is None:
-            return state, self._decide(state, waiting, "hold: no measurement")
-        state = self._usual(state, latency)
-        if state.n is None:
-            if waiting < self.config.floor:
-                return state, self._decide(state, waiting, "admit all: nothing known yet")
-            state = replace(state, n=waiting, nominal=state.nominal or waiting)
-        n = state.n or waiting
-        unit = state.unit or max(n, self.config.floor) / self.config.requests
-        state = replace(state, unit=unit)
-        if waiting < n / 2.0:
-            return state, self._decide(state, waiting, "hold: the limit is not half used")
-        slope = gradient(self.config.tolerance, state.usual_seconds, latency)
-        wanted = n * slope + math.sqrt(n / unit) * unit
-        limit = max(n + self.config.smoothing * (wanted - n), self.config.floor)
-        state = replace(state, n=min(limit, max(waiting, n)))
-        reason = f"gradient {slope:.2f}: latency {latency:.3f} s, usually {state.usual_seconds:.3f} s"
-        return state, self._decide(state, waiting, reason)
-
-    def _usual(self, state: GradientState, latency: float) -> GradientState:
+    def remembered(self, state: GradientState, latency: float) -> GradientState:
         samples = min(state.samples + 1.0, self.config.window)
         usual = state.usual_seconds + (latency - state.usual_seconds) / samples
         return replace(state, samples=samples, usual_seconds=usual * RECOVERY if usual > 2.0 * latency else usual)
 
-    def _decide(self, state: GradientState, waiting: float, reason: str) -> Decision:
-        if state.n is None:
-            return Decision(waiting, 1.0, reason)
-        scale = state.n / state.nominal if state.nominal else 1.0
-        return Decision(bounded(state.n, self.config.floor, waiting), scale, reason)
+    def limit(self, state: GradientState, n: float, unit: float, latency: float) -> tuple[float, str]:
+        slope = gradient(self.config.tolerance, state.usual_seconds, latency)
+        wanted = n * slope + math.sqrt(n / unit) * unit
+        reason = f"gradient {slope:.2f}: latency {latency:.3f} s, usually {state.usual_seconds:.3f} s"
+        return n + self.config.smoothing * (wanted - n), reason

@@ -5,12 +5,11 @@
              n(t) - step   if queue > beta,      else n(t)
 
 in requests of `unit` work, with step = log10(n / unit), alpha = 3 step and beta = 6 step. l is the latency of the last
-batch, l_least the least seen; every `probe` batches it is measured anew, because a machine may have become slower. A
-limit that was not half used says nothing and stays.
+batch, l_least the least seen; every `probe` batches it is measured anew, because a machine may have become slower.
 
 There is no target: the law keeps latency near what it is without load. On micro-batches that is a batch of little more
-than its fixed cost, so most of the work is turned away. Kept as a peer. A request of the original is `unit` = n /
-`requests` here, as work has no natural unit, and the probe comes after a fixed number of batches, not a random one.
+than its fixed cost, so most of the work is turned away. Kept as a peer; what it shares with other limits is in
+`limit.py`. The probe comes after a fixed number of batches, not a random one.
 
 TCP Vegas (Brakmo, Peterson, 1995) as used in Netflix's concurrency-limits, after the description in its README.
 """
@@ -21,16 +20,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from floodway.control.base import (
-    LEAST_SECONDS,
-    Controller,
-    Decision,
-    Observation,
-    State,
-    bounded,
-    optional_positive,
-    positive,
-)
+from floodway.control.base import LEAST_SECONDS, optional_positive, positive
+from floodway.control.limit import LimitController, LimitState
 
 ALPHA, BETA = 3.0, 6.0
 
@@ -54,12 +45,9 @@ class VegasConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class VegasState(State):
-    """n and the work of one request (None before the first latency), the least latency and its age in batches."""
+class VegasState(LimitState):
+    """The limit, the least latency and its age in batches."""
 
-    n: float | None = None
-    nominal: float | None = None
-    unit: float | None = None
     least_seconds: float | None = None
     age: int = 0
 
@@ -76,42 +64,25 @@ def vegas_step(requests: float, least_seconds: float, latency_seconds: float) ->
 
 
 @dataclass(frozen=True, slots=True)
-class VegasController(Controller[VegasState]):
-    """The limit from the ratio of the least latency to that of now; holds when there is no new measurement."""
+class VegasController(LimitController[VegasState]):
+    """The limit from the ratio of the least latency to that of now."""
 
     config: VegasConfig = VegasConfig()
     name: ClassVar[str] = "vegas"
-    signal: ClassVar[str] = "latency_seconds"
+
+    @property
+    def limits(self) -> VegasConfig:
+        return self.config
 
     def initial(self) -> VegasState:
         return VegasState(self.config.nominal, self.config.nominal)
 
-    def update(self, state: VegasState, observation: Observation) -> tuple[VegasState, Decision]:
-        waiting, latency = observation.waiting, observation.latency_seconds
-        if latency is None:
-            return state, self._decide(state, waiting, "hold: no measurement")
-        state = self._least(state, latency)
-        if state.n is None:
-            if waiting < self.config.floor:
-                return state, self._decide(state, waiting, "admit all: nothing known yet")
-            state = replace(state, n=waiting, nominal=state.nominal or waiting)
-        n = state.n or waiting
-        unit = state.unit or max(n, self.config.floor) / self.config.requests
-        state = replace(state, unit=unit)
-        if waiting < n / 2.0:
-            return state, self._decide(state, waiting, "hold: the limit is not half used")
-        least = state.least_seconds or latency
-        change = unit * vegas_step(n / unit, least, latency)
-        state = replace(state, n=min(max(n + change, self.config.floor), max(waiting, n)))
-        return state, self._decide(state, waiting, f"latency {latency:.3f} s, {least:.3f} s at the least")
-
-    def _least(self, state: VegasState, latency: float) -> VegasState:
+    def remembered(self, state: VegasState, latency: float) -> VegasState:
         if state.least_seconds is None or latency <= state.least_seconds or state.age >= self.config.probe:
             return replace(state, least_seconds=latency, age=0)
         return replace(state, age=state.age + 1)
 
-    def _decide(self, state: VegasState, waiting: float, reason: str) -> Decision:
-        if state.n is None:
-            return Decision(waiting, 1.0, reason)
-        scale = state.n / state.nominal if state.nominal else 1.0
-        return Decision(bounded(state.n, self.config.floor, waiting), scale, reason)
+    def limit(self, state: VegasState, n: float, unit: float, latency: float) -> tuple[float, str]:
+        least = state.least_seconds or latency
+        change = unit * vegas_step(n / unit, least, latency)
+        return n + change, f"latency {latency:.3f} s, {least:.3f} s at the least"

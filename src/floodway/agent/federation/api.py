@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.federation.errors import LeaseLostError, MoveError
-from floodway.agent.federation.journal import BookedEntry
+from floodway.agent.federation.journal.journal import BookedEntry
 from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.guard import SENDER

@@ -8,7 +8,7 @@ from typing import Any
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal import BookedEntry, Journal, fragment_of
+from floodway.agent.federation.journal.journal import BookedEntry, Journal, fragment_of
 from floodway.agent.federation.partners import Partners
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.wire.client import PeerError

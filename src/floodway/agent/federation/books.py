@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import floor, isclose
 
 from floodway.agent.federation.errors import MoveError
-from floodway.agent.federation.journal import BookedEntry, Journal, MoveRow, fragment_of
+from floodway.agent.federation.journal.journal import BookedEntry, Journal, MoveRow, fragment_of
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.federation.spans import Span, spans

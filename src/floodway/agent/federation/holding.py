@@ -14,7 +14,7 @@ from functools import partial
 
 from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.errors import LeaseLostError
-from floodway.agent.federation.journal import Journal
+from floodway.agent.federation.journal.journal import Journal
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.errors import FloodwayError

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.errors import LeaseLostError, MoveError
 from floodway.agent.federation.holding import Holdings
-from floodway.agent.federation.journal import OPEN, Journal, MoveRow, Role
+from floodway.agent.federation.journal.journal import OPEN, Journal, MoveRow, Role
 from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
 from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal import Journal
+from floodway.agent.federation.journal.journal import Journal
 from floodway.agent.federation.leases import MoveDecision
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.load import Load, Task

@@ -25,7 +25,7 @@ from floodway.agent.federation.books import Books
 from floodway.agent.federation.engine import Engine
 from floodway.agent.federation.entrance import check_move, checked
 from floodway.agent.federation.figures import Figures, MemberRecord
-from floodway.agent.federation.journal import FILE, OPEN, BookedEntry, Journal
+from floodway.agent.federation.journal.journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import Lease, LeaseStore
 from floodway.agent.federation.load_meter import LoadMeter

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import LeaseLostError
-from floodway.agent.federation.fragment_record import FragmentRecord
+from floodway.agent.federation.journal.fragment_record import FragmentRecord
 from floodway.agent.loop.rates import RateMeter
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec

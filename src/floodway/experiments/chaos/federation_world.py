@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from floodway.agent.federation.journal import Journal, read_journal
+from floodway.agent.federation.journal.journal import Journal, read_journal
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.pace import Pace
 from floodway.agent.federation.participant import ParticipantAgent

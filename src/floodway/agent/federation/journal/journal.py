@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from floodway.agent.federation.errors import StorageError
-from floodway.agent.federation.journal_schema import prepare
+from floodway.agent.federation.journal.schema import prepare
 from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.messages import Offer
 

@@ -1,0 +1,1 @@
+"""What a participant keeps over a restart: contracts, fragments, entries and payments, in one database."""

@@ -81,3 +81,20 @@ def test_a_part_knows_the_logs_of_its_links(network: Network, tmp_path: Path) ->
     assert first.outputs[LINK].sink == second.streams[LINK].log == str(tmp_path / "links" / "a1--b1")
     assert first.streams["s1"].log == str(tmp_path / "streams" / "s1")
     assert second.outputs["q1"].sink == str(tmp_path / "outputs" / "q1")
+
+
+def test_a_second_audit_goes_on_with_the_sums_of_the_first(network: Network, tmp_path: Path) -> None:
+    layout = NodeLayout(tmp_path)
+    write(layout, {0: 10, 1: 20, 2: 30})
+    Ledger(layout.own("A").store).append([line("A", batch, Reason.DELIVERED, n, n) for batch, n in ((0, 10), (1, 20))])
+    Ledger(layout.own("B").store).append([line("B", 0, Reason.SHEDDER, 10, 4)])
+    assert account(network, layout)[1] == ()
+    Ledger(layout.own("A").store).append([line("A", 2, Reason.DELIVERED, 30, 30)])
+    Ledger(layout.own("B").store).append([line("B", 1, Reason.SHEDDER, 50, 4)])
+    for _ in range(2):
+        found, differences = account(network, layout)
+        assert differences == ()
+        assert (found.delivered, found.in_log, found.offered, found.waiting) == (60, 60, 60, 0)
+    Ledger(layout.own("A").store).append([line("A", 3, Reason.DELIVERED, 7, 7)])
+    for _ in range(2):
+        assert any("A's ledger delivered 67" in text for text in account(network, layout)[1])

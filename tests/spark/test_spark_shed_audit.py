@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from floodway.cli.audit import audit
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store import line_files
 from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import ShedAudit, audit_shed
 from floodway.spark.shed.checkpoints import MOST, Record, note_checkpoint, noted_checkpoints, write_record
@@ -121,3 +123,48 @@ def test_audit_finds_a_shed_by_name_as_top_does(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "batch 2: committed by Spark" in done.stdout
     assert isinstance(invoke("net.yaml", "--shed", "clicks").exception, InputError)
     assert isinstance(invoke().exception, InputError)
+
+
+def test_what_a_second_audit_of_a_shed_reads_does_not_grow_with_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
+    files = job(tmp_path, range(0), [line(0)])
+    ledger, checkpoint, last, needed = Ledger(files.store, kept_segments=3), tmp_path / "checkpoint", 0, []
+    for age in (100, 1000):
+        for more in (age, 20):
+            ledger.append([line(last + n) for n in range(1, more + 1)])
+            last += more
+            for batch in range(last - 50, last + 1):
+                (checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+            read = 0
+            decode = LedgerLine.decode
+
+            def count(raw: bytes, decode: Callable[[bytes], LedgerLine] = decode) -> LedgerLine:
+                nonlocal read
+                read += 1
+                return decode(raw)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(LedgerLine, "decode", count)
+                result = audit_shed("clicks", files, NOW)
+            assert (result.differences, result.batches) == ((), last + 1)
+        needed.append(read)
+    longest = max(len(path.read_bytes().splitlines()) for path in (files.folder / "ledger").glob("*.jsonl"))
+    assert all(20 <= one <= 2 * (20 + longest) for one in needed)
+
+
+def test_a_line_that_was_too_young_to_be_judged_is_judged_by_the_next_audit(tmp_path: Path) -> None:
+    files = job(tmp_path, range(2), [line(0), line(1), line(2), line(3)])
+    assert audit_shed("clicks", files, LONG_AGO_US / 1e6 + 5.0).differences == ()
+    told = audit_shed("clicks", files, LONG_AGO_US / 1e6 + 15.0).differences
+    assert [text[:16] for text in told] == ["query q, batch 2", "query q, batch 3"]
+
+
+def test_a_changed_line_of_a_shed_is_found_by_a_full_audit(tmp_path: Path) -> None:
+    files = job(tmp_path, range(5), [line(batch) for batch in range(5)])
+    assert audit_shed("clicks", files, NOW).differences == ()
+    (segment,) = (files.folder / "ledger").glob("*.jsonl")
+    segment.write_text(segment.read_text().replace('"kept":4', '"kept":5', 1).replace('"dropped":6', '"dropped":5', 1))
+    told = audit_shed("clicks", files, NOW, full=True).differences
+    assert told == ("segment 0 of the ledger has changed since the last audit",)

@@ -38,12 +38,16 @@ def audit(
     checkpoint: Annotated[
         list[str] | None, typer.Option(help="For a shed: a checkpoint of its job that it has not noted itself.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Start over: check again what earlier audits have found to agree.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check that every tuple of a job is accounted for; exit code 1 on any difference.
 
     Where nodes ran as processes, each node's ledger is checked, and then the links between them. In a federation, each
-    fragment is checked, whoever ran it. A shed's ledger is checked against the commits of the queries it is in.
+    fragment is checked, whoever ran it. A shed's ledger is checked against the commits of the queries it is in. An
+    audit goes on where the last one that found no difference has ended.
 
     Example: floodway audit clicks
     """
@@ -52,14 +56,14 @@ def audit(
     if shed is not None and (job is not None or shared is not None):
         raise InputError("--shed goes with no other name and no --shared", hint=EXAMPLE)
     if shed is not None:
-        _audit_shed(find(shed, state), checkpoint or [], as_json=as_json)
+        _audit_shed(find(shed, state), checkpoint or [], full=full, as_json=as_json)
         return
     if job is None:
         raise InputError("which job?", hint=EXAMPLE)
     if shared is not None:
         if state is not None:
             raise InputError("give either --state or --shared", hint=EXAMPLE)
-        _audit_federation(Path(job), shared, as_json=as_json)
+        _audit_federation(Path(job), shared, full=full, as_json=as_json)
         return
     file = Path(job) if Path(job).is_file() else None
     if file is not None and state is None:
@@ -68,13 +72,13 @@ def audit(
     folder = found.folder
     network = None if folder is None else _network(folder, file)
     if network is None or folder is None:
-        _audit_shed(found, checkpoint or [], as_json=as_json)
+        _audit_shed(found, checkpoint or [], full=full, as_json=as_json)
     elif checkpoint:
         raise InputError("--checkpoint is for a shed", hint=f"{folder} holds the network {network.name!r}")
     elif found.nodes:
-        _audit_nodes(network, folder, as_json=as_json)
+        _audit_nodes(network, folder, full=full, as_json=as_json)
     else:
-        _audit_run(network, folder, as_json=as_json)
+        _audit_run(network, folder, full=full, as_json=as_json)
 
 
 def _network(folder: Path, file: Path | None) -> Network | None:
@@ -90,7 +94,7 @@ def _network(folder: Path, file: Path | None) -> Network | None:
     return network
 
 
-def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
+def _audit_run(network: Network, folder: Path, *, full: bool, as_json: bool) -> None:
     from floodway.job.ledger.ledger import Ledger
     from floodway.spark.audit.run import audit as audit_run
     from floodway.spark.query.layout import Layout
@@ -98,17 +102,17 @@ def _audit_run(network: Network, folder: Path, *, as_json: bool) -> None:
     layout = Layout(folder)
     if not Ledger(layout.store).exists():
         raise InputError(f"no ledger in {folder}", hint="Give the folder that `floodway run` printed")
-    result = audit_run(network, layout)
+    result = audit_run(network, layout, full=full)
     _tell([_line(result)], {**_counts(result), "lines": result.lines}, [result], as_json=as_json)
 
 
-def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, as_json: bool) -> None:
+def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, full: bool, as_json: bool) -> None:
     from floodway.job.shed_state import ShedFiles
     from floodway.spark.audit.shed import audit_shed
 
     if job.nodes:
         raise InputError(f"{job.place} is the folder of a network, not of a shed", hint="Leave --shed out")
-    result = audit_shed(job.name, ShedFiles(job.store), time.time(), checkpoints)
+    result = audit_shed(job.name, ShedFiles(job.store), time.time(), checkpoints, full=full)
     line = (
         f"{job.name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
         f"{result.dropped:,} dropped; {result.gaps} batches without counts"
@@ -116,11 +120,11 @@ def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, as_json: bool) -> 
     _tell([line], asdict(result), [result], as_json=as_json)
 
 
-def _audit_nodes(network: Network, folder: Path, *, as_json: bool) -> None:
+def _audit_nodes(network: Network, folder: Path, *, full: bool, as_json: bool) -> None:
     from floodway.spark.audit.nodes import audit_nodes
     from floodway.spark.query.node_layout import NodeLayout
 
-    result = audit_nodes(network, NodeLayout(folder))
+    result = audit_nodes(network, NodeLayout(folder), full=full)
     lines = [f"{name}: {_line(one)}" for name, one in result.nodes.items()]
     lines += [
         f"{link.link}: {link.delivered:,} delivered by {link.writer}, {link.offered:,} offered to {link.reader}, "
@@ -136,11 +140,11 @@ def _audit_nodes(network: Network, folder: Path, *, as_json: bool) -> None:
     _tell(lines, body, [result], as_json=as_json)
 
 
-def _audit_federation(path: Path, shared: Path, *, as_json: bool) -> None:
+def _audit_federation(path: Path, shared: Path, *, full: bool, as_json: bool) -> None:
     from floodway.agent.federation.audit import audit_federation
     from floodway.contracts.federation_file import load_federation
 
-    found = audit_federation(load_federation(path), shared)
+    found = audit_federation(load_federation(path), shared, full=full)
     lines = [f"{name}: {_line(one)}" for name, one in found.items()]
     _tell(lines, {"fragments": {name: _counts(one) for name, one in found.items()}}, found.values(), as_json=as_json)
 

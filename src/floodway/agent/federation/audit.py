@@ -11,13 +11,13 @@ from floodway.spark.audit.run import Audit, audit_queries
 from floodway.spark.query.moving_fragment import NOWHERE, MovingLayout, moving_fragment
 
 
-def audit_federation(federation: Federation, shared: Path) -> dict[str, Audit]:
+def audit_federation(federation: Federation, shared: Path, *, full: bool = False) -> dict[str, Audit]:
     """The audits of the fragments that have run, by name."""
     found = {}
     for name, spec in federation.fragments.items():
         layout, fragment = MovingLayout.of(shared, name), moving_fragment(spec)
         if layout.checkpoint(fragment).exists():
-            found[name] = audit_queries(member_network([spec], NOWHERE), [fragment], layout)
+            found[name] = audit_queries(member_network([spec], NOWHERE), [fragment], layout, full=full)
     if not found:
         raise InputError(
             f"no fragment of {federation.name} has run on {shared}",

@@ -103,7 +103,9 @@ class NodesJob:
 
     def look(self) -> Found:
         """The audit over all ledgers, and every identity once in link and output."""
-        found = Found(differences=list(audit_nodes(load_network(self._file), self._layout).differences))
+        network = load_network(self._file)
+        audits = (audit_nodes(network, self._layout), audit_nodes(network, self._layout, full=True))
+        found = Found(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
         for log in ("links/a--b", "outputs/q"):
             reader = LogReader(self._layout.root / log)
             ids = Counter(

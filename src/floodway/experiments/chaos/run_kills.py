@@ -209,7 +209,9 @@ class RunJob:
     def look(self) -> Found:
         """The audit, the sink against the journaled decisions, and the journal against what it was."""
         self._feeding.flow(False)
-        found = Found(differences=list(audit(load_network(self._file), self._layout).differences))
+        network = load_network(self._file)
+        audits = (audit(network, self._layout), audit(network, self._layout, full=True))
+        found = Found(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
         for number in journaled_batches(self._checkpoint):
             text = (self._checkpoint / "offsets" / str(number)).read_text()
             if self._journal.setdefault(number, text) != text:

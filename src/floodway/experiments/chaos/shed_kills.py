@@ -105,7 +105,7 @@ class ShedJob:
         ]
         try:
             # Some seconds are given to a report; the drivers are dead, so what has not come never will.
-            audited = audit_shed(NAME, self._files, time.time() + 3600.0)
+            audited = audit_shed(NAME, self._files, time.time() + 3600.0, full=True)
         except FloodwayError as error:
             return [*wrong, str(error)]
         last = max(kept, default=-1)

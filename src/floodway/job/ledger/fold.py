@@ -180,6 +180,17 @@ class Fold:
         """The batches on record (gaps included) at a location, by query."""
         return {query: batches for (query, place), batches in self._batches.items() if place == at}
 
+    def places(self) -> set[str]:
+        """Every location that has a line."""
+        return {at for _, at in self._batches}
+
+    def queries(self) -> dict[str, Spans]:
+        """The batches on record at any location, by query."""
+        found: dict[str, Spans] = {}
+        for (query, _), batches in self._batches.items():
+            found.setdefault(query, Spans()).merge(batches)
+        return found
+
     def snapshot(self) -> dict[str, Any]:
         """As JSON, for `restored`: the sums of lines that need not be read again."""
         return {

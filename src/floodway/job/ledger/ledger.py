@@ -103,11 +103,6 @@ class Ledger:
         """As `read`, one by one: memory does not grow with the log."""
         return self._tail.lines(0, Fold()) if self.exists() else iter(())
 
-    def latest(self) -> list[LedgerLine]:
-        """The newest lines, those of the last two segments: some ten thousand batches."""
-        segments = self._tail.log.segments()[-2:] if self.exists() else []
-        return list(self._tail.lines(segments[0], Fold())) if segments else []
-
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
         with self._lock:
@@ -123,6 +118,28 @@ class Ledger:
         for text in self.torn_now():
             found.differ(text)
         return found
+
+    def look(self, start: int) -> tuple[Fold, list[tuple[int, bytes]], int]:
+        """The sums of all lines, the lines from a position on in parts, each with its end, and where both end.
+
+        A job may write meanwhile: this goes on until sums and lines reach equally far.
+        """
+        parts: list[tuple[int, bytes]] = []
+        while True:
+            parts += self._tail.log.read(start)
+            start = parts[-1][0] if parts else start
+            with self._lock:
+                fold, end = self.fold(), self._tail.position
+            if end <= start:
+                return fold, parts, end
+
+    def segments(self) -> list[int]:
+        """Where each segment that was not removed begins."""
+        return self._tail.log.segments() if self.exists() else []
+
+    def identity(self) -> str | None:
+        """What tells this ledger from one that was removed and begun anew."""
+        return self._tail.identity()
 
     def torn_now(self) -> list[str]:
         """A sentence about a torn last line, if there is one."""

@@ -48,19 +48,25 @@ class Bounds(NamedTuple):
 UNKNOWN = Bounds(0, math.inf)
 
 
-def check_flow(network: Network, fragment: Fragment, lines: Sequence[LedgerLine], found: Findings) -> None:
-    """Follow every batch of a fragment from its sources to its sinks."""
+def check_flow(
+    network: Network, fragment: Fragment, lines: Sequence[LedgerLine], found: Findings, known: Sequence[str] = ()
+) -> list[str]:
+    """Follow every batch of a fragment from its sources to its sinks.
+
+    Returns the branches that were not compared with their inputs; `known` are those of earlier batches.
+    """
     batches: dict[int, list[LedgerLine]] = {}
     for line in lines:
         batches.setdefault(line.batch, []).append(line)
     flows = [_Flow(network, fragment, mine) for _, mine in sorted(batches.items())]
     found.differ(text for flow in flows for text in flow.differences())
-    loose = dict.fromkeys(at for flow in flows for at in flow.loose)
+    loose = dict.fromkeys([*known, *(at for flow in flows for at in flow.loose)])
     found.unchecked += [
         f"{at}: what {at.partition('->')[0]} emits does not follow from what it got, so the branch's tuples were not "
         "compared with its input's"
         for at in loose
     ]
+    return list(loose)
 
 
 class _Flow:

@@ -11,22 +11,24 @@ For every query of a run:
   everything again adds to the ledger and to the sinks; what the deleted one read can no longer be derived;
 - what the ledger says was delivered, or malformed, is what lies there, no tuple more or less (`sinks.py`).
 
-What cannot be checked from here is said as well.
+What cannot be checked from here is said as well. What an earlier audit has found to agree is not looked at again
+(`job/ledger/audit_point.py`), unless `full` asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from floodway.job.ledger.audit_point import AuditedLedger, QueryPoint, open_ledger
 from floodway.job.ledger.findings import Audit, Findings, delivered, malformed
-from floodway.job.ledger.fold import Fold
-from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network
 from floodway.spark.audit.flow import check_flow
-from floodway.spark.audit.sinks import check_log, check_sink
-from floodway.spark.audit.sources import QueryBooks, check_sources, query_keys
+from floodway.spark.audit.sinks import LogCounts, Passed, check_log, check_sink
+from floodway.spark.audit.sources import QueryBooks, check_sources, present_key, query_keys
 from floodway.spark.query.dead_letters import DEAD
 from floodway.spark.query.fragments import Fragment, fragments
+from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.logs import sink_log
 from floodway.spark.query.sinks import writer_of
@@ -34,53 +36,87 @@ from floodway.spark.query.sinks import writer_of
 __all__ = ["Audit", "audit", "audit_queries"]
 
 
-def audit(network: Network, layout: Layout, nodes: Sequence[str] = ()) -> Audit:
+def audit(network: Network, layout: Layout, nodes: Sequence[str] = (), *, full: bool = False) -> Audit:
     """Reconcile a run's ledger; an empty list of differences means that every tuple is accounted for."""
     parts = [fragment for node in nodes or tuple(network.nodes) for fragment in fragments(network, node)]
-    return audit_queries(network, parts, layout)
+    return audit_queries(network, parts, layout, full=full)
 
 
-def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout) -> Audit:
+def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout, *, full: bool = False) -> Audit:
     """Reconcile the ledger of these queries: those of a run, or one that moves between participants.
 
     What it needs of the latter lies on the storage that they share, so the answer is the same whoever ran which batch.
     """
-    ledger = Ledger(layout.store)
-    lines = ledger.read()
-    found = Findings([*ledger.torn_now(), *Fold(lines).differences()])
-    by_query: dict[str, list[LedgerLine]] = {}
-    for line in lines:
-        by_query.setdefault(line.query, []).append(line)
-    parts = {key: f for f in queries for key in query_keys(f.query, layout.checkpoint(f), by_query)}
+    result, ledger = audit_ledger(network, queries, layout, full=full)
+    return replace(result, unchecked=(*result.unchecked, *ledger.close(result.differences)))
+
+
+def audit_ledger(
+    network: Network, queries: Iterable[Fragment], layout: Layout, *, full: bool
+) -> tuple[Audit, AuditedLedger]:
+    """As `audit_queries`; where the next audit begins is for the caller to keep (`AuditedLedger.close`)."""
+    mine = list(queries)
+    # Before the ledger is read: what a running job commits later is no business of this audit.
+    committed = {fragment.query: committed_batches(layout.checkpoint(fragment)) for fragment in mine}
+    ledger = open_ledger(layout.store, full=full)
+    found = Findings(ledger.differences, ledger.unchecked)
+    parts = {key: f for f in mine for key in query_keys(f.query, layout.checkpoint(f), ledger.lines)}
     writers = _writers(network, layout, parts)
     for query, fragment in parts.items():
-        mine = by_query.get(query, [])
+        passed, lines = ledger.query(query)
+        if query != present_key(fragment.query, layout.checkpoint(fragment)):
+            ledger.settle(query, ledger.newest(query))  # it will have no other batch
+        after = ledger.after.queries.setdefault(query, QueryPoint())
+        first = min((line.batch for line in lines), default=0) if ledger.removed else 0
+        first = max(first, passed.last + 1)
         inputs = {spec.location or spec.name: layout.source(network, fragment, spec) for spec in fragment.sources}
-        check_sources(QueryBooks(query, mine, layout.checkpoint(fragment), inputs, layout.lost), found)
-        check_flow(network, fragment, mine, found)
+        checkpoint = layout.checkpoint(fragment)
+        check_sources(
+            QueryBooks(
+                query, lines, checkpoint, inputs, layout.lost, committed[fragment.query], first, passed, after
+            ),
+            found,
+        )  # fmt: skip
+        after.loose = check_flow(network, fragment, lines, found, passed.loose)
         for spec in fragment.sources:
-            said = malformed(mine, spec.location or spec.name)
-            if said:
+            at = spec.location or spec.name
+            said, sums = malformed(lines, at), passed.sums(at)
+            if said or sums.malformed:
                 others = {writer_of(key, DEAD) for key, same in parts.items() if same is fragment}
                 log, place = layout.dead_letters(spec), f"dead letters of {spec.name}"
-                check_log(log, writer_of(query, DEAD), place, said, found, others - {writer_of(query, DEAD)})
+                before = _passed(passed, place, sums.malformed if sums.known else None, first)
+                counts = check_log(
+                    log, writer_of(query, DEAD), place, said, found, others - {writer_of(query, DEAD)}, passed=before
+                )
+                _leave(after, place, counts)
         for sink in (*fragment.outputs, *map(str, fragment.cut)):
-            address = _address(network, layout, sink)
+            address, sums = _address(network, layout, sink), passed.sums(sink)
             others = writers[address] - {writer_of(query, sink)}
             shared = sink in network.outputs and not layout.owns(network, sink)
-            check_sink(address, query, sink, delivered(mine, sink), found, others, shared=shared)
+            before = _passed(passed, sink, sums.delivered if sums.known else None, first)
+            counts = check_sink(
+                address, query, sink, delivered(lines, sink), found, others, shared=shared, passed=before
+            )  # fmt: skip
+            _leave(after, sink, counts)
+    batches, total = ledger.fold.queries(), ledger.fold.total
     return Audit(
-        batches=sum(len({line.batch for line in by_query.get(query, [])}) for query in parts),
-        lines=len(lines),
-        tuples_offered=sum(
-            line.offered for line in lines if line.reason == Reason.SHEDDER and line.at in network.streams
-        ),
-        tuples_delivered=sum(
-            line.kept for line in lines if line.reason == Reason.DELIVERED and line.at in network.outputs
-        ),
+        batches=sum(batches[query].count() for query in parts if query in batches),
+        lines=ledger.fold.lines,
+        tuples_offered=sum(total.offered[name] for name in network.streams),
+        tuples_delivered=sum(total.delivered[name] for name in network.outputs),
         differences=tuple(found.differences),
         unchecked=tuple(dict.fromkeys(found.unchecked)),
-    )
+    ), ledger
+
+
+def _passed(point: QueryPoint, sink: str, tuples: int | None, first: int) -> Passed:
+    return Passed(point.last, tuples, point.next.get(sink, {}), first)
+
+
+def _leave(after: QueryPoint, sink: str, counts: LogCounts | None) -> None:
+    """Note where the batches that the next audit looks at begin in a log."""
+    if counts is not None:
+        after.next[sink] = counts.after(after.last)
 
 
 def _writers(network: Network, layout: Layout, parts: dict[str, Fragment]) -> dict[str, set[str]]:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodway.errors import FloodwayError, InputError
+from floodway.job.ledger.audit_point import open_ledger
 from floodway.job.ledger.findings import Findings
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
@@ -46,20 +47,23 @@ class ShedAudit:
     unchecked: tuple[str, ...]
 
 
-def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Sequence[str] = ()) -> ShedAudit:
-    """Reconcile a shed; `checkpoints` are folders or URIs to look at beside those that the shed has noted."""
-    ledger = Ledger(files.store)
-    if not ledger.exists():
+def audit_shed(
+    name: str, files: ShedFiles, now_seconds: float, checkpoints: Sequence[str] = (), *, full: bool = False
+) -> ShedAudit:
+    """Reconcile a shed; `checkpoints` are folders or URIs to look at beside those that the shed has noted.
+
+    Lines that an earlier audit has found committed are not read again, unless `full`.
+    """
+    if not Ledger(files.store).exists():
         raise InputError(f"no ledger at {files.store.uri}", hint="Has the shed processed a batch? Check its name")
-    fold = ledger.fold()
-    found = Findings(fold.differences())
+    ledger = open_ledger(files.store, full=full)
+    fold, found = ledger.fold, Findings(ledger.differences, ledger.unchecked)
     given = [open_store(place) for place in checkpoints]
     known = {**_noted(files, found), **{query_of(checkpoint): checkpoint for checkpoint in given}}
-    by_query: dict[str, list[LedgerLine]] = {query: [] for query in fold.batches(name)}
-    for line in ledger.latest():
-        by_query.setdefault(line.query, []).append(line)
-    for query, mine in by_query.items():
-        _check(name, query, mine, known.get(query), now_seconds, fold, found)
+    for query in ledger.lines:
+        committed = _check(name, query, ledger.query(query)[1], known.get(query), now_seconds, fold, found)
+        if committed is not None:
+            ledger.settle(query, min(committed, ledger.newest(query)))
     if fold.lines:
         found.unchecked.append(f"{name}: what batches were offered was not derived: a shed may stand anywhere in a job")
     return ShedAudit(
@@ -70,7 +74,7 @@ def audit_shed(name: str, files: ShedFiles, now_seconds: float, checkpoints: Seq
         dropped=sum(fold.total.by_place().get(name, {}).values()),
         gaps=fold.lost_batches,
         differences=tuple(found.differences),
-        unchecked=tuple(found.unchecked),
+        unchecked=(*found.unchecked, *ledger.close(found.differences)),
     )
 
 
@@ -82,14 +86,15 @@ def _check(
     now_seconds: float,
     fold: Fold,
     found: Findings,
-) -> None:
+) -> int | None:
+    """Compare one query; the last batch that Spark has committed, as far as that is known."""
     if checkpoint is None:
         found.unchecked.append(f"query {query}: its checkpoint is not on record; name it with --checkpoint")
-        return
+        return None
     committed = sorted(journaled_batches(checkpoint, "commits"))
     if not committed:
         found.unchecked.append(f"query {query}: no commits in {checkpoint.uri}")
-        return
+        return None
     record = read_record(checkpoint, name)
     counted = fold.batches(name).get(query)
     first = min([span[0] for span in counted.spans[:1]] if counted else [], default=committed[-1] + 1)
@@ -110,6 +115,7 @@ def _check(
         found.unchecked.append(
             f"query {query}: Spark no longer has the commits of batches {first} to {committed[0] - 1}"
         )
+    return committed[-1]
 
 
 def _noted(files: ShedFiles, found: Findings) -> dict[str, Store]:

@@ -8,7 +8,8 @@
 | console | not at all |
 
 Other runs may write to a sink that the network file names: how much is said, and not compared. The last batch may have
-reached the sink and not the ledger: it will be repeated, and find itself there.
+reached the sink and not the ledger: it will be repeated, and find itself there. What an earlier audit has compared is
+not looked at again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from floodway.errors import FloodwayError
 from floodway.job.ledger.findings import Findings
-from floodway.spark.log import LogReader, tally
+from floodway.spark.log import tally
 from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic
 from floodway.spark.log.meta import META
@@ -35,7 +36,8 @@ _NEVER = 1 << 62
 class LogCounts:
     """Tuples in a log by batch of one writer, those of others by writer, those under no tag, and how many ever came.
 
-    Where retention has taken the oldest segments, batches are whole from `whole_from` on. `torn` are segments.
+    Where retention has taken the oldest segments, batches are whole from `whole_from` on. `torn` are segments. `begins`
+    says by batch and partition where the writer's tuples begin, `ends` where each partition ends.
     """
 
     length: int = 0
@@ -45,15 +47,41 @@ class LogCounts:
     whole_from: int = 0
     batches: Counter[int] = field(default_factory=Counter)
     others: Counter[str] = field(default_factory=Counter)
+    begins: dict[tuple[int, int], int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+    def after(self, batch: int) -> dict[int, int]:
+        """By partition, where the tuples of later batches begin."""
+        found = dict(self.ends)
+        for (number, partition), at in self.begins.items():
+            if number > batch:
+                found[partition] = min(found[partition], at)
+        return found
 
 
-def count_log(log: Path, writer: str) -> LogCounts:
-    """Count a log's tuples by their tags WRITER:BATCH:PARTITION."""
-    held = tally(log)
-    reader = LogReader(log)
-    length, torn = sum(reader.end_positions().values()), reader.skipped().torn
-    counts = LogCounts(length, sum(held.retired.values()), held.untagged, torn)
-    oldest = dict.fromkeys((partition for partition, retired in held.retired.items() if retired), _NEVER)
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What earlier audits have compared in a sink: batches up to `last`, `tuples` of them, which lie before `next`.
+
+    The ledger has lines from batch `first` on: what was before may be in the sink, and was not compared. `tuples` is
+    None where they are not known.
+    """
+
+    last: int = -1
+    tuples: int | None = 0
+    next: Mapping[int, int] = field(default_factory=dict)
+    first: int = 0
+
+
+NOTHING = Passed()
+
+
+def count_log(log: Path, writer: str, since: Mapping[int, int] | None = None) -> LogCounts:
+    """Count a log's tuples by their tags WRITER:BATCH:PARTITION; with `since` those from there on, by partition."""
+    held = tally(log, since)
+    retired = {partition: first for partition, first in held.retired.items() if first > (since or {}).get(partition, 0)}
+    counts = LogCounts(sum(held.ends.values()), sum(retired.values()), held.untagged, held.torn, ends=held.ends)
+    oldest = dict.fromkeys(retired, _NEVER)
     for tag, count in held.tagged.items():
         name, *numbers = tag.rsplit(":", _TAG_NUMBERS)
         if len(numbers) != _TAG_NUMBERS or not all(number.isdecimal() for number in numbers):
@@ -61,6 +89,7 @@ def count_log(log: Path, writer: str) -> LogCounts:
         elif name == writer:
             batch, partition = map(int, numbers)
             counts.batches[batch] += count
+            counts.begins[batch, held.begins[tag][0]] = held.begins[tag][1]
             if partition in oldest:
                 oldest[partition] = min(oldest[partition], batch)
         else:
@@ -78,23 +107,26 @@ def check_sink(
     others: Collection[str] = (),
     *,
     shared: bool = False,
-) -> None:
+    passed: Passed = NOTHING,
+) -> LogCounts | None:
     """Compare what each batch delivered to a sink that is no link over Kafka with what is there.
 
-    `others` are further writers of the same ledger; with `shared`, writers of other runs may come as well.
+    `others` are further writers of the same ledger; with `shared`, writers of other runs may come as well. Returns what
+    was counted, if it is a log.
     """
     if is_topic(address):
         if is_kafka_link(sink, address):
             found.unchecked.append(f"{sink}: a link over Kafka, counted where both its nodes are audited")
         else:
-            _check_topic(address, sink, sum(said.values()), found)
+            _check_topic(address, sink, None if passed.tuples is None else passed.tuples + sum(said.values()), found)
     elif address == "console":
         found.unchecked.append(f"{sink}: went to the console, so its tuples were not counted")
     elif ":" in address:
         kind, _, path = address.partition(":")
-        check_files(kind, path, query, sink, said, found)
+        check_files(kind, path, query, sink, said, found, passed)
     else:
-        check_log(Path(address), writer_of(query, sink), sink, said, found, others, shared=shared)
+        return check_log(Path(address), writer_of(query, sink), sink, said, found, others, shared=shared, passed=passed)
+    return None
 
 
 def check_log(
@@ -106,23 +138,28 @@ def check_log(
     others: Collection[str] = (),
     *,
     shared: bool = False,
-) -> None:
-    """Compare with the tuples in a log under each batch's tag."""
+    passed: Passed = NOTHING,
+) -> LogCounts | None:
+    """Compare with the tuples in a log under each batch's tag; returns what was counted."""
+    total = None if passed.tuples is None else passed.tuples + sum(said.values())
     if not (log / META).exists():
-        if total := sum(said.values()):
+        if total:
             found.differences.append(
                 f"{sink}: the ledger says {total} tuples were delivered, but there is no log {log}"
             )
-        return
+        return None
     try:
-        counts = count_log(log, writer)
+        counts = count_log(log, writer, passed.next)
     except FloodwayError as error:
         found.differences.append(f"{sink}: the log cannot be read: {error.message}")
-        return
-    last = max(said, default=-1)
-    whole = {batch: count for batch, count in said.items() if batch >= counts.whole_from}
-    there = {batch: count for batch, count in counts.batches.items() if counts.whole_from <= batch <= last}
+        return None
+    last = max(said, default=passed.last)
+    from_batch = max(counts.whole_from, passed.first)
+    whole = {batch: count for batch, count in said.items() if batch >= from_batch}
+    there = {batch: count for batch, count in counts.batches.items() if from_batch <= batch <= last}
     found.compare(sink, "the log holds", whole, there)
+    if late := sum(count for batch, count in counts.batches.items() if batch <= passed.last):
+        found.differences.append(f"{sink}: {late} tuple(s) of batches up to {passed.last} came after they were audited")
     strangers = {name: count for name, count in counts.others.items() if name not in others}
     foreign = counts.untagged + (0 if shared else sum(strangers.values()))
     if foreign:
@@ -135,18 +172,21 @@ def check_log(
         found.differences.append(f"{sink}: {counts.torn} torn segment(s) in the log {log}")
     if counts.retired:
         found.unchecked.append(f"{sink}: the log has let {counts.retired} tuples go, which were only summed up")
-    if counts.retired and not others and not shared:
+    if (counts.retired or passed != NOTHING) and total is not None and not others and not shared:
         # What was retired cannot be counted by batch any more, but numbers go on: the sum still tells.
         unfinished = sum(count for batch, count in counts.batches.items() if batch > last)
         ever = counts.length - foreign - unfinished
-        if sum(said.values()) != ever:
+        if total != ever:
             found.differences.append(
-                f"{sink}: the ledger says {sum(said.values())} tuples were delivered in all, "
-                f"{ever} were appended to the log"
+                f"{sink}: the ledger says {total} tuples were delivered in all, {ever} were appended to the log"
             )
+    return counts
 
 
-def _check_topic(address: str, sink: str, total: int, found: Findings) -> None:
+def _check_topic(address: str, sink: str, total: int | None, found: Findings) -> None:
+    if total is None:
+        found.unchecked.append(f"{sink}: how many tuples {address} should have is not known, so it was not compared")
+        return
     try:
         length = sum(open_input(address).latest().values())
     except FloodwayError as error:
@@ -161,17 +201,23 @@ def _check_topic(address: str, sink: str, total: int, found: Findings) -> None:
         )
 
 
-def check_files(kind: str, path: str, query: str, sink: str, said: Mapping[int, int], found: Findings) -> None:
+def check_files(
+    kind: str,
+    path: str,
+    query: str,
+    sink: str,
+    said: Mapping[int, int],
+    found: Findings,
+    passed: Passed = NOTHING,
+) -> None:
     """Compare with the rows in the query's own folders of a file format."""
     if "://" in path:
         found.unchecked.append(f"{sink}: {path} is on another file system, so its tuples were not counted")
         return
-    last = max(said, default=-1)
-    folders = {
-        int(folder.name.removeprefix(_BATCH)): folder
-        for folder in Path(batch_folder(path, query, sink, 0)).parent.glob(f"{_BATCH}*")
-        if folder.name.removeprefix(_BATCH).isdecimal()
-    }
+    last = max(said, default=passed.last)
+    # By number and not by listing, which would take longer with every batch.
+    wanted = {batch: Path(batch_folder(path, query, sink, batch)) for batch in range(passed.first, last + 1)}
+    folders = {batch: folder for batch, folder in wanted.items() if folder.is_dir()}
     count = _COUNTERS.get(kind)
     if count is None:
         found.unchecked.append(f"{sink}: rows of {kind} files were not counted, only whether they are there")
@@ -185,7 +231,6 @@ def check_files(kind: str, path: str, query: str, sink: str, said: Mapping[int, 
         rows = {
             batch: sum(count(file) for file in folder.iterdir() if file.is_file() and file.name[0] not in "._")
             for batch, folder in folders.items()
-            if batch <= last
         }
     except (OSError, ValueError) as error:
         found.differences.append(f"{sink}: {path} cannot be read: {error}")

@@ -5,16 +5,17 @@
 
 Spark keeps the journal of the last hundred batches. What older ones were offered is checked as a sum: they reach from
 where the query began (`query_notes.py`) to where the oldest journaled batch ends. What each of them kept cannot be
-derived any more, and is told as unchecked.
+derived any more, and is told as unchecked. Batches that an earlier audit has passed are not looked at again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.errors import FloodwayError
+from floodway.job.ledger.audit_point import QueryPoint
 from floodway.job.ledger.findings import Findings
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.log.inputs import open_input
@@ -23,10 +24,9 @@ from floodway.spark.log.meta import META
 from floodway.spark.query.fragment_lines import source_stages
 from floodway.spark.query.journal import (
     JournaledBatch,
-    committed_batches,
-    first_offsets,
     journaled_batches,
     last_offsets,
+    offsets_at,
     query_key,
     query_name,
     read_batch,
@@ -36,17 +36,25 @@ from floodway.spark.query.query_notes import read_notes
 
 @dataclass(frozen=True, slots=True)
 class QueryBooks:
-    """One query's lines and checkpoint, the addresses of its inputs by place, and the folder with notes of losses."""
+    """One query's lines and checkpoint, the addresses of its inputs by place, and the folder with notes of losses.
+
+    `lines` are those since `passed`, where the last audit has left the query; `after` is where this one leaves it.
+    `committed` are batches that Spark had committed before the lines were read, `first` is the first with lines.
+    """
 
     query: str
     lines: Sequence[LedgerLine]
     checkpoint: Path
     inputs: Mapping[str, str]
     lost: Path | None = None
+    committed: Sequence[int] = ()
+    first: int = 0
+    passed: QueryPoint = field(default_factory=QueryPoint)
+    after: QueryPoint = field(default_factory=QueryPoint)
 
     def offered(self, at: str, last: int | None = None) -> int:
         """Tuples that the ledger says a source was offered, up to a batch or in all."""
-        return sum(
+        return self.passed.sums(at).offered + sum(
             line.offered
             for line in self.lines
             if line.at == at and line.reason == Reason.SHEDDER and (last is None or line.batch <= last)
@@ -88,8 +96,8 @@ def _committed(books: QueryBooks, found: Findings) -> None:
     written = {line.batch for line in books.lines}
     found.differ(
         f"query {books.query}, batch {batch}: committed by Spark, not in the ledger"
-        for batch in committed_batches(books.checkpoint)
-        if batch not in written
+        for batch in books.committed
+        if batch not in written and batch >= books.first
     )
 
 
@@ -97,8 +105,11 @@ def _applied_again(books: QueryBooks, found: Findings) -> None:
     """Apply the journaled decisions again and compare; batches join without hole or overlap."""
     by_key = {(line.batch, line.at, line.reason): line for line in books.lines}
     written = {line.batch for line in books.lines}
-    ends: dict[str, Mapping[int, int]] = {}
-    for batch in journaled_batches(books.checkpoint):
+    journaled = journaled_batches(books.checkpoint)
+    # Without the batch before, the first offset may be an old one.
+    ends: dict[str, Mapping[int, int]] = dict(books.passed.ends) if books.passed.last in journaled else {}
+    _forgotten(books, journaled)
+    for batch in journaled:
         if batch not in written:
             continue
         journal = read_batch(books.checkpoint, batch)
@@ -114,7 +125,17 @@ def _applied_again(books: QueryBooks, found: Findings) -> None:
                         f"query {books.query}, {at}, batch {batch}: starts at {offset.start}, not at {ends[at]}"
                     )
                 ends[at] = offset.end
+        if batch <= books.after.last:
+            books.after.ends = {at: dict(end) for at, end in ends.items()}
         found.differ(_branches(books, journal))
+
+
+def _forgotten(books: QueryBooks, journaled: Sequence[int]) -> None:
+    """Note batches that are passed without having been applied again."""
+    batches = [line.batch for line in books.lines if line.batch < journaled[0]]
+    if batches:
+        first, _, count = books.passed.forgotten or (min(batches), 0, 0)
+        books.after.forgotten = first, max(batches), count + len(set(batches))
 
 
 def _stages(
@@ -181,25 +202,34 @@ def _input(books: QueryBooks, at: str, address: str, found: Findings) -> None:
 
 def _sum(books: QueryBooks, at: str, earliest: Mapping[int, int], found: Findings) -> None:
     """What batches before the journal were offered, against where the query began."""
-    oldest = journaled_batches(books.checkpoint)[0]
-    offset = first_offsets(books.checkpoint).get(at)
-    if oldest == 0 or oldest > max((line.batch for line in books.lines), default=-1):
+    journaled = journaled_batches(books.checkpoint)
+    oldest = journaled[0]
+    # Of batches before the first with lines only the sums are there.
+    upto = max(oldest, books.first - 1)
+    if oldest == 0 or upto not in journaled or upto > max((line.batch for line in books.lines), default=upto):
         return
+    if not books.passed.sums(at).known:
+        found.unchecked.append(f"{books.query}, {at}: other queries wrote to the removed lines, so no sum was checked")
+        return
+    offset = offsets_at(books.checkpoint, upto).get(at)
     began = read_notes(books.checkpoint).began.get(at)
     if began is None and not any(earliest.values()):
         began = {}  # an input that has lost nothing was read from its first tuple
     if began is None:
         found.unchecked.append(
-            f"{books.query}, {at}: where it began is not on record, so batches 0 to {oldest - 1} were not summed up"
+            f"{books.query}, {at}: where it began is not on record, so batches 0 to {upto - 1} were not summed up"
         )
         return
     reached = 0 if offset is None else sum(end - began.get(partition, 0) for partition, end in offset.end.items())
-    if (said := books.offered(at, oldest)) != reached:
+    if (said := books.offered(at, upto)) != reached:
         found.differences.append(
-            f"query {books.query}, {at}, batches 0 to {oldest}: the ledger says {said} tuples were offered, "
+            f"query {books.query}, {at}, batches 0 to {upto}: the ledger says {said} tuples were offered, "
             f"by its positions the query has read {reached}"
         )
-    found.unchecked.append(
-        f"{books.query}, {at}: Spark no longer has the decisions of batches 0 to {oldest - 1}; what they were offered "
-        "was only summed up, what each of them kept was not derived again"
-    )
+    if books.after.forgotten is not None:
+        first, last, count = books.after.forgotten
+        some = f"{count} of the " if count <= last - first else ""
+        found.unchecked.append(
+            f"{books.query}, {at}: Spark no longer has the decisions of {some}batches {first} to {last}; what they "
+            "were offered was only summed up, what each of them kept was not derived again"
+        )

@@ -19,7 +19,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,7 @@ class LinkCounts:
     """What a topic holds of the batches of known writers: tuples of each, and records that are there twice.
 
     `length` is the topic's whole length, `retired` the part that Kafka no longer has, `foreign` are records of others.
+    `begins` says by writer, batch and partition where the batch's records begin, `ends` where each partition ends.
     """
 
     length: int = 0
@@ -92,6 +93,16 @@ class LinkCounts:
     repeated: int = 0
     foreign: int = 0
     batches: dict[str, Counter[int]] = field(default_factory=dict)
+    begins: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def after(self, writer: str, batch: int) -> dict[int, int]:
+        """By partition, where the records of a writer's later batches begin."""
+        found = dict(self.ends)
+        for (name, number, partition), at in self.begins.items():
+            if name == writer and number > batch:
+                found[partition] = min(found[partition], at)
+        return found
 
 
 def link_topic(prefix: str, arc: Arc) -> str:
@@ -252,15 +263,38 @@ def reversed_tail(backend: KafkaBackend, partition: int, end: int, step: int) ->
         end, size = start, max(step, 1)
 
 
-def link_counts(address: str, writers: Iterable[str]) -> LinkCounts:
-    """Count a topic's records by writer and batch, from their headers alone."""
+Passed = tuple[int, Mapping[int, int]]
+"""The last batch of a writer that was counted before, and by partition where later ones begin."""
+
+
+def link_counts(address: str, writers: Iterable[str], passed: Mapping[str, Passed] | None = None) -> LinkCounts:
+    """Count a topic's records by writer and batch, from their headers alone; those of `passed` batches are not read."""
     backend = _records(*parse_kafka(address))
     first, last = backend.earliest(), backend.latest()
     batches: dict[str, Counter[int]] = {writer: Counter() for writer in writers}
-    counts = LinkCounts(length=sum(last.values()), retired=sum(first.values()), batches=batches)
+    before = {writer: (passed or {}).get(writer, (-1, {})) for writer in batches}
+    counts = LinkCounts(length=sum(last.values()), batches=batches, ends=last)
     for partition in last:
-        count_marks(counts, (_mark(message) for message in _all(backend, partition)))
+        start = min((begins.get(partition, 0) for _, begins in before.values()), default=0)
+        if first[partition] > start:
+            counts.retired += first[partition]
+        count_marks(counts, _later(counts, before, partition, _all(backend, partition, start)))
     return counts
+
+
+def _later(
+    counts: LinkCounts, before: Mapping[str, Passed], partition: int, messages: Iterable[Message]
+) -> Iterator[Mark | None]:
+    """The marks of batches that were not counted before; one of those that comes again is repeated."""
+    for message in messages:
+        mark, offset = _mark(message), message.offset() or 0
+        if mark is not None and mark.writer in before:
+            last, begins = before[mark.writer]
+            if mark.batch <= last:
+                counts.repeated += offset >= begins.get(partition, 0)
+                continue
+            counts.begins.setdefault((mark.writer, mark.batch, partition), offset)
+        yield mark
 
 
 def count_marks(counts: LinkCounts, marks: Iterable[Mark | None]) -> None:
@@ -294,10 +328,10 @@ def _mark(message: Message) -> Mark | None:
     return Mark.parse(value) if isinstance(value, bytes) else None
 
 
-def _all(backend: KafkaBackend, partition: int) -> Iterator[Message]:
+def _all(backend: KafkaBackend, partition: int, start: int = 0) -> Iterator[Message]:
     first, last = backend.earliest(), backend.latest()
     if partition in last:
-        for messages in backend.messages(partition, first[partition], last[partition]):
+        for messages in backend.messages(partition, max(first[partition], start), last[partition]):
             yield from messages
 
 

@@ -137,10 +137,11 @@ class Listing:
         (self._whole if whole else self._torn).add(name)
         return whole
 
-    def check_all(self) -> None:
-        """Take every torn segment out of the chain."""
+    def check_all(self, start: int = 0) -> None:
+        """Take every torn segment that ends after `start` out of the chain."""
         for name in self._known.values():
-            self.is_whole(name)
+            if name.end > start:
+                self.is_whole(name)
         if self._torn:
             self._rebuild()
 

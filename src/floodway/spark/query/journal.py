@@ -112,7 +112,12 @@ def last_offsets(checkpoint: Path) -> dict[str, BatchOffset]:
 def first_offsets(checkpoint: Path) -> dict[str, BatchOffset]:
     """The offset of every source in the oldest batch that Spark still has; of that batch or of one before."""
     numbers = journaled_batches(checkpoint)
-    return dict(_read(checkpoint / "offsets" / str(numbers[0]), numbers[0]).offsets) if numbers else {}
+    return offsets_at(checkpoint, numbers[0]) if numbers else {}
+
+
+def offsets_at(checkpoint: Path, batch: int) -> dict[str, BatchOffset]:
+    """The offset of every source in a batch that Spark still has; of that batch or of one before."""
+    return dict(_read(checkpoint / "offsets" / str(batch), batch).offsets)
 
 
 def journaled_batches(checkpoint: Path) -> list[int]:

@@ -185,7 +185,7 @@ def buffered(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Turn:
     """A run with the whole buffer under overload, until every part of it has dropped something."""
     register(spark)
     root = tmp_path_factory.mktemp("buffered")
-    net = network(root, "CWB", tight=3.0)
+    net = network(root, "CWB", tight=1.0)
     turn = Turn.of(spark, net, root / "cwb", "enforce", "cwb")
 
     def reasons() -> set[str]:

@@ -34,18 +34,24 @@ def busy(df: DataFrame, seconds_each: float) -> DataFrame:
     return apply_operator(delay_operator(seconds_each), [df])
 
 
-@pytest.mark.parametrize("cost", [3e-4, pytest.param(4e-3, marks=pytest.mark.slow)])
+@pytest.mark.timing
+@pytest.mark.slow
+@pytest.mark.parametrize("cost", [3e-4, 4e-3])
 def test_a_delay_is_measured_within_15_percent(spark: SparkSession, cost: float) -> None:
     found = measure_cost(CpuMeter(spark), lambda frames: busy(frames[0], cost), [rows(spark, 1000)], QUICK)
     print(f"delay {cost}: measured {found.cost:.3g} on {found.tuples} tuples, ratio {found.cost / cost:.3f}")
     assert found.cost == pytest.approx(cost, rel=0.15)
 
 
+@pytest.mark.timing
+@pytest.mark.slow
 def test_the_identity_costs_next_to_nothing(spark: SparkSession) -> None:
     found = measure_cost(CpuMeter(spark), lambda frames: frames[0], [rows(spark, 1000)], Effort(0.2, 2, 50_000))
     assert 0 <= found.cost < 2e-6
 
 
+@pytest.mark.timing
+@pytest.mark.slow
 def test_batches_of_a_running_node_correct_a_wrong_calibration_within_15_percent(spark: SparkSession) -> None:
     """What a batch costs anyway varies by tens of milliseconds beside other tests: the work must outweigh it."""
     truth = {"a": 1.2e-3, "b": 3.6e-3}

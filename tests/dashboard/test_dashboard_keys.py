@@ -33,7 +33,7 @@ def job(tmp_path: Path) -> MadeJob:
     made.start()
     made.run(3)
     made.ledger.append([LedgerLine("q", 3, "clicks", "share", 400, 300, 100, time_us=made.now * 1_000_000)])
-    told = replace(status(made), shed=ShedPart("q", 3, 1.0, over=1234, keys=KEYS), mode="observe")
+    told = replace(status(made), shed=ShedPart("q", 3, 1.0, over=1234, first=56, keys=KEYS), mode="observe")
     write_status(LocalStore(made.root), told)
     return made
 
@@ -56,6 +56,7 @@ def test_metrics_have_a_sample_for_each(job: MadeJob) -> None:
     text = metrics_text(Board(StateSource([job.root])).watched()).decode()
     assert 'floodway_key_input_ratio{job_name="demo",key="[b]noisy <1>"} 0.9' in text
     assert 'floodway_key_keep_ratio{job_name="demo",key="small"} 1.0' in text
+    assert 'floodway_first_of_key_tuples{job_name="demo"} 56.0' in text
 
 
 def test_the_report_lists_them_and_says_why_tuples_went(job: MadeJob) -> None:

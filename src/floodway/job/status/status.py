@@ -138,6 +138,8 @@ class ShedPart:
     late_writes: int = 0
     stale: int = 0
     """Tuples of the last batch that were older than `max_age`."""
+    first: int = 0
+    """Tuples of the last batch that are the first of their keys, and kept for it."""
     over: int = 0
     """Tuples of the last batch that the decision drops because their keys are over their shares."""
     keys: tuple[KeyPart, ...] = ()

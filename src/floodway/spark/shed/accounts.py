@@ -8,6 +8,7 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.shed.control_table import PPM, Table
+from floodway.spark.shed.rare import rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 
@@ -65,7 +66,8 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
         ranges, why = (), "the decision that the batch found is no longer on record"
     known = [] if settings.window is None else [epoch for epoch in table.epochs if epoch.seq <= entry.seq]
     by_key = entry.quotas if settings.share_by is not None else None
-    quotas, others_ppm = by_key.in_batch(entry.keep_at(time_us), entry.keep_ppm) if by_key else ((), None)
+    keep, aimed = (rest_ppm(ppm, entry.rare_ppm) for ppm in (entry.keep_at(time_us), entry.keep_ppm))
+    quotas, others_ppm = by_key.in_batch(keep, aimed) if by_key else ((), None)
     return BatchFacts(
         query=report.query,
         batch=report.batch,

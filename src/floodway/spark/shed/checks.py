@@ -35,21 +35,23 @@ def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
     if options.window is None:
         identity_columns(df, names_of(options.key) or names_of(options.identity))
     if options.share_by is not None:
-        _check_key(df, shed, options.share_by)
+        _check_key(df, shed, "share_by", options.share_by)
+    if options.rare_by is not None:
+        _check_key(df, shed, "rare_by", options.rare_by)
     if options.max_age is not None:
         _check_timestamp(df, shed, options.timestamp or TIMESTAMP)
     _check_numbers(df, shed, options)
 
 
-def _check_key(df: DataFrame, shed: str, share_by: str) -> None:
+def _check_key(df: DataFrame, shed: str, option: str, key: str) -> None:
     hint = f"Choose from {', '.join(df.columns)}."
     try:
-        kind = df.select(fn.expr(share_by)).schema[0].dataType
+        kind = df.select(fn.expr(key)).schema[0].dataType
     except AnalysisException as error:
-        what = f"shed {shed!r}: share_by= is no column or expression of the stream: {share_by}"
+        what = f"shed {shed!r}: {option}= is no column or expression of the stream: {key}"
         raise InputError(what, hint=hint) from error
     if not can_hash(kind):
-        raise InputError(f"shed {shed!r}: share_by= is of type {kind.simpleString()}, which has no keys", hint=hint)
+        raise InputError(f"shed {shed!r}: {option}= is of type {kind.simpleString()}, which has no keys", hint=hint)
 
 
 def _check_timestamp(df: DataFrame, shed: str, timestamp: str) -> None:

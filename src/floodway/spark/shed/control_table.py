@@ -6,7 +6,8 @@ it: the latest one, whatever the timestamp, except for those timestamps that a b
     {"version": 2, "latest": ENTRY, "others": [{"begin_us": …, "end_us": …, "entry": ENTRY}, …], "epochs": [EPOCH, …]}
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
-           budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys, `quotas.py`; null: none)
+           budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys, `quotas.py`; null: none),
+           rare_ppm (the share of the tuples that are kept as the first of their keys, `rare.py`)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
 
 `changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
@@ -44,7 +45,7 @@ up by little, because a query that waited is offered more than the time since th
 
 ENTRY_SCHEMA = (
     "seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
-    f"budget:double,rate:double,base_us:bigint,until_us:bigint,quotas:struct<{QUOTAS_SCHEMA}>"
+    f"budget:double,rate:double,base_us:bigint,until_us:bigint,quotas:struct<{QUOTAS_SCHEMA}>,rare_ppm:int"
 )
 EPOCH_SCHEMA = "seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int"
 TABLE_SCHEMA = (
@@ -87,6 +88,7 @@ class Entry:
     base_us: int | None = None
     until_us: int | None = None
     quotas: Quotas | None = None
+    rare_ppm: KeepPpm = 0
 
     def expired(self, batch_time_us: int) -> bool:
         """Whether a batch with this timestamp keeps everything, because nobody has renewed the decision."""

@@ -159,6 +159,8 @@ def report(progress: StreamingQueryProgress, key: str, *, on_source: bool) -> Ba
         key_points=seen.get("key_points"),
         key_counts=key_counts(seen.get("key_counts") or ()),
         key_name=seen.get("key_name"),
+        first=seen.get("first", 0),
+        unknown=seen.get("unknown", 0),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),

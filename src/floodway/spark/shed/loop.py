@@ -33,6 +33,7 @@ from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
 from floodway.spark.shed.key_shares import KeyShares
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
+from floodway.spark.shed.rare import UNKNOWN_KEYS, RareShare, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.settings import ShedSettings
@@ -87,6 +88,7 @@ class ShedLoop:
     """Queries that were started and have not ended: those that the shed is in, and those not known to be others."""
     _ended: bool = False
     _utilities: Utilities = field(default_factory=Utilities)
+    _rare: RareShare = field(default_factory=RareShare)
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
@@ -168,6 +170,8 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
+            if report.unknown:
+                self._warn(UNKNOWN_KEYS)
             if report.uncertain and report.read is not None:
                 self._warn(UNCERTAIN.format(query=report.query))
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
@@ -275,6 +279,7 @@ class ShedLoop:
 
     def _decide(self, query: _Query, report: BatchReport) -> None:
         self._utilities.add(report.utilities, report.offered)
+        self._rare.add(report.first, report.offered - report.stale)
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
@@ -324,13 +329,15 @@ class ShedLoop:
             budget=budget,
             rate=rate,
             base_us=base_us,
+            rare_ppm=self._rare.ppm,
         )
+        rest = rest_ppm(keep_ppm, entry.rare_ppm) / PPM
         if self.settings.by_utility and keep_ppm < PPM:
-            threshold = self._utilities.threshold(keep_ppm / PPM, self.settings.floor_ppm / PPM)
+            threshold = self._utilities.threshold(rest, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         if self.keys is not None:
-            entry = replace(entry, quotas=self.keys.quotas(keep_ppm / PPM) or latest.quotas)
+            entry = replace(entry, quotas=self.keys.quotas(rest) or latest.quotas)
         self.control.put(entry)
 
     def _save_dropped(self, report: BatchReport) -> None:
@@ -344,6 +351,8 @@ class ShedLoop:
         query.started_us = report.started_us
         mode = self.control.latest.mode
         reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
+        if report.first:
+            reason = f"{reason}; {report.first:,} tuples of the last batch are the first of their keys and stay"
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
@@ -357,6 +366,7 @@ class ShedLoop:
             late_writes=self.control.late_writes,
             stale=report.stale,
             over=report.over,
+            first=report.first,
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
         )
         self._status = shed_status(

@@ -25,6 +25,7 @@ from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
 from floodway.spark.shed.control_table import PPM
+from floodway.spark.shed.rare import MOST_NUMBER
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
 from floodway.units import duration_us
@@ -58,6 +59,8 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "identity": _columns,
     "share_by": str,
     "weights": _weights,
+    "keep_rare": int,
+    "rare_by": str,
     "arrival": str,
     "seed": int,
     "side_output": int,
@@ -83,6 +86,8 @@ class ShedOptions:
     key: str | Sequence[str] | None = None
     share_by: str | None = None
     weights: Mapping[str, float] | None = None
+    keep_rare: int | None = None
+    rare_by: str | None = None
     identity: str | Sequence[str] | None = None
     arrival: str | None = None
     window: WindowDrop | None = None
@@ -125,6 +130,7 @@ class ShedOptions:
                 hint="Make the utility a function of the key.",
             )
         self._check_shares(name)
+        self._check_rare(name)
         if not 0.0 <= (self.floor or 0.0) <= MOST_FLOOR or (self.floor and self.utility is None):
             raise InputError(
                 f"shed {name!r}: floor={self.floor} is no share in [0, {MOST_FLOOR}] of tuples chosen by utility=",
@@ -158,6 +164,31 @@ class ShedOptions:
                     hint='weights={"gold": 3} gives gold three times the share of a key that is not named',
                 )
 
+    def _check_rare(self, name: str) -> None:
+        if self.rare_by is not None and self.keep_rare is None:
+            raise InputError(
+                f"shed {name!r}: rare_by= names keys, and keep_rare= does not say how many tuples of each",
+                hint="Give keep_rare=1, say",
+            )
+        if self.keep_rare is None:
+            return
+        if not isinstance(self.keep_rare, int) or not 1 <= self.keep_rare <= MOST_NUMBER:
+            raise InputError(
+                f"shed {name!r}: keep_rare={self.keep_rare!r} is no number of tuples in [1, {MOST_NUMBER}]",
+                hint="It is tuples of every key, in every task of a batch",
+            )
+        if self.rare_by is None and self.share_by is None:
+            raise InputError(
+                f"shed {name!r}: keep_rare= keeps tuples of every key, and no key is named",
+                hint="Name a column by rare_by= or share_by=",
+            )
+        whole = [option for option, value in {"key=": self.key, "window=": self.window}.items() if value is not None]
+        if whole:
+            raise InputError(
+                f"shed {name!r}: {whole[0]} keeps or drops tuples together, and keep_rare= would take some apart",
+                hint="Use one of them.",
+            )
+
     def settings(self, name: str) -> ShedSettings:
         """What the loop works with; InputError without a target."""
         if self.target_latency is None:
@@ -178,6 +209,8 @@ class ShedOptions:
             floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
             share_by=self.share_by,
+            keep_rare=self.keep_rare or 0,
+            rare_by=(self.rare_by or self.share_by) if self.keep_rare else None,
             weights=tuple((str(key), float(weight)) for key, weight in (self.weights or {}).items()),
             expires_seconds=self._expires_seconds(),
             shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,

@@ -45,6 +45,10 @@ class BatchReport:
     """Tuples by place among the tracked keys, from 1 on; at 0 those of all others."""
     key_name: str | None = None
     """Of the key that the decision asked for."""
+    first: int = 0
+    """Tuples that are the first of their keys and kept for it."""
+    unknown: int = 0
+    """Tuples of keys that a task had no room for."""
     arrival_us: float | None = None
     event_us: int | None = None
     utilities: Sequence[float] | None = None

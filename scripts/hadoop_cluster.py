@@ -11,10 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from floodway.experiments.chaos.server_process import ServerProcess
 from floodway.spark.session.java import find_java
 from scripts.fetch_hadoop import CLUSTER
 from scripts.fetch_kafka import fetch
-from scripts.server_process import ServerProcess
+from scripts.serving import serve
 
 
 class Hdfs(ServerProcess):
@@ -50,7 +51,7 @@ class Hdfs(ServerProcess):
 def main() -> int:
     """Serve until Ctrl-C."""
     with tempfile.TemporaryDirectory(prefix="floodway-hdfs-") as folder:
-        return Hdfs(fetch(CLUSTER), Path(folder)).serve(f"the address in {folder}/details.json")
+        return serve(Hdfs(fetch(CLUSTER), Path(folder)), f"the address in {folder}/details.json")
 
 
 if __name__ == "__main__":

@@ -7,19 +7,15 @@ Its data lies in a folder of its own and is gone with the run.
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
 from pathlib import Path
 
 from confluent_kafka.cimpl import NewTopic
 
-from floodway.errors import FloodwayError
 from floodway.experiments.chaos import broker
-from floodway.experiments.chaos.broker import BrokerError
 from scripts.fetch_kafka import BROKER, fetch
-
-__all__ = ["Broker", "BrokerError"]
+from scripts.serving import serve
 
 
 class Broker(broker.Broker):
@@ -35,19 +31,9 @@ class Broker(broker.Broker):
 
 def main() -> int:
     """Run a broker until this process is interrupted or terminated."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        jars = fetch(BROKER)
-        with tempfile.TemporaryDirectory(prefix="floodway-kafka-") as folder, Broker(jars, Path(folder)) as broker:
-            print(f"Kafka at {broker.address}. Ctrl-C ends it.", flush=True)
-            broker.wait()
-    except KeyboardInterrupt:
-        return 0
-    except FloodwayError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print("error: the broker has ended by itself", file=sys.stderr)
-    return 1
+    with tempfile.TemporaryDirectory(prefix="floodway-kafka-") as folder:
+        broker = Broker(fetch(BROKER), Path(folder))
+        return serve(broker, broker.address)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import urllib.request
 from pathlib import Path
 
 from floodway.agent.wire.ports import free_ports
+from floodway.experiments.chaos.server_process import ServerProcess
 from scripts.fetch_hadoop import fetch_s3_server
-from scripts.server_process import ServerProcess
+from scripts.serving import serve
 
 KEYS = {"AWS_ACCESS_KEY_ID": "floodway", "AWS_SECRET_ACCESS_KEY": "floodway", "AWS_REGION": "us-east-1"}
 """It takes any keys; clients refuse to do without."""
@@ -74,7 +75,7 @@ def main() -> int:
     """Serve until Ctrl-C; clients make their own buckets."""
     with tempfile.TemporaryDirectory(prefix="floodway-s3-") as folder:
         server = S3Server(fetch_s3_server(), Path(folder))
-        return server.serve(server.url)
+        return serve(server, server.url)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from typing import Self
 import pyspark
 
 from floodway.agent.wire.ports import free_ports
+from floodway.experiments.chaos.server_process import ServerProcess
 from floodway.spark.session.java import find_java
-from scripts.server_process import ServerProcess
 
 QUICK = ["SPARK_DAEMON_MEMORY=256m", "SPARK_DAEMON_JAVA_OPTS=-XX:TieredStopAtLevel=1"]
 """The optimising compiler takes more than it gives in a process of a few minutes."""

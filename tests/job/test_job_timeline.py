@@ -52,6 +52,23 @@ def test_memory_is_bounded_and_sums_are_exact() -> None:
     assert sum(cell.offered["s"] for cell in downsampled.cells()) == step * (120 * 96 + 3 * HOUR)
 
 
+def test_a_cell_is_moved_once_per_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up, begin = 0, Downsampled._begin
+
+    def count(self: Downsampled[Counts], second: int) -> int:
+        nonlocal looked_up
+        looked_up += 1
+        return begin(self, second)
+
+    monkeypatch.setattr(Downsampled, "_begin", count)
+    downsampled, cells = Downsampled(Counts), 0
+    for second in range(0, 9 * DAY, 60):
+        downsampled.at(second).offered["s"] += 1
+        cells += 1
+    # Once when it is added to, then once when it becomes longer, whatever else there is.
+    assert looked_up <= len(STEPS) * cells
+
+
 def test_windows_side_by_side_share_no_tuple_and_leave_none_out_however_old() -> None:
     timeline, total = Timeline(Counts), 0
     for second in range(0, 3 * DAY, 3):

@@ -109,7 +109,9 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
     assert (audited.differences, audited.batches) == ((), 6)
 
 
-def test_a_new_decision_compiles_no_new_code(spark: SparkSession, stream: Stream) -> None:
+@pytest.mark.parametrize("options", [{}, {"share_by": "id % 3"}], ids=["hash", "share_by"])
+def test_a_new_decision_compiles_no_new_code(spark: SparkSession, stream: Stream, options: dict[str, str]) -> None:
+    stream.options.update(options)
     stream.start()
     jvm = spark._jvm
     assert jvm is not None

@@ -14,17 +14,13 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from floodway.agent.wire.ports import free_ports
-from floodway.errors import FloodwayError
+from floodway.experiments.chaos.server_process import ServerProcess, ServerStartError
 from floodway.spark.session.java import find_java
-
-START_SECONDS = 120.0  # a bound for a broken start, not an expectation: a start takes a few seconds
 
 _SETTINGS = """\
 process.roles=broker,controller
@@ -56,19 +52,15 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n%ex
 """
 
 
-class BrokerError(FloodwayError):
-    """A broker that did not start; carries the end of its log."""
+class Broker(ServerProcess):
+    """One broker process."""
 
-
-class Broker:
-    """One broker process. Use it as a context manager, or call `start` and `stop`."""
+    what = "Kafka"
 
     def __init__(self, jars: Sequence[Path], folder: Path) -> None:
-        self._folder = folder
-        self._log = folder / "broker.log"
+        super().__init__(folder)
         self._settings = folder / "server.properties"
         self._classpath = ":".join(map(str, jars))
-        self._process: subprocess.Popen[bytes] | None = None
         self.port, controller = free_ports(2)
         data = folder / "data"
         data.mkdir(parents=True)
@@ -76,7 +68,7 @@ class Broker:
         (folder / "log4j2.properties").write_text(_LOGGING)
         # Without its highest bit: one identity in 64 would begin with a dash, and be taken for an option.
         cluster = urlsafe_b64encode((uuid.uuid4().int >> 1).to_bytes(16)).decode().rstrip("=")
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             done = subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings)),
                 stdout=log,
@@ -84,52 +76,31 @@ class Broker:
                 check=False,
             )
         if done.returncode:
-            raise BrokerError(f"the broker's storage could not be formatted:\n{self.log_tail()}")
+            raise ServerStartError(f"the broker's storage could not be formatted:\n{self.log_tail()}")
 
     @property
     def address(self) -> str:
         """What clients call `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start the process and wait until it answers a client."""
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(self._settings)),
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise BrokerError(f"the broker did not start:\n{self.log_tail()}")
-            time.sleep(0.1)
+    def command(self) -> list[str]:
+        """See `ServerProcess`."""
+        return self._java("kafka.Kafka", str(self._settings))
 
-    def stop(self) -> None:
-        """End it in good order; kill it if that takes too long."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process = None
-
-    def kill(self) -> None:
-        """End it as a crash would, in the middle of whatever it does (SIGKILL)."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+    def answers(self) -> bool:
+        """See `ServerProcess`."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                pass  # cheaper than a client, and quick to refuse
+            return bool(self._admin().list_topics(timeout=5).brokers)
+        except (OSError, KafkaException):
+            return False
 
     def strike(self, number: signal.Signals, hold_seconds: float) -> list[int]:
         """Kill or hold up the broker, and bring it back after so many seconds; the process that was hit."""
         if self._process is None:
             return []
-        hit = self._process.pid
+        hit = self.pid
         if number == signal.SIGKILL:
             self.kill()
         else:
@@ -141,41 +112,10 @@ class Broker:
             os.kill(hit, signal.SIGCONT)
         return [hit]
 
-    def wait(self) -> None:
-        """Wait until the process ends."""
-        if self._process is not None:
-            self._process.wait()
-
-    def restart(self) -> None:
-        """Start it again on the same data and port."""
-        self.stop()
-        self.start()
-
-    def log_tail(self, lines: int = 20) -> str:
-        """The end of what the process printed."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     def _java(self, main: str, *arguments: str) -> list[str]:
         java = [str(find_java() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath]
-        return [*java, f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}", main, *arguments]
+        return [*java, f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}", main, *arguments]
 
     def _admin(self) -> AdminClient:
         # The client's own complaints about a broker that is still starting would drown the test's output.
         return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-
-    def _answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                pass  # cheaper than a client, and quick to refuse
-            return bool(self._admin().list_topics(timeout=5).brokers)
-        except (OSError, KafkaException):
-            return False

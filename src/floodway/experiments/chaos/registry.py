@@ -39,6 +39,7 @@ FAULTS: dict[str, Fault] = {
         Fault("shed-kills", "kills", "a query with the one line in every phase", "shed_kills:kills", 3, "spark"),
         Fault("node-kills", "kills", "nodes, coordinator, supervisor of `up`", "node_kills:kills", 2, "spark"),
         Fault("kafka-kills", "kills", "as run-kills on a topic, and its broker", "run_kills:kafka_kills", 2, "kafka"),
+        Fault("months", "months", "a year of batches: files, memory and starts stay bounded", "months:faults"),
         Fault("fuzz", "fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults"),
         Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults"),
     )

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Generic, Protocol, Self, TypeVar
 
+from floodway.job.ledger.spans import Spans
+
 HOUR, DAY = 3600, 86_400
 STEPS = ((1, HOUR), (60, DAY), (600, 7 * DAY), (HOUR, 90 * DAY), (DAY, 0))
 """Length of a cell, and until which age it is so short, in seconds; each length is a multiple of the one before."""
@@ -79,14 +81,21 @@ class Downsampled(Generic[Cell]):
     def _downsample(self, latest: int) -> None:
         before = self._edges
         self._edges = [(latest - age) // longer * longer for (_, age), (longer, _) in pairwise(STEPS)]
-        # From the oldest edge that has moved, because after a pause a cell may skip a level.
-        oldest = [old for old, new in zip(before, self._edges, strict=True) if new > old]
-        if not oldest:
-            return
-        first, last = bisect_left(self._begins, oldest[-1]), bisect_left(self._begins, self._edges[0])
+        # Only what an edge has passed: everything newer would make each cell as expensive as a week of them. After a
+        # pause a cell skips levels: then the stretches of these levels overlap, and are one.
+        passed = Spans()
+        for old, new in zip(before, self._edges, strict=True):
+            if new > old:
+                passed.add(old, new - 1)
+        for begin, end in passed.spans:
+            self._move(begin, end + 1)
+
+    def _move(self, begin: int, end: int) -> None:
+        """Put the cells that begin in [begin, end) into cells of the length that their age asks for."""
+        first, last = bisect_left(self._begins, begin), bisect_left(self._begins, end)
         moved: dict[int, Cell] = {}
-        for begin in self._begins[first:last]:
-            cell, target = self._cells.pop(begin), self._begin(begin)
+        for one in self._begins[first:last]:
+            cell, target = self._cells.pop(one), self._begin(one)
             if target in moved:
                 moved[target].merge(cell)
             else:

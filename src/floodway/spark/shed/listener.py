@@ -35,6 +35,7 @@ from floodway.json_text import load_json
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.heartbeat import Heartbeat
+from floodway.spark.shed.key_columns import key_counts
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.positions import backlog, positions
 from floodway.spark.shed.report import BatchReport
@@ -185,6 +186,13 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
         mode=seen.get("mode"),
         stale=seen.get("stale", 0),
         skipped=seen.get("skipped", 0),
+        over=seen.get("over", 0),
+        by_share=seen.get("by_share", 0),
+        key_points=seen.get("key_points"),
+        key_counts=key_counts(seen.get("key_counts") or ()),
+        key_name=seen.get("key_name"),
+        first=seen.get("first", 0),
+        unknown=seen.get("unknown", 0),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),

@@ -1,10 +1,8 @@
-"""A server in a process of its own, for tests and for trying things out: start it, wait until it answers, end it."""
+"""A server in a process of its own: start it, wait until it answers, kill it, start it again, end it."""
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -17,7 +15,7 @@ START_SECONDS = 180.0  # a bound for a broken start, not an expectation: a start
 STOP_SECONDS = 15.0
 
 
-class ServerError(RuntimeError):
+class ServerStartError(FloodwayError):
     """A server that did not start; carries the end of its log."""
 
 
@@ -57,7 +55,7 @@ class ServerProcess(ABC):
         while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise ServerError(f"{self.what} did not start:\n{self.log_tail()}")
+                raise ServerStartError(f"{self.what} did not start:\n{self.log_tail()}")
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -99,18 +97,3 @@ class ServerProcess(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def serve(self, where: str) -> int:
-        """Run until this process is interrupted or terminated, for use by hand; the exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        try:
-            with self:
-                print(f"{self.what} at {where}. Ctrl-C ends it.", flush=True)
-                self.wait()
-        except KeyboardInterrupt:
-            return 0
-        except (FloodwayError, ServerError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        print(f"error: {self.what} has ended by itself", file=sys.stderr)
-        return 1

@@ -155,7 +155,11 @@ def test_the_kill_switch_keeps_everything(job: Job) -> None:
     assert job.totals().kept == kept + ROWS
 
 
-@pytest.mark.parametrize("options", [{"utility": "value"}, {"key": "user"}], ids=["utility", "key"])
+@pytest.mark.parametrize(
+    "options",
+    [{"utility": "value"}, {"key": "user"}, {"share_by": "if(id % 4 = 0, user, -1)"}],
+    ids=lambda one: next(iter(one)),
+)
 def test_what_is_kept_is_chosen(job: Job, options: dict[str, Any]) -> None:
     job.options = {"controller": Half(), **options}
     job.start()
@@ -167,6 +171,8 @@ def test_what_is_kept_is_chosen(job: Job, options: dict[str, Any]) -> None:
     if "utility" in options:
         gone = set(range((job.fed - 1) * ROWS, job.fed * ROWS)) - last
         assert min(i % 10 for i in last) >= max(i % 10 for i in gone) - 1
+    elif "share_by" in options:
+        assert {i for i in range((job.fed - 1) * ROWS, job.fed * ROWS) if i % 4 == 0} <= last
     else:
         assert all((i % 50 in {j % 50 for j in last}) == (i in last) for i in last)
         assert len({i % 50 for i in last}) * (ROWS // 50) == len(last)

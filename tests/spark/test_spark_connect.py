@@ -26,9 +26,9 @@ def test_the_one_line_through_connect(tmp_path: Path) -> None:
     environ = {**os.environ, "FLOODWAY_TEST_SESSION": "connect", "JAVA_HOME": str(find_java())}
     environ |= {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "PYSPARK_PYTHON": sys.executable}
     environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    chosen = "counted_to_the_tuple or replay or kill_switch"
+    chosen = "counted_to_the_tuple or replay or kill_switch or share_by"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     command += ["--rootdir", str(MATRIX), "--basetemp", str(tmp_path / "runs"), "-k", chosen, str(MATRIX)]
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:]
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout

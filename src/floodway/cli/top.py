@@ -74,6 +74,7 @@ def _nothing(job: JobPlace) -> InputError:
 
 def table_of(status: Status, now: float) -> Table:
     """A status as a table; `now` in seconds since 1970."""
+    from rich.markup import escape
     from rich.table import Table
 
     age, process = now - status.time, status.process
@@ -106,6 +107,10 @@ def table_of(status: Status, now: float) -> Table:
             table.add_row("would drop", f"{status.would_drop:.1%} {_bar(status.would_drop)}")
         if status.shed is not None and status.shed.stale:
             table.add_row("would skip", f"{status.shed.stale:,} stale tuples of the last batch")
+        if status.shed is not None and status.shed.over:
+            table.add_row("would drop", f"{status.shed.over:,} tuples of the last batch, of keys over their share")
+    for one in () if status.shed is None else status.shed.keys:
+        table.add_row(f"key {escape(one.key)}", f"{one.share:.1%} of the input, keep {one.keep:.1%} {_bar(one.keep)}")
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
     if status.decision_seen is False:

@@ -27,9 +27,12 @@ class LimitConfig(Protocol):
     """What every limit can be given: requests that the first one counts as, the least work, and the n at g = 1."""
 
     @property
-    def requests(self) -> float: ...
+    def requests(self) -> float:
+        """Requests that the first limit counts as."""
+
     @property
-    def floor(self) -> float: ...
+    def floor(self) -> float:
+        """The least work."""
 
 
 StateT = TypeVar("StateT", bound=LimitState)

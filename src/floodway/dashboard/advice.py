@@ -12,10 +12,11 @@ from floodway.network.model import Network
 LATE = 1.1
 POOR = 0.9
 BACKLOG = 0.2
-FOR_CAPACITY = ("shedder", "adaptor", "cleaner")
+FOR_CAPACITY = ("shedder", "share", "adaptor", "cleaner")
 """Reasons that a larger node would do away with."""
 WHY = {
     "shedder": "did not fit into the capacity",
+    "share": "did not fit, and their keys sent more than their shares",
     "stale": "were older than max_age when their batch began",
     "adaptor": "were dropped because the buffer's queue was getting too long",
     "cleaner": "would have missed their deadline anyway",

@@ -36,6 +36,7 @@ def _section(report: Report) -> str:
         "</ul></section>",
         _tiles(report),
         _lost(report),
+        _keys(report),
     ]
     if report.network is not None:
         drawing = network_svg(report.network, report.flow)
@@ -92,6 +93,20 @@ def _lost(report: Report) -> str:
         '<section><h2>What was lost, and why</h2><div class="scroll"><table><thead><tr><th>place</th><th>offered</th>'
         f"<th>kept</th><th>share kept</th><th>lost</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         f"{f'<ul id=differences>{wrong}</ul>' if wrong else ''}</section>"
+    )
+
+
+def _keys(report: Report) -> str:
+    """The keys that sent most, where tuples have shares by key."""
+    keys = report.status.shed.keys if report.status.shed else ()
+    rows = "".join(
+        f"<tr><td>{escape(one.key)}</td><td>{one.share:.1%}</td><td>{one.keep:.1%}</td></tr>" for one in keys
+    )
+    return (
+        "<section><h2>Keys that sent most at the end</h2><table><thead><tr><th>key</th><th>of the input</th>"
+        f"<th>kept</th></tr></thead><tbody>{rows}</tbody></table></section>"
+        if rows
+        else ""
     )
 
 

@@ -109,7 +109,15 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
     planned = _gauge(
         "would_drop_ratio", "Share of what arrives that the plan would drop: what enforcing would cost, in any mode."
     )
+    share = _gauge("key_input_ratio", "Part of the input that comes from a key, of those that send most.", "key")
+    keep = _gauge("key_keep_ratio", "Part of a key's tuples that the decision keeps.", "key")
+    first = _gauge("first_of_key_tuples", "Tuples of the last batch that are the first of their keys, and kept for it.")
     for job, status in jobs:
+        if status.shed is not None:
+            first.add_metric([job.job], status.shed.first)
+        for one in () if status.shed is None else status.shed.keys:
+            share.add_metric([job.job, one.key], one.share)
+            keep.add_metric([job.job, one.key], one.keep)
         for at, place in status.places.items():
             offered.add_metric([job.job, at], place.offered)
             kept.add_metric([job.job, at], place.kept)
@@ -121,7 +129,7 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
         recovered.add_metric([job.job], status.totals.recovered)
         _set(ratio, [job.job], status.loss)
         planned.add_metric([job.job], status.would_drop)
-    yield from (offered, kept, dropped, delivered, recovered, ratio, planned)
+    yield from (offered, kept, dropped, delivered, recovered, ratio, planned, share, keep, first)
 
 
 def _latency(jobs: Known) -> Iterator[Metric]:

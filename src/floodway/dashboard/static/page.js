@@ -252,6 +252,9 @@ function places(job) {
   rows("places", known.map(([at, one]) => [
     at, whole(one.offered), whole(one.kept), dropped(one), percent(one.keep), one.waiting == null ? "–" : whole(one.waiting),
   ]));
+  const keys = job.shed?.keys ?? [];
+  $("keys-section").hidden = !keys.length;
+  rows("keys", keys.map((one) => [one.key, percent(one.share), percent(one.keep)]));
   $("why").replaceChildren(...Object.entries(job.why).flatMap(([reason, text]) => [term("dt", reason), term("dd", text)]));
   list("differences", job.ledger?.differences ?? []);
   const nodes = Object.entries(job.reasons).map(([name, text]) => `${name}: ${text}`);

@@ -41,7 +41,8 @@ class BatchFacts:
 
     `ranges` is empty where the source has no positions that can be read again; `why` then says so. With a `threshold`
     tuples of a higher utility were kept, and `tie_ppm` of those that equal it; else `keep_ppm` of all. `epochs` holds
-    (start_us, pass_ppm, emit_ppm) of Window Drop. What was before `stale_before_us` was skipped in any case.
+    (start_us, pass_ppm, emit_ppm) of Window Drop. What was before `stale_before_us` was skipped in any case. With
+    `others_ppm` tuples were kept by their key: `quotas` has (hash of the key, ppm), and all others had `others_ppm`.
     """
 
     query: str
@@ -56,6 +57,8 @@ class BatchFacts:
     tie_ppm: int = 1_000_000
     epochs: tuple[tuple[int, int, int], ...] = ()
     stale_before_us: int | None = None
+    quotas: tuple[tuple[int, int], ...] = ()
+    others_ppm: int | None = None
     ranges: tuple[Range, ...] = ()
     why: str = ""
     version: Literal[1] = 1

@@ -20,7 +20,10 @@ from floodway.job.ledger.ledger_line import LedgerLine, Reason
 from floodway.job.ledger.spans import Spans
 from floodway.job.ledger.timeline import Timeline
 
-ORDER = (Reason.SHEDDER, Reason.STALE, Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER)
+ORDER = (
+    *(Reason.SHEDDER, Reason.SHARE, Reason.STALE),
+    *(Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER),
+)
 """The reasons for which a tuple can go, in the order in which they account for it."""
 MOST_DIFFERENCES = 50
 VERSION = 1

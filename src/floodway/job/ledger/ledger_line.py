@@ -19,6 +19,7 @@ class Reason(StrEnum):
     wrong with counts."""
 
     SHEDDER = "shedder"
+    SHARE = "share"
     STALE = "stale"
     ADAPTOR = "adaptor"
     CLEANER = "cleaner"

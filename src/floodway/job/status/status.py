@@ -118,6 +118,15 @@ class ProcessPart:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A heavy key of `share_by`: its share of the input, and the part of its tuples that the decision keeps."""
+
+    key: str
+    share: float
+    keep: float
+
+
+@dataclass(frozen=True, slots=True)
 class ShedPart:
     """What a shed needs to resume after a restart: the controller's state, and the latest event time seen."""
 
@@ -129,6 +138,12 @@ class ShedPart:
     late_writes: int = 0
     stale: int = 0
     """Tuples of the last batch that were older than `max_age`."""
+    first: int = 0
+    """Tuples of the last batch that are the first of their keys, and kept for it."""
+    over: int = 0
+    """Tuples of the last batch that the decision drops because their keys are over their shares."""
+    keys: tuple[KeyPart, ...] = ()
+    """The keys that send most, where tuples have shares by key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tu
     kinds = {field.name: field.dataType for field in df.schema}
     if all(kinds.get(name) == kind for name, kind in _KAFKA_IDENTITY.items()):
         return tuple(_KAFKA_IDENTITY)
-    hashable = [name for name, kind in kinds.items() if _can_hash(kind) and not _is_own(name)]
+    hashable = [name for name, kind in kinds.items() if can_hash(kind) and not _is_own(name)]
     if not hashable:
         raise InputError(
             f"no column of the stream can be hashed (columns: {', '.join(df.columns)})",
@@ -110,9 +110,10 @@ def _is_own(name: str) -> bool:
     return name == WEIGHT or name.startswith(("_keep:", "_floodway"))
 
 
-def _can_hash(kind: types.DataType) -> bool:
+def can_hash(kind: types.DataType) -> bool:
+    """Whether Spark hashes values of this type."""
     if isinstance(kind, types.ArrayType):
-        return _can_hash(kind.elementType)
+        return can_hash(kind.elementType)
     if isinstance(kind, types.StructType):
-        return all(_can_hash(field.dataType) for field in kind)
+        return all(can_hash(field.dataType) for field in kind)
     return kind.typeName() not in ("map", "variant")  # by name: Spark 3.5 has no VariantType

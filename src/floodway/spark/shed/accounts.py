@@ -8,6 +8,7 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.shed.control_table import PPM, Table
+from floodway.spark.shed.rare import rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 
@@ -30,24 +31,26 @@ def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | 
 
 
 def batch_lines(report: BatchReport, settings: ShedSettings, mode: Mode, now_us: int) -> list[LedgerLine]:
-    """What was dropped by the decision, then what was stale; `mode` is the one in force where there were no tuples."""
+    """What was dropped of all, of keys over their share, and as stale; `mode` is for a batch without tuples."""
+    kept = report.kept + report.skipped + report.by_share
     shed = LedgerLine(
         query=report.query,
         batch=report.batch,
         at=settings.name,
         reason=Reason.SHEDDER.value,
         offered=report.offered,
-        kept=report.kept + report.skipped,
-        dropped=report.offered - report.kept - report.skipped,
+        kept=kept,
+        dropped=report.offered - kept,
         plan="" if report.seq is None else str(report.seq),
         mode=report.mode or mode,
         keep_ppm=PPM if report.keep_ppm is None else report.keep_ppm,
         time_us=now_us,
     )
     lines = [shed]
-    if report.skipped:
-        stale = Reason.STALE.value
-        lines.append(replace(shed, reason=stale, offered=shed.kept, kept=report.kept, dropped=report.skipped))
+    for reason, dropped in ((Reason.SHARE, report.by_share), (Reason.STALE, report.skipped)):
+        if dropped:
+            offered, kept = kept, kept - dropped
+            lines.append(replace(shed, reason=reason.value, offered=offered, kept=kept, dropped=dropped))
     if report.uncertain and report.read is not None:
         uncertain = Reason.UNCERTAIN.value
         lines.append(replace(shed, reason=uncertain, offered=report.read, kept=report.read, dropped=0))
@@ -62,6 +65,9 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
     if report.seq is not None and entry.seq != report.seq:
         ranges, why = (), "the decision that the batch found is no longer on record"
     known = [] if settings.window is None else [epoch for epoch in table.epochs if epoch.seq <= entry.seq]
+    by_key = entry.quotas if settings.share_by is not None else None
+    keep, aimed = (rest_ppm(ppm, entry.rare_ppm) for ppm in (entry.keep_at(time_us), entry.keep_ppm))
+    quotas, others_ppm = by_key.in_batch(keep, aimed) if by_key else ((), None)
     return BatchFacts(
         query=report.query,
         batch=report.batch,
@@ -75,6 +81,8 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
         tie_ppm=entry.tie_at(time_us),
         epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known),
         stale_before_us=None if settings.max_age_us is None else time_us - settings.max_age_us,
+        quotas=quotas,
+        others_ppm=others_ppm,
         ranges=ranges,
         why=why,
     )

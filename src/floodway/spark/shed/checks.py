@@ -8,7 +8,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NumericType
 
 from floodway.errors import InputError
-from floodway.spark.query.drops import WEIGHT, identity_columns
+from floodway.spark.query.drops import WEIGHT, can_hash, identity_columns
 from floodway.spark.shed.options import ShedOptions, names_of
 
 TIMESTAMP = "timestamp"
@@ -34,9 +34,24 @@ def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
             )
     if options.window is None:
         identity_columns(df, names_of(options.key) or names_of(options.identity))
+    if options.share_by is not None:
+        _check_key(df, shed, "share_by", options.share_by)
+    if options.rare_by is not None:
+        _check_key(df, shed, "rare_by", options.rare_by)
     if options.max_age is not None:
         _check_timestamp(df, shed, options.timestamp or TIMESTAMP)
     _check_numbers(df, shed, options)
+
+
+def _check_key(df: DataFrame, shed: str, option: str, key: str) -> None:
+    hint = f"Choose from {', '.join(df.columns)}."
+    try:
+        kind = df.select(fn.expr(key)).schema[0].dataType
+    except AnalysisException as error:
+        what = f"shed {shed!r}: {option}= is no column or expression of the stream: {key}"
+        raise InputError(what, hint=hint) from error
+    if not can_hash(kind):
+        raise InputError(f"shed {shed!r}: {option}= is of type {kind.simpleString()}, which has no keys", hint=hint)
 
 
 def _check_timestamp(df: DataFrame, shed: str, timestamp: str) -> None:

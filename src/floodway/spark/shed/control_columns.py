@@ -27,6 +27,9 @@ KEEP = "_floodway_keep"
 SALT = "_floodway_salt"
 THRESHOLD = "_floodway_threshold"
 TIE = "_floodway_tie"
+QUOTAS = "_floodway_quotas"
+AIMED = "_floodway_aimed"
+RARE_SHARE = "_floodway_rare_share"
 TABLE = "_floodway_table"
 """The columns that `with_control` adds; null without a table, but for the time."""
 
@@ -59,6 +62,9 @@ def with_control(df: DataFrame, uri: str) -> DataFrame:
         entry["salt"].alias(SALT),
         entry["threshold"].alias(THRESHOLD),
         _tie_in_force(entry, fn.col(TIME)).alias(TIE),
+        entry["quotas"].alias(QUOTAS),
+        entry["keep_ppm"].alias(AIMED),
+        entry["rare_ppm"].alias(RARE_SHARE),
     )
 
 

@@ -6,7 +6,8 @@ it: the latest one, whatever the timestamp, except for those timestamps that a b
     {"version": 2, "latest": ENTRY, "others": [{"begin_us": …, "end_us": …, "entry": ENTRY}, …], "epochs": [EPOCH, …]}
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
-           budget (null: none), rate, base_us, until_us (null: for ever)
+           budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys, `quotas.py`; null: none),
+           rare_ppm (the share of the tuples that are kept as the first of their keys, `rare.py`)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
 
 `changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
@@ -27,6 +28,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from floodway.job.decision import Mode
 from floodway.planning.window_drop import ALWAYS, Epoch
+from floodway.spark.shed.quotas import QUOTAS_SCHEMA, Quotas
 
 PPM = 1_000_000
 MOST_OTHERS = 64
@@ -43,7 +45,7 @@ up by little, because a query that waited is offered more than the time since th
 
 ENTRY_SCHEMA = (
     "seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
-    "budget:double,rate:double,base_us:bigint,until_us:bigint"
+    f"budget:double,rate:double,base_us:bigint,until_us:bigint,quotas:struct<{QUOTAS_SCHEMA}>,rare_ppm:int"
 )
 EPOCH_SCHEMA = "seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int"
 TABLE_SCHEMA = (
@@ -57,7 +59,7 @@ class Entry:
     """A decision. `valid_from_us` is when it came into force: batches begun before that by the clock have another one.
 
     With a `threshold`, tuples of a utility above it are kept, and `tie_ppm` of those that equal it; without one,
-    `keep_ppm` of all by hash. `keep_ppm` is the keep aimed at in both cases.
+    `keep_ppm` of all by hash; with `quotas`, that of each key. `keep_ppm` is the keep aimed at in all cases.
 
     With a `budget` (tuples), the keep follows the batch: tuples arrive at `rate` a second since `base_us`, the end of
     the batch before, so one that begins at t is offered rate (t - base) and keeps the budget of it:
@@ -85,6 +87,8 @@ class Entry:
     rate: float | None = None
     base_us: int | None = None
     until_us: int | None = None
+    quotas: Quotas | None = None
+    rare_ppm: KeepPpm = 0
 
     def expired(self, batch_time_us: int) -> bool:
         """Whether a batch with this timestamp keeps everything, because nobody has renewed the decision."""

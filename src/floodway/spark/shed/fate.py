@@ -20,6 +20,8 @@ from floodway.job.ledger.facts import BatchFacts
 from floodway.job.store.store import Store
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.query.drops import hash_ppm
+from floodway.spark.shed.key_columns import keep_of_key, key_hash
+from floodway.spark.shed.rare import FIRST, NOBODY, first_of_key
 from floodway.spark.shed.utility import utility_column
 from floodway.spark.shed.window_drop import passes, time_us
 
@@ -30,8 +32,8 @@ RULE = "rule.json"
 class Rule:
     """What decides beside the decision: the columns hashed, the utility as an SQL expression, the windows.
 
-    `timestamp` is the column by which tuples are stale. `utility` None with `by_utility` says that the utility was a
-    Column of the program, which cannot be kept.
+    `timestamp` is the column by which tuples are stale, `share_by` the expression whose values have quotas. `utility`
+    None with `by_utility` says that the utility was a Column of the program, which cannot be kept.
     """
 
     hashed: tuple[str, ...]
@@ -42,6 +44,9 @@ class Rule:
     time_column: str | None = None
     salt: int = 0
     timestamp: str | None = None
+    share_by: str | None = None
+    keep_rare: int = 0
+    rare_by: str | None = None
     version: Literal[1] = 1
 
 
@@ -76,10 +81,17 @@ def by_hash(df: DataFrame, rule: Rule, keep_ppm: Column, salt: Column) -> Column
 
 def fate(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
     """Whether a finished batch kept a tuple. The same expression as the live query's, with the decision as literals."""
-    kept = _chosen(df, rule, facts)
-    if rule.timestamp is None or facts.stale_before_us is None:
-        return kept
-    return ~is_stale(rule.timestamp, fn.lit(facts.stale_before_us)) & kept
+    kept, stale = _chosen(df, rule, facts), fn.lit(False)
+    if rule.timestamp is not None and facts.stale_before_us is not None:
+        stale = is_stale(rule.timestamp, fn.lit(facts.stale_before_us))
+    if rule.rare_by is not None:
+        kept |= rank(rule.rare_by, stale, rule.keep_rare) == FIRST
+    return ~stale & kept
+
+
+def rank(rare_by: str, stale: Column, number: int) -> Column:
+    """What a tuple is among those of its key: stale ones do not count."""
+    return first_of_key(fn.when(stale, fn.lit(NOBODY)).otherwise(key_hash(fn.expr(rare_by))), number)
 
 
 def is_stale(timestamp: str, before_us: Column) -> Column:
@@ -101,6 +113,8 @@ def _chosen(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
             return found
 
         return passes(rule.window, time_us(rule.time_column), keep_at, fn.lit(rule.salt))
+    if rule.share_by is not None and facts.others_ppm is not None:
+        return by_hash(df, rule, keep_of_key(rule.share_by, facts.quotas, facts.others_ppm), salt)
     below = by_hash(df, rule, fn.lit(facts.keep_ppm), salt)
     if facts.threshold is None:
         return below

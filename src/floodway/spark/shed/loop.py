@@ -31,7 +31,9 @@ from floodway.spark.shed.accounts import UNCERTAIN, batch_lines, facts_of, misse
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.key_shares import KeyShares
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
+from floodway.spark.shed.rare import UNKNOWN_KEYS, RareShare, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.settings import ShedSettings
@@ -77,6 +79,8 @@ class ShedLoop:
     files: ShedFiles
     clock_us: Callable[[], int]
     open_journal: OpenJournal = open_checkpoint
+    keys: KeyShares | None = None
+    """Shares by key, if the settings ask for them."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, _Query] = field(default_factory=dict)
@@ -84,6 +88,7 @@ class ShedLoop:
     """Queries that were started and have not ended: those that the shed is in, and those not known to be others."""
     _ended: bool = False
     _utilities: Utilities = field(default_factory=Utilities)
+    _rare: RareShare = field(default_factory=RareShare)
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
@@ -108,7 +113,8 @@ class ShedLoop:
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
         )
-        self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt))
+        quotas = None if self.keys is None else self.control.latest.quotas
+        self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt, quotas=quotas))
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -155,6 +161,7 @@ class ShedLoop:
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
             facts = facts_of(report, self.settings, self.control.table, self.clock_us())
+            self._look_at_keys(report)
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))
             self._guarded("deciding", lambda: self._decide(query, report))
             if self.windows is not None:
@@ -163,6 +170,8 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
+            if report.unknown:
+                self._warn(UNKNOWN_KEYS)
             if report.uncertain and report.read is not None:
                 self._warn(UNCERTAIN.format(query=report.query))
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
@@ -238,6 +247,12 @@ class ShedLoop:
             if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
                 self._warn(unseen)
 
+    def _look_at_keys(self, report: BatchReport) -> None:
+        """Take in what the batch tells of its keys, if it found the decision that has them."""
+        cut_by = self.control.table.at(report.batch_time_us or report.started_us)
+        if self.keys is not None and report.seq == cut_by.seq:
+            self.keys.take(report, cut_by.quotas)
+
     def _warn(self, text: str) -> None:
         """Say it once, in the log, and in the status from now on."""
         if text not in self.warnings:
@@ -264,6 +279,7 @@ class ShedLoop:
 
     def _decide(self, query: _Query, report: BatchReport) -> None:
         self._utilities.add(report.utilities, report.offered)
+        self._rare.add(report.first, report.offered - report.stale)
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
@@ -313,11 +329,15 @@ class ShedLoop:
             budget=budget,
             rate=rate,
             base_us=base_us,
+            rare_ppm=self._rare.ppm,
         )
+        rest = rest_ppm(keep_ppm, entry.rare_ppm) / PPM
         if self.settings.by_utility and keep_ppm < PPM:
-            threshold = self._utilities.threshold(keep_ppm / PPM, self.settings.floor_ppm / PPM)
+            threshold = self._utilities.threshold(rest, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
+        if self.keys is not None:
+            entry = replace(entry, quotas=self.keys.quotas(rest) or latest.quotas)
         self.control.put(entry)
 
     def _save_dropped(self, report: BatchReport) -> None:
@@ -331,6 +351,8 @@ class ShedLoop:
         query.started_us = report.started_us
         mode = self.control.latest.mode
         reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
+        if report.first:
+            reason = f"{reason}; {report.first:,} tuples of the last batch are the first of their keys and stay"
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
@@ -343,6 +365,9 @@ class ShedLoop:
             seen_us=self.windows.seen_us if self.windows is not None else None,
             late_writes=self.control.late_writes,
             stale=report.stale,
+            over=report.over,
+            first=report.first,
+            keys=() if self.keys is None else self.keys.shown(latest.quotas),
         )
         self._status = shed_status(
             self.settings.name,

@@ -9,6 +9,7 @@ are separated by commas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -24,6 +25,7 @@ from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
 from floodway.spark.shed.control_table import PPM
+from floodway.spark.shed.rare import MOST_NUMBER
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
 from floodway.units import duration_us
@@ -38,6 +40,14 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _weights(text: str) -> dict[str, float]:
+    """`gold=3, free=0.5`; ValueError for anything else."""
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    if any(not key.strip() for key, _, _ in pairs):
+        raise ValueError(text)
+    return {key.strip(): float(weight) for key, _, weight in pairs}
+
+
 FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "target_latency": str,
     "mode": str,
@@ -47,6 +57,10 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "floor": float,
     "key": _columns,
     "identity": _columns,
+    "share_by": str,
+    "weights": _weights,
+    "keep_rare": int,
+    "rare_by": str,
     "arrival": str,
     "seed": int,
     "side_output": int,
@@ -70,6 +84,10 @@ class ShedOptions:
     utility: str | Column | None = None
     floor: float | None = None
     key: str | Sequence[str] | None = None
+    share_by: str | None = None
+    weights: Mapping[str, float] | None = None
+    keep_rare: int | None = None
+    rare_by: str | None = None
     identity: str | Sequence[str] | None = None
     arrival: str | None = None
     window: WindowDrop | None = None
@@ -90,7 +108,8 @@ class ShedOptions:
                     try:
                         found[option] = read(text)
                     except ValueError:
-                        raise InputError(f"{key}={text} is not a number", hint="Write 1 or 0.9, say") from None
+                        example = "gold=3, free=0.5" if option == "weights" else "1 or 0.9, say"
+                        raise InputError(f"{key}={text} is not a number", hint=f"Write {example}") from None
         return replace(self, **found)
 
     def checked(self, name: str) -> ShedOptions:
@@ -110,6 +129,8 @@ class ShedOptions:
                 f"shed {name!r}: utility= and key= cannot both decide",
                 hint="Make the utility a function of the key.",
             )
+        self._check_shares(name)
+        self._check_rare(name)
         if not 0.0 <= (self.floor or 0.0) <= MOST_FLOOR or (self.floor and self.utility is None):
             raise InputError(
                 f"shed {name!r}: floor={self.floor} is no share in [0, {MOST_FLOOR}] of tuples chosen by utility=",
@@ -123,6 +144,50 @@ class ShedOptions:
         if self.target_latency is not None:
             self.settings(name)
         return self
+
+    def _check_shares(self, name: str) -> None:
+        others = {"utility=": self.utility, "key=": self.key, "window=": self.window}
+        both = [option for option, value in others.items() if value is not None]
+        if self.share_by is not None and both:
+            raise InputError(
+                f"shed {name!r}: share_by= and {both[0]} cannot both decide",
+                hint="Use one of them.",
+            )
+        if self.weights and self.share_by is None:
+            raise InputError(
+                f"shed {name!r}: weights= are of keys, and no key is named", hint="Name a column by share_by="
+            )
+        for key, weight in (self.weights or {}).items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 < weight < math.inf:
+                raise InputError(
+                    f"shed {name!r}: the weight {weight!r} of {key!r} is not a number above 0",
+                    hint='weights={"gold": 3} gives gold three times the share of a key that is not named',
+                )
+
+    def _check_rare(self, name: str) -> None:
+        if self.rare_by is not None and self.keep_rare is None:
+            raise InputError(
+                f"shed {name!r}: rare_by= names keys, and keep_rare= does not say how many tuples of each",
+                hint="Give keep_rare=1, say",
+            )
+        if self.keep_rare is None:
+            return
+        if not isinstance(self.keep_rare, int) or not 1 <= self.keep_rare <= MOST_NUMBER:
+            raise InputError(
+                f"shed {name!r}: keep_rare={self.keep_rare!r} is no number of tuples in [1, {MOST_NUMBER}]",
+                hint="It is tuples of every key, in every task of a batch",
+            )
+        if self.rare_by is None and self.share_by is None:
+            raise InputError(
+                f"shed {name!r}: keep_rare= keeps tuples of every key, and no key is named",
+                hint="Name a column by rare_by= or share_by=",
+            )
+        whole = [option for option, value in {"key=": self.key, "window=": self.window}.items() if value is not None]
+        if whole:
+            raise InputError(
+                f"shed {name!r}: {whole[0]} keeps or drops tuples together, and keep_rare= would take some apart",
+                hint="Use one of them.",
+            )
 
     def settings(self, name: str) -> ShedSettings:
         """What the loop works with; InputError without a target."""
@@ -143,6 +208,10 @@ class ShedOptions:
             by_utility=self.utility is not None,
             floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
+            share_by=self.share_by,
+            keep_rare=self.keep_rare or 0,
+            rare_by=(self.rare_by or self.share_by) if self.keep_rare else None,
+            weights=tuple((str(key), float(weight)) for key, weight in (self.weights or {}).items()),
             expires_seconds=self._expires_seconds(),
             shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
             max_age_us=None if self.max_age is None else duration_us("max_age", self.max_age),

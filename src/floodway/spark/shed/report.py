@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from floodway.control.keep_loop import FinishedBatch
 from floodway.job.ledger.facts import Range
@@ -36,6 +36,19 @@ class BatchReport:
     """Tuples that were older than `max_age` when the batch began."""
     skipped: int = 0
     """Those of them that were dropped for it."""
+    over: int = 0
+    """Tuples of keys over their share that the decision drops."""
+    by_share: int = 0
+    """Those of them that were dropped for it."""
+    key_points: Sequence[int] | None = None
+    key_counts: Mapping[int, int] = field(default_factory=dict)
+    """Tuples by place among the tracked keys, from 1 on; at 0 those of all others."""
+    key_name: str | None = None
+    """Of the key that the decision asked for."""
+    first: int = 0
+    """Tuples that are the first of their keys and kept for it."""
+    unknown: int = 0
+    """Tuples of keys that a task had no room for."""
     arrival_us: float | None = None
     event_us: int | None = None
     utilities: Sequence[float] | None = None

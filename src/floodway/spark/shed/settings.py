@@ -27,5 +27,12 @@ class ShedSettings:
     """How long a decision holds that nobody renews; None: for ever."""
     shed_after_seconds: float = 0.0
     """How long an overload lasts before anything is dropped."""
+    share_by: str | None = None
+    """The expression whose values have fair shares; None: none has."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """Of values of `share_by`, as text; any other has 1."""
+    keep_rare: int = 0
+    """Of every value of `rare_by` so many tuples are kept per task of a batch."""
+    rare_by: str | None = None
     max_age_us: int | None = None
     """Tuples that are older when their batch begins are skipped; None: none is."""

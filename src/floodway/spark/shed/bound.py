@@ -1,0 +1,267 @@
+"""A shed in one session: the drop on a stream, the counts around it, and the loop that they are reported to.
+
+The plan stays the same for ever, so the state of what comes after it does too. Every micro-batch finds the decision in
+force (`control_columns.py`), marks each tuple with its fate, counts, and filters.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from zlib import crc32
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from floodway.job.places import note_place
+from floodway.job.shed_state import ShedFiles
+from floodway.job.store.store import probe
+from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
+from floodway.spark.shed.checks import TIMESTAMP, check_columns
+from floodway.spark.shed.control_columns import (
+    AIMED,
+    ENFORCED,
+    KEEP,
+    MODE,
+    RARE_SHARE,
+    SALT,
+    SEQ,
+    TABLE,
+    THRESHOLD,
+    TIE,
+    TIME,
+    epoch_keep,
+    with_control,
+)
+from floodway.spark.shed.control_table import PPM
+from floodway.spark.shed.fate import Rule, is_stale, rank, write_rule
+from floodway.spark.shed.key_columns import OVER, QUOTA, hashed_weights, key_metrics, with_quota
+from floodway.spark.shed.key_shares import KeyShares
+from floodway.spark.shed.listener import attach, metric_name
+from floodway.spark.shed.loop import ShedLoop
+from floodway.spark.shed.open_batches import open_checkpoint
+from floodway.spark.shed.options import ShedOptions, names_of
+from floodway.spark.shed.plans import stands_on_source
+from floodway.spark.shed.rare import FIRST, UNKNOWN, rest_column
+from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.utility import utility_column, utility_summary
+from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
+
+SLOT = "_floodway_slot"
+UTILITY = "_floodway_utility"
+STALE = "_floodway_stale"
+RANK = "_floodway_rank"
+FATE = "_floodway_fate"
+KEPT = "_floodway_kept"
+ARRIVAL = "_arrival"
+
+
+@dataclass(frozen=True)
+class BoundShed:
+    """A shed in one session: the drop, the counts around it, and the loop that they are reported to."""
+
+    spark: SparkSession
+    options: ShedOptions
+    settings: ShedSettings
+    files: ShedFiles
+    loops: list[ShedLoop] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def utility(self) -> str | Column | None:
+        """The column or expression by which tuples are worth keeping."""
+        return self.options.utility
+
+    @property
+    def window(self) -> WindowDrop | None:
+        """The windows to shed whole."""
+        return self.options.window
+
+    @property
+    def metric_key(self) -> str:
+        """Names this shed among a query's metrics."""
+        return metric_key(self.settings.name, self.files)
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        """All that was asked for, comparable: a Column compares to a Column, hence its text."""
+        options = self.options
+        utility = None if options.utility is None else str(options.utility)
+        columns = (utility, names_of(options.key), names_of(options.identity), options.arrival, options.timestamp)
+        return (self.settings, *columns, options.window, options.side_output or 0)
+
+    def _new_loop(self, df: DataFrame) -> ShedLoop:
+        share_by, weights = self.settings.share_by, self.settings.weights
+        return ShedLoop(
+            self.settings,
+            self.files,
+            clock_us=lambda: time.time_ns() // 1000,
+            open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
+            keys=None if share_by is None else KeyShares(hashed_weights(df, share_by, weights)),
+        )
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """The stream with the drop on it and `_weight` added."""
+        check_columns(df, self.settings.name, self.options)
+        probe(self.files.store)
+        spark = df.sparkSession
+        make = partial(self._new_loop, df)
+        loop = attach(spark, self.metric_key, self._compared, make, on_source=stands_on_source(df))
+        self.loops.append(loop)
+        note_place(self.settings.name, self.files.store.uri)
+        write_rule(loop.files.store, self._rule(df))
+        kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
+        marked = self._marked(df).withColumn(KEPT, kept)
+        counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
+        weight = self._weight(df).alias(WEIGHT)
+        return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+
+    @property
+    def _timestamp(self) -> str:
+        return self.options.timestamp or TIMESTAMP
+
+    def _rule(self, df: DataFrame) -> Rule:
+        """What decides beside the decision, for reading dropped tuples again."""
+        return Rule(
+            hashed=() if self.window is not None else self._hashed(df),
+            by_utility=self.utility is not None,
+            utility=self.utility if isinstance(self.utility, str) else None,
+            floor_ppm=self.settings.floor_ppm,
+            window=self.settings.window,
+            time_column=None if self.window is None else self.window.time_column,
+            salt=self.settings.salt,
+            timestamp=None if self.settings.max_age_us is None else self._timestamp,
+            share_by=self.settings.share_by,
+            keep_rare=self.settings.keep_rare,
+            rare_by=self.settings.rare_by,
+        )
+
+    def kept_windows(self, df: DataFrame, window_column: str) -> DataFrame:
+        """Of an aggregate's windows those that are whole."""
+        shape = self.settings.window
+        if shape is None:
+            return df
+        whole = emits(
+            shape,
+            window_column,
+            lambda start: epoch_keep("emit_ppm", start),
+            fn.lit(self.settings.salt),
+        )
+        kept = with_control(df, self.files.control_uri).filter(whole)
+        return kept.select(*[column(name) for name in df.columns])
+
+    def _marked(self, df: DataFrame) -> DataFrame:
+        """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
+        found = with_control(df, self.files.control_uri)
+        salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
+        if self.window is not None:
+            # A table that cannot be read passes everything; a window older than its epochs passes nothing.
+            whole = fn.col(TABLE).isNull() | fn.col(TABLE)["epochs"].isNull()
+            by_window = passes(
+                self.window.shape,
+                time_us(self.window.time_column),
+                lambda start: epoch_keep("pass_ppm", start),
+                fn.lit(self.settings.salt),
+            )
+            return found.withColumn(FATE, whole | by_window)
+        if self.settings.max_age_us is not None:
+            before_us = fn.col(TIME) - self.settings.max_age_us
+            found = found.withColumn(STALE, is_stale(self._timestamp, before_us))
+        if self.settings.rare_by is not None:
+            # The first of their keys are kept; what else there is room for is a smaller share of the others.
+            share = fn.coalesce(fn.col(RARE_SHARE), fn.lit(0))
+            ranked = rank(self.settings.rare_by, self._stale, self.settings.keep_rare)
+            rest = {name: rest_column(fn.col(name), share) for name in (KEEP, AIMED)}
+            found = found.withColumns({RANK: ranked, **rest})
+        slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
+        if self.settings.share_by is not None:
+            slotted = with_quota(slotted, self.settings.share_by)
+        below = fn.col(SLOT) < self._keep
+        if self.utility is None:
+            return slotted.withColumn(FATE, self._fresh(fn.coalesce(below, fn.lit(True))))
+        given = fn.expr(self.utility) if isinstance(self.utility, str) else self.utility
+        valued = slotted.withColumn(UTILITY, utility_column(given))
+        threshold = fn.col(THRESHOLD)
+        above = fn.col(UTILITY) > threshold
+        tied = (fn.col(UTILITY) == threshold) & (fn.col(SLOT) < fn.col(TIE))
+        fate = fn.when(threshold.isNull(), below).otherwise(above | tied | (fn.col(SLOT) < self.settings.floor_ppm))
+        return valued.withColumn(FATE, self._fresh(fn.coalesce(fate, fn.lit(True))))
+
+    def _fresh(self, fate: Column) -> Column:
+        """The fate of a tuple: a stale one goes in any case, one of the first of its key stays."""
+        kept = fate if self.settings.rare_by is None else (fn.col(RANK) == FIRST) | fate
+        return kept if self.settings.max_age_us is None else ~fn.col(STALE) & kept
+
+    @property
+    def _stale(self) -> Column:
+        return fn.lit(False) if self.settings.max_age_us is None else fn.col(STALE)
+
+    @property
+    def _keep(self) -> Column:
+        """The share in ppm of the tuples like this one that is kept."""
+        return fn.col(KEEP if self.settings.share_by is None else QUOTA)
+
+    def _hashed(self, df: DataFrame) -> tuple[str, ...]:
+        return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
+
+    def _counts(self, df: DataFrame) -> list[Column]:
+        """Counted before the drop, in one observation: each costs every tuple."""
+        metrics = [
+            fn.count(fn.lit(1)).alias("offered"),
+            fn.count_if(KEPT).alias("kept"),
+            fn.count_if(FATE).alias("would_keep"),
+            fn.max(TIME).alias("batch_time_us"),
+            fn.max(SEQ).alias("seq"),
+            fn.max(KEEP).alias("keep_ppm"),
+            fn.max(MODE).alias("mode"),
+        ]
+        if self.utility is not None:
+            utility = fn.col(UTILITY)
+            counted = utility if self.settings.max_age_us is None else fn.when(~fn.col(STALE), utility)
+            metrics.append(utility_summary(counted).alias("utilities"))
+        if self.settings.max_age_us is not None:
+            metrics.append(fn.count_if(STALE).alias("stale"))
+            metrics.append(fn.count_if(fn.col(STALE) & ~fn.col(KEPT)).alias("skipped"))
+        if self.settings.share_by is not None:
+            metrics += key_metrics(self.settings.share_by, ~self._stale)
+            metrics.append(fn.count_if(fn.col(OVER) & ~self._stale & ~fn.col(FATE)).alias("over"))
+            metrics.append(fn.count_if(fn.col(OVER) & ~self._stale & ~fn.col(KEPT)).alias("by_share"))
+        if self.settings.rare_by is not None:
+            metrics.append(fn.count_if(fn.col(RANK) == FIRST).alias("first"))
+            metrics.append(fn.count_if(fn.col(RANK) == UNKNOWN).alias("unknown"))
+        if self.window is not None:
+            metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
+        if self.options.side_output:
+            dropped = ~fn.col(KEPT)
+            # The rows with the least hash: a sample of fixed size that needs no more memory than itself.
+            order = fn.when(
+                dropped, fn.xxhash64(*[column(c) for c in identity_columns(df, names_of(self.options.identity))])
+            )
+            text = fn.when(dropped, fn.to_json(fn.struct(*[column(name) for name in df.columns])))
+            metrics.append(fn.min_by(text, order, self.options.side_output).alias("dropped_tuples"))
+        arrival = self.options.arrival or (ARRIVAL if ARRIVAL in df.columns else None)
+        if arrival is not None:
+            metrics.append(fn.avg(fn.when(fn.col(KEPT), time_us(arrival))).alias("arrival_us"))
+        return metrics
+
+    def _weight(self, df: DataFrame) -> Column:
+        before = column(WEIGHT).cast("double") if WEIGHT in df.columns else fn.lit(1.0)
+        if self.window is not None:
+            return before
+        ppm = fn.lit(float(PPM))
+        weight = ppm / fn.greatest(self._keep, fn.lit(1))
+        if self.utility is not None:
+            # What is above the threshold stands for itself; what is below is kept, and estimated, by the floor alone.
+            utility, threshold = fn.col(UTILITY), fn.col(THRESHOLD)
+            tie = fn.greatest(fn.col(TIE), fn.lit(max(self.settings.floor_ppm, 1)))
+            by_tie = fn.when(utility > threshold, 1.0).when(utility == threshold, ppm / tie)
+            by_value = by_tie.otherwise(ppm / max(self.settings.floor_ppm, 1))
+            weight = fn.when(threshold.isNull(), weight).otherwise(by_value)
+        if self.settings.rare_by is not None:
+            weight = fn.when(fn.col(RANK) == FIRST, 1.0).otherwise(weight)
+        return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))
+
+
+def metric_key(name: str, files: ShedFiles) -> str:
+    """Names a shed among a query's metrics: one name may be in use at several places."""
+    return f"{name}.{crc32(files.store.uri.encode()):08x}"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class TestRegistry:
     def test_all_groups_and_ids_can_be_chosen_and_loaded(self) -> None:
         assert choose([], kafka=True) == choose(GROUPS) == list(BENCHMARKS)
-        assert set(BENCHMARKS) - set(choose([])) == {"kafka-source"}
+        assert set(BENCHMARKS) - set(choose([])) == {"kafka-source", "shed-kafka", "shed-step", "shed-price"}
         assert all(callable(load(identifier)) for identifier in BENCHMARKS)
 
     def test_order_is_kept_and_nothing_runs_twice(self) -> None:

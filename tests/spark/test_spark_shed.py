@@ -65,7 +65,8 @@ def slots(spark: SparkSession, first: int, count: int, salt: int) -> dict[int, i
 
 def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: SparkSession, stream: Stream) -> None:
     stream.start()
-    for batch, keep in enumerate((1.0, 0.5, 0.25, 0.8, 0.8)):
+    # None so high that a batch which comes early may keep everything (HIGHEST).
+    for batch, keep in enumerate((1.0, 0.5, 0.25, 0.7, 0.7)):
         stream.keeps.append(keep)
         stream.feed(rows(batch * 2000, 2000))
     ledger = Ledger(stream.shed.files.store)
@@ -73,7 +74,7 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
     assert [line.offered for line in lines] == [2000] * 5
     # A run's first batch decides nothing; after that a decision holds from the next batch on.
     assert [line.plan for line in lines] == ["0", "0", "1", "2", "3"]
-    for line, asked in zip(lines, [PPM, PPM, 500_000, 250_000, 800_000], strict=True):
+    for line, asked in zip(lines, [PPM, PPM, 500_000, 250_000, 700_000], strict=True):
         assert LOWEST * asked <= line.keep_ppm <= min(PPM, HIGHEST * asked)
     slot = slots(spark, 0, 10_000, stream.shed.settings.salt)
     for line in lines:
@@ -206,10 +207,11 @@ def test_keys_are_kept_or_dropped_whole(spark: SparkSession, tmp_path: Path) -> 
     for batch in range(4):
         stream.feed(rows(batch * 1000, 1000))
     stream.stop()
-    users = [{row.user for row in stream.results[batch]} for batch in (2, 3)]
-    assert users[0] == users[1]
-    assert 0 < len(users[0]) < 20
-    assert len(stream.results[3]) == 50 * len(users[0])
+    fewer, more = sorted(({row.user for row in stream.results[batch]} for batch in (2, 3)), key=len)
+    assert fewer <= more  # the keep follows the batch, and what a lower one keeps a higher one keeps too
+    assert 0 < len(fewer) <= len(more) < 20
+    for batch in (2, 3):
+        assert len(stream.results[batch]) == 50 * len({row.user for row in stream.results[batch]})
 
 
 def test_watermarked_windows_go_on_while_the_rate_changes_and_after_a_restart(

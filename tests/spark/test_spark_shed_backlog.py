@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from floodway.spark.shed.positions import backlog
 
 
-def source(end: str | None, latest: str | None) -> SimpleNamespace:
-    """The part of Spark's `SourceProgress` that is read."""
-    return SimpleNamespace(description="KafkaV2[Subscribe[clicks]]", endOffset=end, latestOffset=latest)
+def source(end: str | None, latest: str | None) -> dict[str, str | None]:
+    """The part of a source's progress that is read."""
+    return {"description": "KafkaV2[Subscribe[clicks]]", "endOffset": end, "latestOffset": latest}
 
 
 END = '{"clicks":{"0":100,"1":250}}'

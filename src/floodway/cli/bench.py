@@ -22,11 +22,11 @@ LINES_SHOWN = 12
 
 
 def bench(
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids or groups (planning, spark, kafka).")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids or groups (planning, spark, kafka, shed).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the benchmarks and exit.")] = False,
     long: Annotated[bool, typer.Option("--long", help="More repeats: steadier figures, which take minutes.")] = False,
-    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Broker for the group kafka.")] = None,
+    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Broker for kafka and shed.")] = None,
     conf: Conf = None,
 ) -> None:
     """Measure Floodway against its goals and against the way one would do without it.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import clocks, disks, networks
+from floodway.experiments.chaos import clocks, disks, namespaces, networks
+from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
 from floodway.experiments.chaos.registry import FAULTS, choose, load, share
-from floodway.experiments.chaos.result import Trial
+from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import SteadyClock
 
 
@@ -42,12 +44,32 @@ def test_timers_on_a_wall_clock_would_be_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_damaged_disks_lose_and_double_nothing(tmp_path: Path) -> None:
-    result = disks.faults(Trial(len(disks.KINDS) * 3, 5, tmp_path))
-    assert (result.tried, result.holds, result.differences) == (15, True, [])
+    points = len(KINDS) * 4
+    result = disks.faults(Trial(points, 5, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (points, True, [])
+
+
+def test_a_read_only_disk_is_refused_in_words(tmp_path: Path) -> None:
+    if (missing := namespaces.missing()) is not None:
+        pytest.skip(f"NO READ-ONLY DISK: {missing}")
+    result = FaultResult("disks")
+    for kind in KINDS:
+        (tmp_path / kind).mkdir()
+        disks._read_only(kind, tmp_path / kind, 9, random.Random(kind), result)
+    assert (result.holds, result.differences) == (True, [])
+
+
+def test_an_entry_that_a_read_only_disk_acknowledges_would_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "make_read_only", lambda folder: None)
+    result = FaultResult("disks")
+    disks._read_only("ledger", tmp_path, 9, random.Random(1), result)
+    assert any("were acknowledged" in text for text in result.differences)
 
 
 def test_a_file_that_forgets_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetful(disks.KeptFiles):
+    class Forgetful(KeptFiles):
         def held(self) -> Counter[int]:
             return Counter({number: count for number, count in super().held().items() if number != 1})
 

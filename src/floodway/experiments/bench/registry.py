@@ -12,19 +12,18 @@ from floodway.errors import InputError
 from floodway.experiments.bench.result import Run
 from floodway.network.suggest import did_you_mean
 
-KAFKA = "kafka"
-"""The group that needs a broker, and so runs only when it is named or a broker is."""
 _HERE = "floodway.experiments.bench."
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One entry: `target` is `module:function`."""
+    """One entry: `target` is `module:function`. One that needs a `broker` runs only when it, or a broker, is named."""
 
     id: str
     group: str
     title: str
     target: str
+    broker: bool = False
 
 
 _ALL = (
@@ -44,7 +43,18 @@ _ALL = (
     Benchmark("drop-cpu-json", "spark", "CPU of a dropped and of a JSON-parsed tuple", "spark_drop_cpu:against_json"),
     Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "spark_limit:fixed_limit"),
     Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "spark_buffer:against_cob"),
-    Benchmark("source", KAFKA, "source on Kafka, Spark's own connector", "kafka_source:against_connector"),
+    Benchmark(
+        "source", "kafka", "source on Kafka, Spark's own connector", "kafka_source:against_connector", broker=True
+    ),
+    Benchmark(
+        "kafka",
+        "shed",
+        "overloaded Kafka job: `shed`, a tuned filter",
+        "kafka_shed:against_filter",
+        broker=True,
+    ),
+    Benchmark("step", "shed", "batches until the keep has settled after a step", "kafka_shed:step", broker=True),
+    Benchmark("price", "shed", "a batch of two Kafka jobs with and without `shed`", "kafka_price:price", broker=True),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {f"{entry.group}-{entry.id}": entry for entry in _ALL}
@@ -52,13 +62,13 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(entry.group for entry in _ALL))
 
 
 def choose(names: Iterable[str], *, kafka: bool = False) -> list[str]:
-    """Ids in the order named, groups opened up, each once; all when none is named, Kafka's only with a broker.
+    """Ids in the order named, groups opened up, each once; all when none is named, some only with a broker.
 
     >>> choose(["planning-fit-tree", "planning"])[:2]
     ['planning-fit-tree', 'planning-exact-2']
     """
     chosen: list[str] = []
-    for name in list(names) or [group for group in GROUPS if kafka or group != KAFKA]:
+    for name in list(names) or [known for known, entry in BENCHMARKS.items() if kafka or not entry.broker]:
         if name in GROUPS:
             chosen += [identifier for identifier, entry in BENCHMARKS.items() if entry.group == name]
         elif name in BENCHMARKS:
@@ -72,8 +82,8 @@ def choose(names: Iterable[str], *, kafka: bool = False) -> list[str]:
 
 
 def load(identifier: str, *, servers: str | None = None, conf: Mapping[str, str] | None = None) -> Run:
-    """Import the function of one benchmark; those of Kafka are told the broker and the settings of the session."""
+    """Import the function of one benchmark; those that need a broker are given it and the settings of the session."""
     entry = BENCHMARKS[identifier]
     module, _, function = entry.target.partition(":")
     run = getattr(import_module(_HERE + module), function)
-    return cast(Run, partial(run, servers=servers, conf=conf or {}) if entry.group == KAFKA else run)
+    return cast(Run, partial(run, servers=servers, conf=conf or {}) if entry.broker else run)

@@ -83,7 +83,7 @@ class Workbench:
                 raise BenchError(f"a query took more than {_PATIENCE_SECONDS} s", hint="Is the machine overloaded?")
         finally:
             query.stop()
-        progress = (_as_dict(item) for item in query.recentProgress)
+        progress = (as_dict(item) for item in query.recentProgress)
         return [
             Batch(int(item["numInputRows"]), item["durationMs"]["triggerExecution"] / 1e3)
             for item in progress
@@ -125,7 +125,7 @@ def tuples_per_second(batches: Sequence[Batch]) -> float:
     return median(batch.rows / batch.seconds for batch in batches[1:] or batches)
 
 
-def _as_dict(progress: Any) -> dict[str, Any]:
-    """A query's progress is a dict in some versions of Spark and an object with a JSON text in others."""
-    found: dict[str, Any] = progress if isinstance(progress, dict) else json.loads(progress.json)
+def as_dict(progress: Any) -> dict[str, Any]:
+    """A query's progress as plain values: some versions of Spark give a dict whose metrics are rows, with its JSON."""
+    found: dict[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else progress
     return found

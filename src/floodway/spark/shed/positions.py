@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodway.job.ledger.facts import Range
@@ -10,20 +10,20 @@ from floodway.json_text import load_json
 from floodway.planning.lag import Waiting
 
 
-def positions(sources: Sequence[Any]) -> tuple[tuple[Range, ...], str]:
+def positions(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[Range, ...], str]:
     """The ranges of Kafka that a batch read, and why there are none.
 
-    `sources` are those of a progress event: each with `description`, `startOffset` and `endOffset`.
+    `sources` are those of a progress, each with `description`, `startOffset` and `endOffset`.
     """
     ranges: list[Range] = []
     for source in sources:
-        if "kafka" not in source.description.lower():
-            return (), f"{source.description} cannot be read again by position"
-        if source.startOffset in (None, "null"):
+        if "kafka" not in source["description"].lower():
+            return (), f"{source['description']} cannot be read again by position"
+        if source["startOffset"] in (None, "null"):
             return (), "Spark does not say where the first batch of a query begins"
-        starts, ends = _offsets(source.startOffset), _offsets(source.endOffset)
+        starts, ends = _offsets(source["startOffset"]), _offsets(source["endOffset"])
         if starts is None or ends is None:
-            return (), f"{source.description} tells no offsets"
+            return (), f"{source['description']} tells no offsets"
         for topic, partitions in ends.items():
             for partition, end in partitions.items():
                 start = starts.get(topic, {}).get(partition, 0)
@@ -32,7 +32,7 @@ def positions(sources: Sequence[Any]) -> tuple[tuple[Range, ...], str]:
     return tuple(ranges), ""
 
 
-def backlog(sources: Sequence[Any]) -> int | None:
+def backlog(sources: Sequence[Mapping[str, Any]]) -> int | None:
     """Tuples that were there when a batch was cut and that it left in the source: latest minus end offset.
 
     0 for a source that hands over all it has. None where the source does not tell, and for several sources, of which
@@ -40,7 +40,7 @@ def backlog(sources: Sequence[Any]) -> int | None:
     """
     if len(sources) != 1:
         return None
-    latest, ends = _offsets(getattr(sources[0], "latestOffset", None)), _offsets(sources[0].endOffset)
+    latest, ends = _offsets(sources[0].get("latestOffset")), _offsets(sources[0]["endOffset"])
     if not latest or ends is None:
         return None
     return sum(

@@ -109,13 +109,22 @@ class Journal:
             if self._db.in_transaction:  # part of one that is open already
                 yield
                 return
-            self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    self._roll_back()
+                    raise
+            except sqlite3.OperationalError as error:
+                raise StorageError(
+                    f"{self.path} cannot be written: {error}", hint="Is the disk full, read-only or gone?"
+                ) from error
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # SQLite ends it by itself where the disk fails
+            self._db.execute("ROLLBACK")
 
     def offer(self, offer: Offer, role: Role, at: float) -> None:
         """An offer made or received."""

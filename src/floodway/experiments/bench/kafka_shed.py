@@ -1,0 +1,233 @@
+"""`floodway.shed` on a job like a user's against the filter that one writes by hand, tuned to the same latency.
+
+Broker, sender and Spark share the machine. The job of `kafka_job.py` is offered a multiple of its capacity, which
+calibration finds; ours and the filter take turns on the same load, in the same warm process. The filter begins with the
+share that ours kept and is tuned after every turn so that its mean latency is that of ours:
+
+    P = a / (1 - g),  g = (s + c k) r     a fixed k of the rate r leads to batches of that length, so
+    dk = (g' - g) / (c r)                 for the g' of the wanted length
+
+What the filter would have processed at exactly the latency of ours follows from the same dk: r (k + dk).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any
+from uuid import uuid4
+
+from floodway.control.forecast import BATCH_SHARE
+from floodway.errors import InputError
+from floodway.experiments.bench.kafka_job import Figures, Ran, by_hand, drained, job, plain, run
+from floodway.experiments.bench.kafka_load import Load, create_topic, fill
+from floodway.experiments.bench.result import BenchResult, rounded
+from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, workbench
+from floodway.experiments.result import Progress
+from floodway.spark.shed.shed import shed
+
+QUICK_CELLS = ((2.0, 2.0),)
+"""(offered over capacity, target in seconds)"""
+ALL_CELLS = tuple((load, target) for load in (1.3, 2.0, 4.0) for target in (2.0, 3.0, 5.0))
+REPEATS = 3
+SIZES = (20_000, 80_000)
+GOAL_SHARE, GOAL_LATENCY, TUNED = 0.95, 0.05, 0.03
+STEP_BATCHES = 5
+QUIET = 0.5
+LATEST = {"startingOffsets": "latest"}
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Seconds of a batch whatever it holds, and per record."""
+
+    overhead: float
+    cost: float
+
+    def rate(self, target: float) -> float:
+        """Records per second that batches of T / 1.5 process."""
+        period = target / BATCH_SHARE
+        if self.overhead > 0.75 * period:
+            raise BenchError(
+                f"an empty batch takes {self.overhead:.2f} s here, most of the {period:.2f} s that the target allows",
+                hint="Run on a quieter machine",
+            )
+        return (period - self.overhead) / self.cost / period
+
+    def keep_change(self, latency: float, wanted: float, rate: float) -> float:
+        """By how much a fixed keep must change so that the mean latency becomes the wanted one.
+
+        >>> round(Capacity(0.5, 1e-5).keep_change(2.0, 3.0, 100_000.0), 3)
+        0.125
+        """
+        before, after = (1.0 - self.overhead * BATCH_SHARE / seconds for seconds in (latency, wanted))
+        return (after - before) / (self.cost * rate)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything that the benchmarks below share."""
+
+    work: Workbench
+    servers: str
+    topic: str
+    load: Load
+    capacity: Capacity
+
+    def stream(self, protect: Callable[[Frame], Frame]) -> Frame:
+        """The job on what arrives from now on."""
+        return job(self.work, self.servers, self.topic, protect, LATEST)
+
+    def protected(self, name: str, target: float) -> Callable[[Frame], Frame]:
+        """The one line."""
+        return shed(name, target_latency=target, mode="enforce", state_dir=str(self.work.folder / "state"))
+
+
+def against_filter(*, long: bool, progress: Progress, servers: str | None, conf: Mapping[str, str]) -> BenchResult:
+    """Records processed at the same latency, in every cell of load and target."""
+    cells = ALL_CELLS if long else QUICK_CELLS
+    found: dict[str, dict[str, Any]] = {}
+    with _bench("bench-shed", servers, conf) as bench:
+        for number, (overload, target) in enumerate(cells):
+            found[f"{overload:g} × capacity, target {target:g} s"] = _cell(bench, overload, target)
+            progress((number + 1) / len(cells))
+        capacity = bench.capacity
+    worst = min(found.values(), key=lambda cell: cell["ratio"])
+    away = max(abs(cell["latency over target"] - 1.0) for cell in found.values())
+    return BenchResult(
+        id="shed-kafka",
+        ours=worst["processed (records/s)"],
+        peer=worst["filter at the same latency (records/s)"],
+        ratio=worst["ratio"],
+        goal=f"ours / peer >= {GOAL_SHARE:g} and mean latency within {GOAL_LATENCY:.0%} of the target, in each cell",
+        holds=worst["ratio"] >= GOAL_SHARE and away <= GOAL_LATENCY,
+        unit="records/s, the cell with the least ratio",
+        detail={
+            "peer": "pmod(xxhash64(topic, partition, offset), 1000) < k, tuned to the latency of ours",
+            "farthest mean latency from its target": rounded(away),
+            **found,
+            "calibration": {"seconds a batch": rounded(capacity.overhead), "µs a record": rounded(capacity.cost * 1e6)},
+        },
+    )
+
+
+def step(*, long: bool, progress: Progress, servers: str | None, conf: Mapping[str, str]) -> BenchResult:
+    """Batches until the keep is within a tenth of its final value, after a step from half the capacity."""
+    cells = ALL_CELLS if long else QUICK_CELLS
+    repeats = REPEATS if long else 2
+    found: dict[str, list[int]] = {}
+    with _bench("bench-step", servers, conf) as bench:
+        for number, (overload, target) in enumerate(cells):
+            needed = [_stepped(bench, f"step-{number}-{turn}", overload, target) for turn in range(repeats)]
+            found[f"{overload:g} × capacity, target {target:g} s"] = needed
+            progress((number + 1) / len(cells))
+    most = max(median(needed) for needed in found.values())
+    return BenchResult(
+        id="shed-step",
+        ours=float(most),
+        peer=float(STEP_BATCHES),
+        ratio=rounded(STEP_BATCHES / max(most, 1)),
+        goal=f"90% of the final keep within {STEP_BATCHES} batches",
+        holds=most <= STEP_BATCHES,
+        unit="batches after the one that meets the step, the slowest cell",
+        detail={"peer": "the goal", **{name: str(needed) for name, needed in found.items()}},
+    )
+
+
+def _cell(bench: Bench, overload: float, target: float) -> dict[str, Any]:
+    rate = overload * bench.capacity.rate(target)
+    name, settle, measure = f"cell-{overload:g}-{target:g}", 4.0 * target, 5.0 * target
+    bench.load.rate = QUIET * rate / overload
+    # Learn at little load, then at full: what a job does that starts in overload is not measured here.
+    learnt = _after(_run(bench, bench.protected(name, target), 4.0 * target + settle, rate, at=4.0 * target), settle)
+    keep = fmean(batch.keep for batch in learnt[-4:])
+    turns: list[tuple[Figures, Figures, float]] = []
+    for _ in range(REPEATS):
+        ours = Figures.of(_after(_run(bench, bench.protected(name, target), settle + measure, rate), settle))
+        peer = Figures.of(_after(_run(bench, by_hand(keep), settle + measure, rate), settle))
+        change = bench.capacity.keep_change(peer.latency, ours.latency, rate)
+        turns.append((ours, peer, peer.processed + change * peer.offered))
+        keep = min(1.0, max(0.001, keep + change))
+    ratios = [ours.processed / same for ours, _, same in turns]
+    return {
+        "ratio": rounded(median(ratios)),
+        "ratios": [rounded(ratio) for ratio in ratios],
+        "processed (records/s)": rounded(median(ours.processed for ours, _, _ in turns)),
+        "filter at the same latency (records/s)": rounded(median(same for _, _, same in turns)),
+        "latency over target": rounded(fmean(ours.latency for ours, _, _ in turns) / target),
+        "latencies, ours": [rounded(ours.latency) for ours, _, _ in turns],
+        "latencies, filter": [rounded(peer.latency) for _, peer, _ in turns],
+        "turns in which the filter was tuned": sum(abs(p.latency / o.latency - 1.0) <= TUNED for o, p, _ in turns),
+        "swing of batches, ours": rounded(median(ours.swing for ours, _, _ in turns)),
+        "swing of batches, filter": rounded(median(peer.swing for _, peer, _ in turns)),
+        "offered (records/s)": rounded(median(ours.offered for ours, _, _ in turns)),
+    }
+
+
+def _stepped(bench: Bench, name: str, overload: float, target: float) -> int:
+    rate = overload * bench.capacity.rate(target)
+    bench.load.rate = QUIET * rate / overload
+    quiet = 5.0 * target
+    ran = _run(bench, bench.protected(name, target), quiet + 16.0 * target, rate, at=quiet)
+    return batches_until(ran, ran[0].started + quiet)
+
+
+def batches_until(ran: list[Ran], at: float) -> int:
+    """Batches after the one that meets a step at that time until two keeps in a row are at 90% of the last ones'.
+
+    A batch meets the step if it begins after it, and the one before did too: it holds what came since.
+    """
+    after = [batch for before, batch in pairwise(ran) if before.started >= at]
+    if len(after) < 2 * STEP_BATCHES:
+        raise BenchError(f"only {len(after)} batches ended after the step", hint="Run on a quieter machine")
+    final = fmean(batch.keep for batch in after[-STEP_BATCHES:])
+    for number, (one, other) in enumerate(pairwise(after)):
+        if one.keep < 1.0 and (one.keep + other.keep) / 2.0 >= 0.9 * final:
+            return number
+    return len(after)
+
+
+def _run(bench: Bench, protect: Callable[[Frame], Frame], seconds: float, rate: float, *, at: float = 0.0) -> list[Ran]:
+    """Batches of that many seconds; the load is set to `rate` after `at` seconds."""
+
+    def on_time(elapsed: float) -> None:
+        if elapsed >= at:
+            bench.load.rate = rate
+
+    return run(bench.work, bench.stream(protect), bench.load, seconds, on_time)
+
+
+def _after(ran: list[Ran], settle: float) -> list[Ran]:
+    return [batch for batch in ran if batch.started >= ran[0].started + settle]
+
+
+@contextmanager
+def _bench(name: str, servers: str | None, conf: Mapping[str, str]) -> Iterator[Bench]:
+    if servers is None:
+        raise InputError(
+            "this benchmark needs a broker",
+            hint="Name one with --kafka HOST:PORT; `python -m scripts.kafka_broker` in a clone starts one",
+        )
+    topic = f"floodway-{name}-{uuid4().hex[:8]}"
+    create_topic(servers, topic)
+    with workbench(name, conf) as work, Load(servers, topic) as load:
+        yield Bench(work, servers, topic, load, _calibrated(work, servers))
+
+
+def _calibrated(work: Workbench, servers: str) -> Capacity:
+    """From ready records, in batches of two sizes; the first turn warms up."""
+    topic = f"floodway-calibration-{uuid4().hex[:8]}"
+    create_topic(servers, topic)
+    fill(servers, topic, 3 * SIZES[1])
+    seconds: dict[int, float] = {}
+    for size in (SIZES[1], *SIZES):
+        options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size)}
+        ran = drained(work, job(work, servers, topic, plain, options))
+        seconds[size] = median(batch.seconds for batch in ran[1:])
+    cost = (seconds[SIZES[1]] - seconds[SIZES[0]]) / (SIZES[1] - SIZES[0])
+    if cost <= 0.0:
+        raise BenchError("a larger batch took no longer than a small one", hint="Run on a quieter machine")
+    return Capacity(max(0.0, seconds[SIZES[0]] - cost * SIZES[0]), cost)

@@ -195,7 +195,7 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
         unknown=seen.get("unknown", 0),
         behind=seen.get("behind", 0),
         passed_over=seen.get("passed_over", 0),
-        waiting=waiting(progress.sources),
+        waiting=waiting(progress["sources"]),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),

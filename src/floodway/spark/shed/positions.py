@@ -50,12 +50,12 @@ def backlog(sources: Sequence[Mapping[str, Any]]) -> int | None:
     )
 
 
-def waiting(sources: Sequence[Any]) -> tuple[Waiting, ...]:
+def waiting(sources: Sequence[Mapping[str, Any]]) -> tuple[Waiting, ...]:
     """What a batch left in every partition of Kafka that it read; empty where Spark does not tell."""
     found: list[Waiting] = []
     for source in sources:
-        latest, ends = _offsets(getattr(source, "latestOffset", None)), _offsets(source.endOffset)
-        if "kafka" in source.description.lower() and latest and ends is not None:
+        latest, ends = _offsets(source.get("latestOffset")), _offsets(source["endOffset"])
+        if "kafka" in source["description"].lower() and latest and ends is not None:
             found += [
                 Waiting(topic, int(partition), int(ends[topic][partition]), int(last))
                 for topic, partitions in latest.items()

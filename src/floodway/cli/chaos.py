@@ -126,6 +126,9 @@ def _print(results: Sequence[dict[str, Any]], seed: int) -> None:
         numbers = [str(result[name]) for name in ("tried", "lost", "doubled")]
         table.add_row(result["id"], *numbers, str(len(result["differences"])))
     Console().print(table)
+    for result in results:
+        if left_out := result.get("detail", {}).get("left out"):
+            typer.echo(f"{result['id']}: left out: {left_out}")
     typer.echo(f"{sum(result['tried'] for result in results)} points, seed {seed}")
     for result in results:
         for text in result["differences"]:

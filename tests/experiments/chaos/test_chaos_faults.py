@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import clocks, disks, namespaces, networks
+from floodway.experiments.chaos import clocks, disks, namespaces, networks, packets
 from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
 from floodway.experiments.chaos.registry import FAULTS, choose, load, share
 from floodway.experiments.chaos.result import FaultResult, Trial
@@ -79,6 +79,31 @@ def test_a_file_that_forgets_would_be_found(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(disks, "KINDS", {"lines": Forgetful})
     result = disks.faults(Trial(3, 5, tmp_path))
     assert result.lost and result.doubled
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in packets.FAULTS[:-1]), packets.FAULTS[-1], "all"],
+)
+def test_agents_on_machines_whose_packets_suffer_come_to_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    if (missing := namespaces.network_missing()) is not None:
+        pytest.skip(f"NO NETWORK NAMESPACES: {missing}")
+    monkeypatch.setattr(packets, "FAULTY_SECONDS", 1.0)
+    monkeypatch.setattr(packets, "FAULTS", packets.FAULTS if fault == "all" else (fault,))
+    result = packets.faults(Trial(1, 7, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (1, True, [])
+    assert sum(result.detail["met"].values()) > result.detail["met"]["none"], "no packet met a fault"
+
+
+def test_agents_that_stay_cut_off_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (missing := namespaces.network_missing()) is not None:
+        pytest.skip(f"NO NETWORK NAMESPACES: {missing}")
+    monkeypatch.setattr(packets, "HEAL_SECONDS", 5.0)
+    monkeypatch.setattr(packets, "FAULTY_SECONDS", 0.0)
+    monkeypatch.setattr(packets.Switch, "_pass_on", lambda switch, packet: None)
+    assert not packets.faults(Trial(1, 7, tmp_path)).holds
 
 
 def test_a_network_that_loses_and_doubles_messages_is_survived(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault("months", "months", "a year of batches: files, memory and starts stay bounded", "months:faults"),
         Fault("fuzz", "fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults"),
-        Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults"),
+        Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults", 2),
+        Fault("packets", "networks", "the same to IP packets, between namespaces", "packets:faults"),
     )
 }
 DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "months": 12, "fuzz": 50_000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,10 @@ def test_a_read_only_disk_is_refused_in_words(tmp_path: Path) -> None:
     if (missing := namespaces.missing()) is not None:
         pytest.skip(f"NO READ-ONLY DISK: {missing}")
     result = FaultResult("disks")
-    for kind in KINDS:
-        (tmp_path / kind).mkdir()
-        disks._read_only(kind, tmp_path / kind, 9, random.Random(kind), result)
+    for kind, count in product(KINDS, (1, 9)):  # of one entry none is there before
+        folder = tmp_path / f"{kind}-{count}"
+        folder.mkdir()
+        disks._read_only(kind, folder, count, random.Random(kind), result)
     assert (result.holds, result.differences) == (True, [])
 
 

@@ -85,10 +85,15 @@ class Journal:
 
     def __init__(self, path: Path, participant: str | None) -> None:
         """`participant` None is for readers: whoever's it is."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise StorageError(
+                f"{path} cannot be opened: {error}", hint="Is the disk full, read-only or gone?"
+            ) from None
         try:
             self.participant = prepare(self._db, path, participant)
         except sqlite3.DatabaseError as error:

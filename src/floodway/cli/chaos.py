@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +32,10 @@ def chaos(
     kafka_libs: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Jars of a Kafka broker, to start and kill one.")
     ] = None,
+    kafka_connector: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Jars of Spark's Kafka connector, for the one line on a topic."),
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="Keep the jobs' files here; default a temporary one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the faults and exit.")] = False,
@@ -43,7 +47,9 @@ def chaos(
     Example: floodway chaos --only disks --only networks --points 60 --seed 7
     """
     registry: Any = import_module(REGISTRY)
-    chosen = registry.choose(only or [], kafka=kafka_libs is not None or list_only)
+    chosen = registry.choose(
+        only or [], kafka=kafka_libs is not None or list_only, connector=kafka_connector is not None or list_only
+    )
     if list_only:
         _list(chosen, as_json=as_json)
         return
@@ -52,7 +58,8 @@ def chaos(
     shares = registry.share(chosen, points)
     with tempfile.TemporaryDirectory(prefix="floodway-chaos-") as temporary:
         root = folder or Path(temporary)
-        results = [_tried(registry, fault, shares[fault.id], seed, root, kafka_libs) for fault in chosen]
+        jars = {"kafka_libs": kafka_libs, "kafka_connector": kafka_connector}
+        results = [_tried(registry, fault, shares[fault.id], seed, root, jars) for fault in chosen]
     if as_json:
         print_json({"points": sum(result["tried"] for result in results), "seed": seed, "results": results})
     else:
@@ -61,11 +68,13 @@ def chaos(
         raise typer.Exit(1)
 
 
-def _tried(registry: Any, fault: Any, points: int, seed: int, root: Path, kafka_libs: Path | None) -> dict[str, Any]:
+def _tried(
+    registry: Any, fault: Any, points: int, seed: int, root: Path, jars: Mapping[str, Path | None]
+) -> dict[str, Any]:
     trial: Any = import_module(RESULT).Trial
     try:
         with _bar(fault.id) as progress:
-            result = registry.load(fault)(trial(points, seed, root / fault.id, progress, kafka_libs))
+            result = registry.load(fault)(trial(points, seed, root / fault.id, progress, **jars))
     except FloodwayError as error:
         # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
         return {"id": fault.id, "tried": 0, "lost": 0, "doubled": 0, "differences": [f"could not run: {error}"]}
@@ -117,6 +126,9 @@ def _print(results: Sequence[dict[str, Any]], seed: int) -> None:
         numbers = [str(result[name]) for name in ("tried", "lost", "doubled")]
         table.add_row(result["id"], *numbers, str(len(result["differences"])))
     Console().print(table)
+    for result in results:
+        if left_out := result.get("detail", {}).get("left out"):
+            typer.echo(f"{result['id']}: left out: {left_out}")
     typer.echo(f"{sum(result['tried'] for result in results)} points, seed {seed}")
     for result in results:
         for text in result["differences"]:

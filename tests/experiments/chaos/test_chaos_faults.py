@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import clocks, disks, networks
+from floodway.experiments.chaos import clocks, disks, namespaces, networks, packets
+from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
 from floodway.experiments.chaos.registry import FAULTS, choose, load, share
-from floodway.experiments.chaos.result import Trial
+from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import SteadyClock
 
 
@@ -42,12 +45,33 @@ def test_timers_on_a_wall_clock_would_be_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_damaged_disks_lose_and_double_nothing(tmp_path: Path) -> None:
-    result = disks.faults(Trial(len(disks.KINDS) * 3, 5, tmp_path))
-    assert (result.tried, result.holds, result.differences) == (15, True, [])
+    points = len(KINDS) * 4
+    result = disks.faults(Trial(points, 5, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (points, True, [])
+
+
+def test_a_read_only_disk_is_refused_in_words(tmp_path: Path) -> None:
+    if (missing := namespaces.missing()) is not None:
+        pytest.skip(f"NO READ-ONLY DISK: {missing}")
+    result = FaultResult("disks")
+    for kind, count in product(KINDS, (1, 9)):  # of one entry none is there before
+        folder = tmp_path / f"{kind}-{count}"
+        folder.mkdir()
+        disks._read_only(kind, folder, count, random.Random(kind), result)
+    assert (result.holds, result.differences) == (True, [])
+
+
+def test_an_entry_that_a_read_only_disk_acknowledges_would_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "make_read_only", lambda folder: None)
+    result = FaultResult("disks")
+    disks._read_only("ledger", tmp_path, 9, random.Random(1), result)
+    assert any("were acknowledged" in text for text in result.differences)
 
 
 def test_a_file_that_forgets_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetful(disks.KeptFiles):
+    class Forgetful(KeptFiles):
         def held(self) -> Counter[int]:
             return Counter({number: count for number, count in super().held().items() if number != 1})
 
@@ -57,6 +81,31 @@ def test_a_file_that_forgets_would_be_found(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(disks, "KINDS", {"lines": Forgetful})
     result = disks.faults(Trial(3, 5, tmp_path))
     assert result.lost and result.doubled
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in packets.FAULTS[:-1]), packets.FAULTS[-1], "all"],
+)
+def test_agents_on_machines_whose_packets_suffer_come_to_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    if (missing := namespaces.network_missing()) is not None:
+        pytest.skip(f"NO NETWORK NAMESPACES: {missing}")
+    monkeypatch.setattr(packets, "FAULTY_SECONDS", 1.0)
+    monkeypatch.setattr(packets, "FAULTS", packets.FAULTS if fault == "all" else (fault,))
+    result = packets.faults(Trial(1, 7, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (1, True, [])
+    assert sum(result.detail["met"].values()) > result.detail["met"]["none"], "no packet met a fault"
+
+
+def test_agents_that_stay_cut_off_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (missing := namespaces.network_missing()) is not None:
+        pytest.skip(f"NO NETWORK NAMESPACES: {missing}")
+    monkeypatch.setattr(packets, "HEAL_SECONDS", 5.0)
+    monkeypatch.setattr(packets, "FAULTY_SECONDS", 0.0)
+    monkeypatch.setattr(packets.Switch, "_pass_on", lambda switch, packet: None)
+    assert not packets.faults(Trial(1, 7, tmp_path)).holds
 
 
 def test_a_network_that_loses_and_doubles_messages_is_survived(tmp_path: Path) -> None:

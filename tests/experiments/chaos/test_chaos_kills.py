@@ -11,14 +11,17 @@ import pyarrow as pa
 import pytest
 
 from floodway.experiments.chaos import kills, move_kills, plane_kills
+from floodway.experiments.chaos.feeding import LogFeeding
 from floodway.experiments.chaos.kills import points_of
 from floodway.experiments.chaos.plain_job import PlainJob
-from floodway.experiments.chaos.result import Trial
-from floodway.experiments.chaos.run_kills import LogFeeding, PlainRun, plain_kills
+from floodway.experiments.chaos.registry import FAULTS, load
+from floodway.experiments.chaos.result import FaultResult, Trial
+from floodway.experiments.chaos.run_kills import PlainRun, plain_kills
 from floodway.network.file import load_network
 from floodway.spark.log import LogWriter
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.layout import Layout
+from tests.kafka_jars import broker_jars, connector_jars
 
 SEED = 4
 
@@ -50,6 +53,43 @@ def test_agents_that_are_killed_come_to_agree(tmp_path: Path, monkeypatch: pytes
     result = plane_kills.kills(Trial(2, SEED, tmp_path))
     print(f"2 points, seed {SEED}: {result.detail['points']}")
     assert (result.tried, result.differences) == (2, [])
+
+
+POINTS = {"plain-kills": 90, "move-kills": 45, "plane-kills": 30}
+ON_SPARK = {"run-kills": 8, "shed-kills": 8, "node-kills": 5, "executor-kills": 4, "partner-kills": 2}
+ON_KAFKA = {"kafka-kills": 30, "kafka-run-kills": 4, "kafka-shed-kills": 4}
+
+
+def test_the_campaign_has_two_hundred_points() -> None:
+    campaign = POINTS | ON_SPARK | ON_KAFKA
+    assert set(campaign) == {fault.id for fault in FAULTS.values() if fault.kind == "kills"}
+    assert sum(campaign.values()) >= 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "points"), POINTS.items())
+def test_kills_at_many_points(name: str, points: int, tmp_path: Path) -> None:
+    holds(load(FAULTS[name])(Trial(points, SEED, tmp_path)), points)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "points"), ON_SPARK.items())
+def test_kills_on_spark(name: str, points: int, tmp_path: Path) -> None:
+    holds(load(FAULTS[name])(Trial(points, SEED, tmp_path)), points)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "points"), ON_KAFKA.items())
+def test_kills_on_kafka(name: str, points: int, tmp_path: Path) -> None:
+    libs, connector = broker_jars()[0].parent, connector_jars()[0].parent
+    holds(load(FAULTS[name])(Trial(points, SEED, tmp_path, kafka_libs=libs, kafka_connector=connector)), points)
+
+
+def holds(result: FaultResult, points: int) -> None:
+    print(f"{result.id}: {points} points, seed {SEED}: {result.detail['points']}")
+    assert (result.tried, result.lost, result.doubled, result.differences) == (points, 0, 0, [])
 
 
 @pytest.fixture

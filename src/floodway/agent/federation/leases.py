@@ -239,19 +239,30 @@ def _end_of_silence(lost: Lease, now: float) -> float | None:
 
 def _create(path: Path, body: Mapping[str, Any]) -> bool:
     """Put a whole file in place, or nothing if one is there: True for the one who did."""
-    temporary = _write_aside(path, body)
     try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
-    _sync(path.parent)
+        temporary = _write_aside(path, body)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        _sync(path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
     return True
 
 
 def _replace(path: Path, body: Mapping[str, Any]) -> None:
-    _write_aside(path, body).replace(path)
+    try:
+        _write_aside(path, body).replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    why = error.strerror or error
+    return StorageError(f"{path} cannot be written: {why}", hint="Is the shared storage full, read-only or gone?")
 
 
 def _write_aside(path: Path, body: Mapping[str, Any]) -> Path:

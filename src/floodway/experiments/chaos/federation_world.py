@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -44,8 +45,6 @@ FAST = Pace(
     tick=0.02, measure=0.1, lease=1.0, margin=0.2, bill=0.5, message=2.0, move=3.0, failed_move=0.3, patience=1.0
 )
 SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
-STEP_SECONDS = 240.0
-"""How long a test waits for something to happen before it fails; it never waits for nothing."""
 LATE_SECONDS = 10.0
 """How long after its end a period is billed at most: when the lease was renewed, a third of its length later."""
 
@@ -108,6 +107,9 @@ def run_participant(text: str, name: str, root: str, kill_at: str | None) -> Non
 @dataclass
 class World:
     """Shared storage with fed logs, and the processes of the participants."""
+
+    step_seconds: ClassVar[float] = 240.0
+    """How long something may take before it counts as missing; nothing waits that long for nothing."""
 
     root: Path
     text: str = ""
@@ -205,7 +207,7 @@ class World:
 
     def wait(self, what: str, condition: Callable[[], bool], *, alive: Sequence[str] = ()) -> None:
         """Wait for a state, while these processes live."""
-        deadline = time.monotonic() + STEP_SECONDS
+        deadline = time.monotonic() + self.step_seconds
         while not condition():
             for name in alive:
                 must(self.processes[name].is_alive(), f"{name} died while waiting for {what}")

@@ -9,6 +9,8 @@ once, and the books of the two sides agree.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from floodway.agent.federation.moving import STEPS
 from floodway.errors import FloodwayError
@@ -19,27 +21,48 @@ ALL_STEPS = (*STEPS, "giver:settled", "taker:billing", "giver:booked", "taker:bi
 HOLD_SECONDS = FAST.move + FAST.lease + FAST.margin
 """Longer than every time-out of these participants."""
 PATIENCE_SECONDS = 120.0
+SPARK_MARGIN_SECONDS = 5.0
 
 
 def kills(trial: Trial) -> FaultResult:
+    """Partners without Spark, at every step."""
+    return _campaign("move-kills", trial, ALL_STEPS, World, HOLD_SECONDS, PATIENCE_SECONDS)
+
+
+def spark_kills(trial: Trial) -> FaultResult:
+    """Partners with a Spark application each, at the steps of a move."""
+    from floodway.experiments.chaos.spark_partners import LEASE_SECONDS, SparkWorld
+
+    hold_seconds = 2 * LEASE_SECONDS + SPARK_MARGIN_SECONDS
+    return _campaign("partner-kills", trial, STEPS, SparkWorld.make, hold_seconds, SparkWorld.step_seconds)
+
+
+def _campaign(
+    name: str,
+    trial: Trial,
+    all_steps: Sequence[str],
+    make: Callable[[Path], World],
+    hold_seconds: float,
+    patience_seconds: float,
+) -> FaultResult:
     """Steps in an order by the seed; every fourth point is a stop."""
-    result = FaultResult("move-kills", detail={"points": []})
-    rng = trial.rng("move-kills")
+    result = FaultResult(name, detail={"points": []})
+    rng = trial.rng(name)
     steps: list[str] = []
     while len(steps) < trial.points:
-        steps += rng.sample(ALL_STEPS, len(ALL_STEPS))
+        steps += rng.sample(all_steps, len(all_steps))
     for number, step in enumerate(steps[: trial.points]):
         stops = number % 4 == 1
         point = f"{'SIGSTOP' if stops else 'SIGKILL'} at {step}"
         trial.progress(number / trial.points, point)
         folder = trial.folder / str(number)
         folder.mkdir(parents=True)
-        world = World(folder)
+        world = make(folder)
         try:
             if stops:
-                world.survives_a_stop(step, HOLD_SECONDS)
+                world.survives_a_stop(step, hold_seconds)
             else:
-                world.survives_a_kill(step, PATIENCE_SECONDS)
+                world.survives_a_kill(step, patience_seconds)
         except FloodwayError as error:
             result.differences.append(f"{point}: {error}")
         finally:

@@ -63,7 +63,10 @@ class Job(ABC):
         return found
 
     def find(self, target: str) -> list[int]:
-        """The processes of one kind: `driver`, `java`, `worker` (forked by pyspark's daemon), or all (`group`)."""
+        """The processes of one kind, or all (`group`).
+
+        `driver`, `java` (that of the driver), `executor` (its Java), `worker` (forked by pyspark's daemon).
+        """
         members = self.members()
         if target == "group":
             return list(members)
@@ -71,6 +74,8 @@ class Job(ABC):
             return [self.pid] if self.running else []
         if target == "java":
             return [pid for pid, command in members.items() if "org.apache.spark.deploy.SparkSubmit" in command]
+        if target == "executor":
+            return [pid for pid, command in members.items() if "CoarseGrainedExecutorBackend" in command]
         # The daemon and those it forked have the same command; the workers are those whose parent is one of them.
         alike = {pid for pid, command in members.items() if "worker_daemon" in command or "pyspark.daemon" in command}
         return [pid for pid in alike if _parent(pid) in alike]
@@ -114,9 +119,15 @@ class Job(ABC):
 
 
 class CommandJob(Job):
-    """A command of `floodway`, or a module."""
+    """A command of `floodway`, or a module; `variables` are added to the environment."""
 
-    def __init__(self, arguments: Sequence[str], errors: Path, others: Mapping[str, Strike] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        errors: Path,
+        others: Mapping[str, Strike] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(errors, others)
         with errors.open("ab") as output:
             self._process = subprocess.Popen(
@@ -124,6 +135,7 @@ class CommandJob(Job):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=output,
+                env={**os.environ, **(variables or {})},
                 start_new_session=True,
             )
 

@@ -16,7 +16,8 @@ from floodway.network.suggest import did_you_mean
 class Fault:
     """One entry: `target` is `module:function`; `weight` is its part of the points of its kind.
 
-    `needs` is what the machine must have: `spark` costs much per point, `kafka` also needs `--kafka-libs`.
+    `needs` is what the machine must have: `spark` costs much per point, `kafka` also needs `--kafka-libs`, `connector`
+    that and `--kafka-connector`.
     """
 
     id: str
@@ -38,17 +39,38 @@ FAULTS: dict[str, Fault] = {
         Fault("run-kills", "kills", "`floodway run` in every phase of a batch", "run_kills:kills", 4, "spark"),
         Fault("shed-kills", "kills", "a query with the one line in every phase", "shed_kills:kills", 3, "spark"),
         Fault("node-kills", "kills", "nodes, coordinator, supervisor of `up`", "node_kills:kills", 2, "spark"),
-        Fault("kafka-kills", "kills", "as run-kills on a topic, and its broker", "run_kills:kafka_kills", 2, "kafka"),
+        Fault("executor-kills", "kills", "an executor in its own process", "run_kills:executor_kills", 2, "spark"),
+        Fault(
+            "partner-kills", "kills", "partners on Spark, at every step of a move", "move_kills:spark_kills", 1, "spark"
+        ),
+        Fault("kafka-kills", "kills", "as plain-kills on a topic, and its broker", "run_kills:kafka_kills", 2, "kafka"),
+        Fault(
+            "kafka-run-kills",
+            "kills",
+            "as run-kills on a topic, and its broker",
+            "run_kills:kafka_run_kills",
+            1,
+            "kafka",
+        ),
+        Fault(
+            "kafka-shed-kills",
+            "kills",
+            "the one line on Spark's connector, and the broker",
+            "shed_kills:kafka_kills",
+            1,
+            "connector",
+        ),
         Fault("months", "months", "a year of batches: files, memory and starts stay bounded", "months:faults"),
         Fault("fuzz", "fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults"),
-        Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults"),
+        Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults", 2),
+        Fault("packets", "networks", "the same to IP packets, between namespaces", "packets:faults"),
     )
 }
 DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "months": 12, "fuzz": 50_000}
 """Points of each kind where none are asked for: some minutes on a small machine."""
 
 
-def choose(names: Iterable[str], *, kafka: bool = False) -> list[Fault]:
+def choose(names: Iterable[str], *, kafka: bool = False, connector: bool = False) -> list[Fault]:
     """The faults of these kinds or ids, all when none is named; those on Kafka only with a broker.
 
     >>> [fault.id for fault in choose(["disks"])]
@@ -63,7 +85,8 @@ def choose(names: Iterable[str], *, kafka: bool = False) -> list[Fault]:
         if not of_kind:
             known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
             raise InputError(f"no fault is called {name!r}", hint=did_you_mean(name, known))
-        found += [fault for fault in of_kind if kafka or fault.needs != "kafka"]
+        had = {"kafka": kafka, "connector": kafka and connector}
+        found += [fault for fault in of_kind if had.get(fault.needs, True)]
     return list(dict.fromkeys(found))
 
 

@@ -29,6 +29,7 @@ class Trial:
     folder: Path
     progress: Progress = lambda share, text: None
     kafka_libs: Path | None = None
+    kafka_connector: Path | None = None
 
     def rng(self, name: str) -> random.Random:
         """Randomness of its own for each part of a campaign."""

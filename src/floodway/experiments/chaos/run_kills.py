@@ -9,20 +9,19 @@ journal, and every batch there ever was can be derived again:
 
 from __future__ import annotations
 
-import json
 import secrets
-import threading
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from floodway.errors import FloodwayError, InputError
+from floodway.errors import InputError
 from floodway.experiments.chaos.broker import Broker
+from floodway.experiments.chaos.feeding import STREAM, TUPLES_A_SECOND, Feeding, KafkaFeeding, LogFeeding
 from floodway.experiments.chaos.kills import FINISH_SECONDS, Phase, campaign, last_committed, until
 from floodway.experiments.chaos.plain_job import run_plain_job
 from floodway.experiments.chaos.processes import CommandJob, ForkedJob, Job, Strike
@@ -31,19 +30,17 @@ from floodway.job.ledger.ledger import Ledger
 from floodway.network.file import load_network
 from floodway.spark.audit.run import audit
 from floodway.spark.audit.sinks import count_log
-from floodway.spark.log import LogReader, LogWriter, create_log
-from floodway.spark.log.inputs import open_input
-from floodway.spark.log.kafka_links import SCHEME
-from floodway.spark.log.kafka_target import KafkaTarget
+from floodway.spark.log import LogReader
 from floodway.spark.query.journal import committed_offsets, journaled_batches, query_key, read_batch
 from floodway.spark.query.layout import Layout
 from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.drops import kept_mask, tuple_ids
 
 Ids = NDArray[np.int64]
-QUERY, OUTPUT, STREAM = "A.main", "q", "s"
+QUERY, OUTPUT = "A.main", "q"
 TARGETS = ("group", "driver", "java", "worker")
-TUPLES_A_SECOND, PART_SECONDS, MOST_WAITING = 400, 0.05, 3000
+CLUSTER = "local-cluster[1,1,1024]"
+"""Executors in processes of their own: how many, and the cores and megabytes of each."""
 NETWORK = """
 version: 1
 name: chaos
@@ -74,105 +71,66 @@ def plain_kills(trial: Trial) -> FaultResult:
         return campaign("plain-kills", PlainRun(trial.folder, feeding), ("driver",), trial)
 
 
+def executor_kills(trial: Trial) -> FaultResult:
+    """The embedded log with an executor in a process of its own: that, its Python workers and the driver's Java."""
+    trial.folder.mkdir(parents=True, exist_ok=True)
+    with LogFeeding(trial.folder / "input") as feeding:
+        job = RunJob(trial.folder, feeding, master=CLUSTER, variables={"SPARK_HOME": str(spark_home(trial.folder))})
+        return campaign("executor-kills", job, ("executor", "worker", "java"), trial)
+
+
 def kafka_kills(trial: Trial) -> FaultResult:
-    """The same on a topic; the broker is struck, too."""
-    if trial.kafka_libs is None:
-        raise InputError("kafka-kills needs the jars of a broker", hint="Give --kafka-libs FOLDER")
-    jars = sorted(trial.kafka_libs.glob("*.jar"))
-    with (
-        Broker(jars, trial.folder / "broker") as broker,
-        KafkaFeeding(broker.address, f"floodway-chaos-{secrets.token_hex(4)}") as feeding,
-    ):
+    """The driver without Java on a topic; the broker is struck, too."""
+    with topic_of(trial) as (broker, feeding):
         job = PlainRun(trial.folder, feeding, {"broker": broker.strike})
         return campaign("kafka-kills", job, ("driver", "broker"), trial)
 
 
-class Feeding(ABC):
-    """Writes the input as long as it is told to; what was written stays."""
-
-    address: str
-    """Where the network file finds it."""
-
-    def __init__(self) -> None:
-        self.consumed: Callable[[], int] = lambda: 0
-        """How many tuples the job has committed: it must be overloaded, and not for ever behind."""
-        self._stopped = threading.Event()
-        self._flowing = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def flow(self, flowing: bool) -> None:
-        """Begin to write, or pause."""
-        (self._flowing.set if flowing else self._flowing.clear)()
-
-    def total(self) -> int:
-        """Tuples written so far."""
-        return sum(open_input(self.address).latest().values())
-
-    @abstractmethod
-    def write(self, count: int) -> None:
-        """Write some tuples."""
-
-    def _run(self) -> None:
-        written, count = 0, int(TUPLES_A_SECOND * PART_SECONDS)
-        while not self._stopped.wait(PART_SECONDS):
-            if self._flowing.is_set() and written - self.consumed() < MOST_WAITING:
-                self.write(count)
-                written += count
-
-    def __enter__(self) -> Feeding:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
+def kafka_run_kills(trial: Trial) -> FaultResult:
+    """`floodway run` on Spark, with its own source of topics; the broker is struck, too."""
+    with topic_of(trial) as (broker, feeding):
+        job = RunJob(trial.folder, feeding, {"broker": broker.strike})
+        return campaign("kafka-run-kills", job, ("broker", "java", "worker", "group"), trial)
 
 
-class LogFeeding(Feeding):
-    """An embedded log."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.address = str(create_log(path, "value bigint", stream=STREAM).path)
-        self._writer = LogWriter(path, sync=False)
-
-    def write(self, count: int) -> None:
-        """See `Feeding`."""
-        end = self._writer.end()
-        self._writer.append(pa.table({"value": np.arange(end, end + count)}))
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        self._writer.close()
+@contextmanager
+def topic_of(trial: Trial) -> Iterator[tuple[Broker, KafkaFeeding]]:
+    """A broker of its own, and a topic on it."""
+    if trial.kafka_libs is None:
+        raise InputError("this fault needs the jars of a broker", hint="Give --kafka-libs FOLDER")
+    jars = sorted(trial.kafka_libs.glob("*.jar"))
+    topic = f"floodway-chaos-{secrets.token_hex(4)}"
+    with Broker(jars, trial.folder / "broker") as broker, KafkaFeeding(broker.address, topic) as feeding:
+        yield broker, feeding
 
 
-class KafkaFeeding(Feeding):
-    """A topic of two partitions."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        super().__init__()
-        self.address = f"{SCHEME}{servers}/{topic}"
-        self._target = KafkaTarget(servers, topic, partitions=2)
-        self._written = 0
-
-    def write(self, count: int) -> None:
-        """See `Feeding`."""
-        try:
-            for number in range(self._written, self._written + count):
-                self._target.put(json.dumps({"value": number}).encode(), number % 2)
-            self._target.close()
-        except FloodwayError:
-            return  # the broker is away; what it took or not, its offsets say
-        self._written += count
+def spark_home(folder: Path) -> Path:
+    """The installed Spark under a folder of its own: executors write their output there."""
+    home, spec = folder / "spark-home", find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise InputError("Spark is not installed", hint="Install floodway[spark]")
+    home.mkdir(parents=True)
+    for path in Path(spec.origin).parent.iterdir():
+        (home / path.name).symlink_to(path)
+    return home
 
 
 class RunJob:
     """One state folder, and the jobs that were started on it."""
 
-    def __init__(self, folder: Path, feeding: Feeding, others: Mapping[str, Strike] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        feeding: Feeding,
+        others: Mapping[str, Strike] | None = None,
+        *,
+        master: str = "local[1]",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = folder
         self._feeding = feeding
         self._others = others or {}
+        self._master, self._variables = master, variables
         self._file = folder / "network.yaml"
         self._file.write_text(NETWORK.format(rate=TUPLES_A_SECOND, folder=folder, address=feeding.address))
         self._layout = Layout(folder / "state")
@@ -188,8 +146,8 @@ class RunJob:
     def _started(self) -> Job:
         settings = [part for name, value in SETTINGS.items() for part in ("--conf", f"{name}={value}")]
         command = ["-m", "floodway.cli.main", "run", str(self._file), "--state", str(self._layout.root)]
-        command += ["--seconds", "100000s", "--target", "1s", "--master", "local[1]", "--json", *settings]
-        return CommandJob(command, self._folder / "errors.txt", self._others)
+        command += ["--seconds", "100000s", "--target", "1s", "--master", self._master, "--json", *settings]
+        return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
 
     def phases(self) -> Mapping[str, Phase]:
         """The six of a batch; `read` is what follows the cut, told apart by its delay."""
@@ -231,10 +189,10 @@ class RunJob:
     def finish(self) -> Found:
         """Run it undisturbed and without load until all of the input is committed, then look."""
         self._feeding.flow(False)
-        total = self._feeding.total()
         with self._started() as job:
-            until(lambda: self.consumed() == total or not job.running, FINISH_SECONDS)
-            taken = self.consumed()
+            # What is written may still grow for a moment: a broker that comes back takes what waited for it.
+            until(lambda: self.consumed() == self._feeding.total() or not job.running, FINISH_SECONDS)
+            taken, total = self.consumed(), self._feeding.total()
             if taken != total:
                 return Found(differences=[f"undisturbed it took {taken} of {total} tuples: {job.said()}"])
         return self.look()

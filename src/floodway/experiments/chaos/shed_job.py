@@ -1,24 +1,29 @@
 """A streaming query with the one line in it, as a process that can be killed: `python -m …shed_job FOLDER [--drain]`.
 
-It reads the embedded log FOLDER/input through `floodway.shed` and writes Parquet files, exactly once by Spark's own
-file sink. With `--drain` it processes what is there without holding back, and ends.
+It reads the embedded log FOLDER/input, or with `--kafka SERVERS TOPIC JARS` a topic by Spark's own connector, through
+`floodway.shed`, and writes Parquet files, exactly once by Spark's own file sink. With `--drain` it processes what is
+there without holding back, and ends.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import floodway
 from floodway.spark.session.session import spark_session
 from floodway.spark.source import register
 
 NAME = "chaos"
+OFFSETS = 1_000_000_000
+"""Above every offset: with the partition it makes an identity."""
 BUSY = "aggregate(sequence(1, 10000), cast(0 as bigint), (sum, x) -> sum + x % 7) + value AS worked"
 """Half a millisecond of one CPU for every tuple, in Spark's own expressions."""
 
 
-def main(folder: Path, *, drain: bool) -> None:
+def main(folder: Path, kafka: Sequence[str] | None, *, drain: bool) -> None:
     """Run the query until it is killed, or until the input is processed."""
     conf = {
         "spark.sql.streaming.minBatchesToRetain": "1000000",
@@ -26,11 +31,12 @@ def main(folder: Path, *, drain: bool) -> None:
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
+    if kafka:
+        conf["spark.jars"] = ",".join(map(str, sorted(Path(kafka[2]).glob("*.jar"))))
     spark = spark_session("floodway-chaos", master="local[1]", conf=conf)
-    register(spark)
-    clicks = spark.readStream.format("floodway").options(path=str(folder / "input"), maxTuplesPerBatch="500").load()
+    clicks = _topic(spark, *kafka[:2]) if kafka else _log(spark, folder / "input")
     shed = floodway.shed(NAME, target_latency="300ms", mode="enforce", state_dir=str(folder / "state"))
-    kept = clicks.transform(shed).selectExpr("_id AS id", BUSY)
+    kept = clicks.transform(shed).selectExpr("id", BUSY)
     writer = kept.writeStream.format("parquet").option("path", str(folder / "output"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start() if drain else writer.start()
@@ -38,5 +44,23 @@ def main(folder: Path, *, drain: bool) -> None:
     spark.stop()
 
 
+def _log(spark: Any, path: Path) -> Any:
+    register(spark)
+    options = {"path": str(path), "maxTuplesPerBatch": "500"}
+    return spark.readStream.format("floodway").options(**options).load().withColumnRenamed("_id", "id")
+
+
+def _topic(spark: Any, servers: str, topic: str) -> Any:
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+    records = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger="500").load()
+    value = "cast(get_json_object(cast(value AS string), '$.value') AS bigint) AS value"
+    return records.selectExpr(f"partition * {OFFSETS} + offset AS id", value)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), drain="--drain" in sys.argv[2:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--drain", action="store_true")
+    parser.add_argument("--kafka", nargs=3, metavar=("SERVERS", "TOPIC", "JARS"))
+    given = parser.parse_args()
+    main(given.folder, given.kafka, drain=given.drain)

@@ -1,4 +1,4 @@
-"""The one line in a query, killed in every phase of its batches.
+"""The one line in a query, on the embedded log or on Spark's own connector to Kafka, killed in every phase of a batch.
 
 Spark's file sink and source are exactly-once, so the sink is judged by itself: every id once, and for every batch as
 many rows as the shed's ledger says were kept. A report that was lost with the driver is a gap, which the ledger must
@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from floodway.errors import FloodwayError
+from floodway.errors import FloodwayError, InputError
+from floodway.experiments.chaos.feeding import Feeding, KafkaFeeding, LogFeeding
 from floodway.experiments.chaos.kills import Phase, campaign, last_committed
-from floodway.experiments.chaos.processes import CommandJob, Job
+from floodway.experiments.chaos.processes import CommandJob, Job, Strike
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
-from floodway.experiments.chaos.run_kills import Feeding, LogFeeding
+from floodway.experiments.chaos.run_kills import topic_of
 from floodway.experiments.chaos.shed_job import NAME
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.shed_state import ShedFiles
@@ -38,12 +39,25 @@ def kills(trial: Trial) -> FaultResult:
         return campaign("shed-kills", ShedJob(trial.folder, feeding), ("group", "driver", "java"), trial)
 
 
+def kafka_kills(trial: Trial) -> FaultResult:
+    """On a topic; the broker is struck, too."""
+    if trial.kafka_connector is None:
+        raise InputError("this fault needs the jars of Spark's connector", hint="Give --kafka-connector FOLDER")
+    with topic_of(trial) as (broker, feeding):
+        job = TopicShedJob(trial.folder, feeding, trial.kafka_connector, {"broker": broker.strike})
+        return campaign("kafka-shed-kills", job, ("broker", "java", "driver"), trial)
+
+
 class ShedJob:
     """One folder, and the jobs that were started on it."""
 
-    def __init__(self, folder: Path, feeding: Feeding) -> None:
+    source: Sequence[str] = ()
+    """Arguments that say where the input is."""
+
+    def __init__(self, folder: Path, feeding: Feeding, others: Mapping[str, Strike] | None = None) -> None:
         self._folder = folder
         self._feeding = feeding
+        self._others = others
         self._checkpoint = folder / "checkpoint"
         self._files = ShedFiles(folder / "state" / NAME)
         self._journal: dict[int, str] = {}
@@ -52,7 +66,11 @@ class ShedJob:
     def start(self) -> Job:
         """Run for as long as it takes, under load."""
         self._feeding.flow(True)
-        return CommandJob(["-m", MODULE, str(self._folder)], self._folder / "errors.txt")
+        return self._started()
+
+    def _started(self, *options: str) -> Job:
+        command = ["-m", MODULE, str(self._folder), *options, *self.source]
+        return CommandJob(command, self._folder / "errors.txt", self._others)
 
     def phases(self) -> Mapping[str, Phase]:
         """Cut, sink and commit of Spark; the shed's ledger and its control table."""
@@ -84,7 +102,7 @@ class ShedJob:
         """Let it process what is left, twice: the second time it hears of what the first left unreported."""
         self._feeding.flow(False)
         for _ in range(2):
-            with CommandJob(["-m", MODULE, str(self._folder), "--drain"], self._folder / "errors.txt") as job:
+            with self._started("--drain") as job:
                 if not job.ended() or job.exit_code:
                     return Found(differences=[f"undisturbed it did not end well: {job.said()}"])
         return self.look()
@@ -143,3 +161,19 @@ class ShedJob:
     def _ids(paths: list[Path]) -> NDArray[np.int64]:
         tables = [parquet.read_table(path, columns=["id"]).column("id").to_numpy() for path in paths]
         return np.concatenate([np.zeros(0, dtype=np.int64), *tables])
+
+
+class TopicShedJob(ShedJob):
+    """The same on a topic."""
+
+    def __init__(self, folder: Path, feeding: KafkaFeeding, jars: Path, others: Mapping[str, Strike]) -> None:
+        super().__init__(folder, feeding, others)
+        self.source = ("--kafka", feeding.servers, feeding.topic, str(jars))
+
+    def _consumed(self) -> int:
+        committed = committed_batches(self._checkpoint)
+        if not committed:
+            return 0
+        # A version, a line of metadata, then a line per source: {"topic": {"partition": offset}}.
+        lines = (self._checkpoint / "offsets" / str(committed[-1])).read_text(encoding="utf-8").splitlines()
+        return sum(end for parts in json.loads(lines[-1]).values() for end in parts.values())

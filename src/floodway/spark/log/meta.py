@@ -60,8 +60,13 @@ def create_log(path: Path | str, schema: pa.Schema | str, *, partitions: int = 1
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise LogError(f"a log has 1 to {MAX_PARTITIONS} partitions, not {partitions}", hint="Choose another")
     if not (root / META).exists():
-        for partition in range(partitions):
-            make_folder(root / f"p{partition}")
+        try:
+            for partition in range(partitions):
+                make_folder(root / f"p{partition}")
+        except OSError as error:
+            raise LogError(
+                f"log {root} cannot be created: {error.strerror or error}", hint="Is the disk full, or read-only?"
+            ) from error
         body = {
             "version": VERSION,
             "stream": stream or root.name,

@@ -19,7 +19,15 @@ from floodway.spark.log.errors import LockedError, LogError, SchemaError
 from floodway.spark.log.listing import LOCK, Listing
 from floodway.spark.log.meta import LogMeta, open_log
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, schema_text
-from floodway.spark.log.segments import TEMPORARY, SegmentName, hash_tag, open_segment, sync_path, write_segment
+from floodway.spark.log.segments import (
+    TEMPORARY,
+    SegmentName,
+    cannot_append,
+    hash_tag,
+    open_segment,
+    sync_path,
+    write_segment,
+)
 from floodway.spark.log.tag_index import complete, positions, prune
 
 COMPACT_EVERY = 64
@@ -215,7 +223,12 @@ class LogWriter:
     def _take(self, partition: int) -> _Partition:
         """Lock a partition, clear what a killed writer left, find the end."""
         folder = self.meta.partition_path(partition)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise cannot_append(folder, error) from error
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

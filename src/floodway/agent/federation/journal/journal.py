@@ -85,10 +85,15 @@ class Journal:
 
     def __init__(self, path: Path, participant: str | None) -> None:
         """`participant` None is for readers: whoever's it is."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise StorageError(
+                f"{path} cannot be opened: {error}", hint="Is the disk full, read-only or gone?"
+            ) from None
         try:
             self.participant = prepare(self._db, path, participant)
         except sqlite3.DatabaseError as error:
@@ -109,13 +114,22 @@ class Journal:
             if self._db.in_transaction:  # part of one that is open already
                 yield
                 return
-            self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    self._roll_back()
+                    raise
+            except sqlite3.OperationalError as error:
+                raise StorageError(
+                    f"{self.path} cannot be written: {error}", hint="Is the disk full, read-only or gone?"
+                ) from error
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # SQLite ends it by itself where the disk fails
+            self._db.execute("ROLLBACK")
 
     def offer(self, offer: Offer, role: Role, at: float) -> None:
         """An offer made or received."""

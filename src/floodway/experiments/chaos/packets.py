@@ -1,0 +1,196 @@
+"""Agents on machines of their own, as namespaces of Linux are, whose packets are lost, late, doubled or overtaken.
+
+Every agent has a network namespace with a TUN device. A switch in this process takes the IP packets from one device to
+the other, well or badly, so that real TCP has to cope. It stands for `tc netem`, which not every kernel has.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import random
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from floodway.experiments.chaos import namespaces
+from floodway.experiments.chaos.networks import COSTS, HEAL_SECONDS, sheds_well
+from floodway.experiments.chaos.result import FaultResult, Trial
+
+FAULTS = ("lost", "late", "doubled", "overtaken", "cut one way")
+FAULTY_SECONDS = 4.0
+LATE_SECONDS = 0.3
+MODULE = "floodway.experiments.chaos.packet_node"
+MOST_BYTES = 1 << 16
+NODES = ("A", "B")
+
+
+def faults(trial: Trial) -> FaultResult:
+    """Every fault alone, then all together, under both control planes."""
+    result = FaultResult("packets", detail={})
+    if (missing := namespaces.network_missing()) is not None:
+        result.detail["left out"] = missing
+        return result
+    rng = trial.rng("packets")
+    kinds = [(control, fault) for fault in (*FAULTS, "all") for control in ("dfit", "coordinator")]
+    met: Counter[str] = Counter()
+    for number in range(trial.points):
+        control, fault = kinds[number % len(kinds)]
+        trial.progress(number / trial.points, f"{control}, packets {fault}")
+        with Machines(trial.folder / str(number), control, rng) as machines:
+            place = f"{control}, packets {fault}"
+            cost = COSTS[number % len(COSTS)]
+            if not machines.settle(COSTS[(number + 1) % len(COSTS)]):
+                result.differences.append(f"{place}: no agreement on a sound network: {machines.said()}")
+            machines.switch.suffer(FAULTS if fault == "all" else (fault,), rng.uniform(0.2, 0.6))
+            machines.find_cost(cost)
+            time.sleep(FAULTY_SECONDS)
+            machines.switch.suffer((), 0.0)
+            if not machines.settle(cost):
+                result.differences.append(f"{place}: no agreement within {HEAL_SECONDS:g} s: {machines.said()}")
+            met.update(machines.switch.met)
+        result.tried += 1
+    result.detail["met"] = dict(met)
+    return result
+
+
+class Switch:
+    """Takes packets from device to device; `met` counts what happened to them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.met: Counter[str] = Counter()
+        self._rng = rng
+        self._devices: dict[bytes, int] = {}
+        self._faults: tuple[str, ...] = ()
+        self._share = 0.0
+        self._late: list[tuple[float, int, bytes]] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def connect(self, address: str, device: int) -> None:
+        """A device to which packets for an address go."""
+        self._devices[socket.inet_aton(address)] = device
+
+    def suffer(self, faults: tuple[str, ...], share: float) -> None:
+        """From now on this share of the packets meets one of these faults."""
+        self._faults, self._share = faults, share
+
+    def start(self) -> None:
+        """Begin to pass packets on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and close the devices."""
+        self._stopped.set()
+        self._thread.join()
+        for device in self._devices.values():
+            os.close(device)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            for device in select.select(list(self._devices.values()), [], [], 0.005)[0]:
+                self._take(os.read(device, MOST_BYTES))
+            while self._late and self._late[0][0] <= time.monotonic():
+                self._pass_on(heapq.heappop(self._late)[2])
+
+    def _take(self, packet: bytes) -> None:
+        if packet[0] >> 4 != 4:
+            return
+        hit = bool(self._faults) and self._rng.random() < self._share
+        fault = self._rng.choice(self._faults) if hit else "none"
+        if "cut one way" in self._faults and packet[12:16] == next(iter(self._devices)):
+            fault = "cut one way"
+        elif fault == "cut one way":
+            fault = "none"
+        self.met[fault] += 1
+        if fault in ("lost", "cut one way"):
+            return
+        if fault in ("late", "overtaken"):
+            # What is late arrives after all that is sent meanwhile; what is overtaken after the next few packets.
+            longest = LATE_SECONDS if fault == "late" else LATE_SECONDS / 10
+            due = time.monotonic() + self._rng.uniform(0.0, longest)
+            heapq.heappush(self._late, (due, self.met.total(), packet))
+            return
+        self._pass_on(packet)
+        if fault == "doubled":
+            self._pass_on(packet)
+
+    def _pass_on(self, packet: bytes) -> None:
+        device = self._devices.get(packet[16:20])
+        if device is not None:
+            try:
+                os.write(device, packet)
+            except OSError:
+                self.met["refused by the device"] += 1
+
+
+class Machines:
+    """The processes of the agents, each in a namespace of its own, and the switch between them."""
+
+    def __init__(self, folder: Path, control: str, rng: random.Random) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self.switch = Switch(rng)
+        self._stack = ExitStack()
+        names = [*NODES, *(["coordinator"] if control == "coordinator" else [])]
+        with ExitStack() as stack:
+            stack.callback(self._stack.close)
+            self._stack.callback(self._close_switch)
+            for number, name in enumerate(names, 1):
+                self._start(name, control, f"10.99.0.{number}")
+            stack.pop_all()
+        self.switch.start()
+
+    def find_cost(self, cost: float) -> None:
+        """Let B find its first operator to cost so much."""
+        aside = self._folder / "cost.new"
+        aside.write_text(str(cost))
+        aside.replace(self._folder / "cost")
+
+    def settle(self, cost: float) -> bool:
+        """Until A sheds as well as the whole network can; False if it does not come to that."""
+        self.find_cost(cost)
+        end = time.monotonic() + HEAL_SECONDS
+        while time.monotonic() < end:
+            time.sleep(0.1)
+            path = self._folder / "keeps"
+            if path.exists() and sheds_well(json.loads(path.read_text()), cost):
+                return True
+        return False
+
+    def said(self) -> str:
+        """The end of what the agents printed."""
+        return " ".join(path.read_text()[-300:] for path in self._folder.glob("*.err"))
+
+    def _start(self, name: str, control: str, address: str) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", MODULE, name, control, address, str(self._folder), str(theirs.fileno())]
+        with ours, theirs, (self._folder / f"{name}.err").open("wb") as errors:
+            process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
+            )
+            self._stack.callback(process.wait)
+            self._stack.callback(process.kill)
+            theirs.close()
+            _, devices, _, _ = socket.recv_fds(ours, 1, 1)
+        self.switch.connect(address, devices[0])
+
+    def _close_switch(self) -> None:
+        self.switch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()

@@ -103,7 +103,8 @@ def test_what_a_batch_dropped_can_be_found_when_the_ledger_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path / "job", rate=25_000.0)
-    append, without = Ledger.append, []
+    append = Ledger.append
+    without: list[int] = []
 
     def appended(ledger: Ledger, lines: Iterable[LedgerLine]) -> int:
         known = {facts.batch for facts in job.loop.facts.read()}

@@ -79,6 +79,7 @@ class Load:
 
     @rate.setter
     def rate(self, value: float) -> None:
+        """Ask for another."""
         self._rate.value = value
 
     @property

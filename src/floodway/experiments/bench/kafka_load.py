@@ -79,7 +79,7 @@ class Load:
 
     @rate.setter
     def rate(self, value: float) -> None:
-        """Ask for another."""
+        """Send so many from now on."""
         self._rate.value = value
 
     @property

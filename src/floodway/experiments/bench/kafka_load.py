@@ -79,6 +79,7 @@ class Load:
 
     @rate.setter
     def rate(self, value: float) -> None:
+        """Send so many from now on."""
         self._rate.value = value
 
     @property

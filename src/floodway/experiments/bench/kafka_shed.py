@@ -29,7 +29,7 @@ from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench
 from floodway.experiments.result import Progress
 from floodway.spark.shed.shed import shed
 
-QUICK_CELLS = ((2.0, 2.0),)
+QUICK_CELLS = ((2.0, 3.0),)
 """(offered over capacity, target in seconds)"""
 ALL_CELLS = tuple((load, target) for load in (1.3, 2.0, 4.0) for target in (2.0, 3.0, 5.0))
 REPEATS = 3

@@ -178,11 +178,11 @@ class ShedLoop:
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
             batch = self._batch(query, report)
             self.figures.add(lines, batch)
-            # The status before the ledger: a batch on the ledger must be one whose event times are on record.
+            # Before the ledger: a batch on it has its event times on record, and what it dropped can be found.
             self._guarded("writing the status", lambda: self._report(query, report, batch))
+            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the ledger", lambda: self.ledger.append(lines))
             self._guarded("writing the batch", lambda: self.batches.append(batch))
-            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 

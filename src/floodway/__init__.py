@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from floodway.errors import FloodwayError, InputError
     from floodway.network.file import load_network
     from floodway.spark.measure import estimates
-    from floodway.spark.shed.recover import dropped
+    from floodway.spark.shed.recovery.recover import dropped
     from floodway.spark.shed.shed import shed
     from floodway.spark.shed.window_drop import WindowDrop
 
@@ -40,7 +40,7 @@ __getattr__, __dir__ = lazy(
         "floodway.errors": ("FloodwayError", "InputError"),
         "floodway.network.file": ("load_network",),
         "floodway.spark.measure.estimates": (),
-        "floodway.spark.shed.recover": ("dropped",),
+        "floodway.spark.shed.recovery.recover": ("dropped",),
         "floodway.spark.shed.shed": ("shed",),
         "floodway.spark.shed.window_drop": ("WindowDrop",),
     },

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation.moving import STEPS
-from floodway.experiments.chaos.spark_partners import SparkWorld
+from floodway.experiments.chaos.kills.spark_partners import SparkWorld
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from floodway.errors import InputError
 from floodway.job.ledger.backfill import Live
 from floodway.job.ledger.facts import FactsLog
 from floodway.job.ledger.ledger import Ledger
-from floodway.spark.shed.backfill import Backfill, BackfillError
-from floodway.spark.shed.recover import Recovery
+from floodway.spark.shed.recovery.backfill import Backfill, BackfillError
+from floodway.spark.shed.recovery.recover import Recovery
 from floodway.spark.shed.shed import Shedder
 from scripts.kafka_broker import Broker
 from tests.patience import wait_until

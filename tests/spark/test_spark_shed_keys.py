@@ -13,9 +13,9 @@ from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
-from floodway.spark.shed.key_shares import KeyShares
+from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.quotas import MOST_KEYS, PPM, Quotas
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 from tests.oracles.max_min import max_min_shares

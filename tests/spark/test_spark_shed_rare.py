@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
-from floodway.spark.shed.fate import fate, read_rule
-from floodway.spark.shed.rare import FIRST, NOBODY, ORDINARY, UNKNOWN, counter
+from floodway.spark.shed.keys.rare import FIRST, NOBODY, ORDINARY, UNKNOWN, counter
+from floodway.spark.shed.recovery.fate import fate, read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from tests.spark.shedding import Stream
 

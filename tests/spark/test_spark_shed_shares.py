@@ -15,9 +15,9 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
-from floodway.spark.shed.fate import fate, read_rule
-from floodway.spark.shed.key_columns import key_hash
-from floodway.spark.shed.quotas import PPM
+from floodway.spark.shed.keys.key_columns import key_hash
+from floodway.spark.shed.keys.quotas import PPM
+from floodway.spark.shed.recovery.fate import fate, read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from tests.oracles.max_min import max_min_shares
 from tests.spark.shedding import Stream

@@ -16,7 +16,7 @@ from floodway.cli.view.output import print_json
 if TYPE_CHECKING:
     from floodway.job.ledger.backfill import Live
     from floodway.job.shed_state import ShedFiles
-    from floodway.spark.shed.backfill import Backfill, Progress
+    from floodway.spark.shed.recovery.backfill import Backfill, Progress
 
 SILENT_SECONDS = 60.0
 QUIET_NICE = 10
@@ -68,8 +68,8 @@ def backfill(
     os.nice(QUIET_NICE)
 
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
-    from floodway.spark.shed.backfill import Backfill
-    from floodway.spark.shed.recover import Recovery
+    from floodway.spark.shed.recovery.backfill import Backfill
+    from floodway.spark.shed.recovery.recover import Recovery
 
     def live() -> Live:
         return Live(False) if at_once else _live(files)

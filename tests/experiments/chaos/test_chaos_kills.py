@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from floodway.experiments.chaos import kills, move_kills, plane_kills
-from floodway.experiments.chaos.feeding import LogFeeding
-from floodway.experiments.chaos.kills import points_of
-from floodway.experiments.chaos.plain_job import PlainJob
+from floodway.experiments.chaos.kills import kills, move_kills, plane_kills
+from floodway.experiments.chaos.kills.feeding import LogFeeding
+from floodway.experiments.chaos.kills.kills import points_of
+from floodway.experiments.chaos.kills.plain_job import PlainJob
+from floodway.experiments.chaos.kills.run_kills import PlainRun, plain_kills
 from floodway.experiments.chaos.registry import FAULTS, load
 from floodway.experiments.chaos.result import FaultResult, Trial
-from floodway.experiments.chaos.run_kills import PlainRun, plain_kills
 from floodway.network.file import load_network
 from floodway.spark.log import LogWriter
 from floodway.spark.query.journal import committed_batches

@@ -6,7 +6,7 @@ that name processes each tuple once. A step is done when its lines are in the le
 
     offered = what the batch dropped      kept = recovered      dropped = lost, because the source no longer has it
 
-Pure but for the ledger: the shell (`spark/shed/backfill.py`) reads the clock and runs Spark.
+Pure but for the ledger: the shell (`spark/shed/recovery/backfill.py`) reads the clock and runs Spark.
 """
 
 from __future__ import annotations

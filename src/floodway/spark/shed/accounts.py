@@ -8,7 +8,7 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.shed.control_table import PPM, Table
-from floodway.spark.shed.rare import rest_ppm
+from floodway.spark.shed.keys.rare import rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 

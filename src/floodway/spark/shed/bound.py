@@ -36,15 +36,15 @@ from floodway.spark.shed.control_columns import (
     with_control,
 )
 from floodway.spark.shed.control_table import PPM
-from floodway.spark.shed.fate import Rule, is_behind, is_stale, rank, write_rule
-from floodway.spark.shed.key_columns import OVER, QUOTA, hashed_weights, key_metrics, with_quota
-from floodway.spark.shed.key_shares import KeyShares
+from floodway.spark.shed.keys.key_columns import OVER, QUOTA, hashed_weights, key_metrics, with_quota
+from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.keys.rare import FIRST, UNKNOWN, rest_column
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
 from floodway.spark.shed.plans import stands_on_source
-from floodway.spark.shed.rare import FIRST, UNKNOWN, rest_column
+from floodway.spark.shed.recovery.fate import Rule, is_behind, is_stale, rank, write_rule
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import PPM, Entry
-from floodway.spark.shed.key_shares import KeyShares
-from floodway.spark.shed.rare import RareShare, rest_ppm
+from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.keys.rare import RareShare, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities

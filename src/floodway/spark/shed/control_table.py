@@ -30,7 +30,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from floodway.job.decision import Mode
 from floodway.planning.lag import Positions
 from floodway.planning.window_drop import ALWAYS, Epoch
-from floodway.spark.shed.quotas import QUOTAS_SCHEMA, Quotas
+from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas
 
 PPM = 1_000_000
 MOST_OTHERS = 64

@@ -35,7 +35,7 @@ from floodway.json_text import load_json
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.heartbeat import Heartbeat
-from floodway.spark.shed.key_columns import key_counts
+from floodway.spark.shed.keys.key_columns import key_counts
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.positions import backlog, positions, waiting
 from floodway.spark.shed.report import BatchReport

@@ -32,9 +32,9 @@ from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_check
 from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
-from floodway.spark.shed.key_shares import KeyShares
+from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.keys.rare import UNKNOWN_KEYS
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
-from floodway.spark.shed.rare import UNKNOWN_KEYS
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.settings import ShedSettings

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from floodway.experiments.chaos.files_watched import FilesWatched
-from floodway.experiments.chaos.processes import HANG_SECONDS, Job
+from floodway.experiments.chaos.kills.processes import HANG_SECONDS, Job
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
 
 START_SECONDS = 600.0

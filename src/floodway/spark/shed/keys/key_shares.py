@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from floodway.job.status.status import KeyPart
 from floodway.planning.key_loads import KeyLoads
-from floodway.spark.shed.quotas import MOST_KEYS, PPM, Quotas
+from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
 from floodway.spark.shed.report import BatchReport
 
 SHOWN = 8

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from floodway.experiments.chaos.kills import Phase, campaign, last_committed
-from floodway.experiments.chaos.processes import CommandJob, Job
+from floodway.experiments.chaos.kills.kills import Phase, campaign, last_committed
+from floodway.experiments.chaos.kills.processes import CommandJob, Job
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes

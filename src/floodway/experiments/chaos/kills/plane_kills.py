@@ -21,9 +21,9 @@ from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_c
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
-from floodway.experiments.chaos.kills import points_of, until
+from floodway.experiments.chaos.kills.kills import points_of, until
+from floodway.experiments.chaos.kills.processes import ForkedJob
 from floodway.experiments.chaos.networks import COSTS, HEAL_SECONDS, NETWORK, RATES, SECURITY, sheds_well
-from floodway.experiments.chaos.processes import ForkedJob
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.store.state_files import write_atomically

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from floodway.errors import InputError
 from floodway.experiments.chaos.broker import Broker
-from floodway.experiments.chaos.feeding import STREAM, TUPLES_A_SECOND, Feeding, KafkaFeeding, LogFeeding
-from floodway.experiments.chaos.kills import FINISH_SECONDS, Phase, campaign, last_committed, until
-from floodway.experiments.chaos.plain_job import run_plain_job
-from floodway.experiments.chaos.processes import CommandJob, ForkedJob, Job, Strike
+from floodway.experiments.chaos.kills.feeding import STREAM, TUPLES_A_SECOND, Feeding, KafkaFeeding, LogFeeding
+from floodway.experiments.chaos.kills.kills import FINISH_SECONDS, Phase, campaign, last_committed, until
+from floodway.experiments.chaos.kills.plain_job import run_plain_job
+from floodway.experiments.chaos.kills.processes import CommandJob, ForkedJob, Job, Strike
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
 from floodway.job.ledger.ledger import Ledger
 from floodway.network.file import load_network

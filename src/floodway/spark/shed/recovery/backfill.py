@@ -19,7 +19,7 @@ from floodway.job.ledger.backfill import Batch, Live, Pace, Step, done_batches, 
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
 from floodway.json_text import load_json
-from floodway.spark.shed.recover import Recovery
+from floodway.spark.shed.recovery.recover import Recovery
 
 NOTE = "backfill.json"
 POLL_SECONDS = 1.0

@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from floodway.errors import FloodwayError, InputError
-from floodway.experiments.chaos.feeding import Feeding, KafkaFeeding, LogFeeding
-from floodway.experiments.chaos.kills import Phase, campaign, last_committed
-from floodway.experiments.chaos.processes import CommandJob, Job, Strike
+from floodway.experiments.chaos.kills.feeding import Feeding, KafkaFeeding, LogFeeding
+from floodway.experiments.chaos.kills.kills import Phase, campaign, last_committed
+from floodway.experiments.chaos.kills.processes import CommandJob, Job, Strike
+from floodway.experiments.chaos.kills.run_kills import topic_of
+from floodway.experiments.chaos.kills.shed_job import NAME
 from floodway.experiments.chaos.result import FaultResult, Found, Trial
-from floodway.experiments.chaos.run_kills import topic_of
-from floodway.experiments.chaos.shed_job import NAME
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.shed_state import ShedFiles
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.journal import committed_batches, committed_offsets
 
-MODULE = "floodway.experiments.chaos.shed_job"
+MODULE = "floodway.experiments.chaos.kills.shed_job"
 
 
 def kills(trial: Trial) -> FaultResult:

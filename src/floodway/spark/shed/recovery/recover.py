@@ -21,8 +21,8 @@ from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts, FactsLog, between
 from floodway.job.options.moments import moment_us
 from floodway.job.shed_state import ShedFiles
-from floodway.spark.shed.fate import Rule, fate, read_rule
 from floodway.spark.shed.place import place_files
+from floodway.spark.shed.recovery.fate import Rule, fate, read_rule
 
 MOST_BATCHES = 500
 """Batches in one DataFrame: each is a scan of its own."""

@@ -31,7 +31,7 @@ def kills(trial: Trial) -> FaultResult:
 
 def spark_kills(trial: Trial) -> FaultResult:
     """Partners with a Spark application each, at the steps of a move."""
-    from floodway.experiments.chaos.spark_partners import LEASE_SECONDS, SparkWorld
+    from floodway.experiments.chaos.kills.spark_partners import LEASE_SECONDS, SparkWorld
 
     hold_seconds = 2 * LEASE_SECONDS + SPARK_MARGIN_SECONDS
     return _campaign("partner-kills", trial, STEPS, SparkWorld.make, hold_seconds, SparkWorld.step_seconds)

@@ -20,8 +20,8 @@ from floodway.job.ledger.facts import BatchFacts
 from floodway.job.store.store import Store
 from floodway.planning.window_drop import WindowShape
 from floodway.spark.query.drops import hash_ppm
-from floodway.spark.shed.key_columns import keep_of_key, key_hash
-from floodway.spark.shed.rare import FIRST, NOBODY, first_of_key
+from floodway.spark.shed.keys.key_columns import keep_of_key, key_hash
+from floodway.spark.shed.keys.rare import FIRST, NOBODY, first_of_key
 from floodway.spark.shed.utility import utility_column
 from floodway.spark.shed.window_drop import passes, time_us
 

@@ -1,0 +1,1 @@
+"""Processes killed and held up in every phase of a batch and of the protocols."""

@@ -1,0 +1,1 @@
+"""Shares by key, and the first tuples of every key."""

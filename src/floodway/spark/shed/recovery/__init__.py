@@ -1,0 +1,1 @@
+"""What was dropped, found again to the tuple, and made good in quiet times."""

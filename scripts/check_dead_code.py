@@ -34,7 +34,7 @@ CALLED_BY_FRAMEWORKS = {
     "commit": "pyspark's data source", "initialOffset": "pyspark's data source",
     "latestOffset": "pyspark's data source", "getDefaultReadLimit": "pyspark's data source",
     "reportLatestOffset": "pyspark's data source", "streamReader": "pyspark's data source",
-    "onQueryIdle": "pyspark's listener",
+    "Java": "py4j", "onQueryIdle": "pyspark's listener",
     "onQueryProgress": "pyspark's listener", "onQueryStarted": "pyspark's listener",
     "onQueryTerminated": "pyspark's listener", "do_GET": "http.server", "do_POST": "http.server",
     "log_message": "http.server", "model_config": "pydantic", "connection_made": "uvicorn's protocol",

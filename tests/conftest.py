@@ -69,6 +69,18 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every Java that a test starts, itself or by a command, lives for some minutes and has others beside it.
+
+    The optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(item.get_closest_marker("timing") for item in request.session.items):
+            patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """One real Chromium for all tests of the page and of the documentation."""
@@ -99,7 +111,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     It has the Kafka connector if a selected test is marked `kafka`, or if an earlier run left it in the
     cache: jars cannot be added to the session's own class loader later.
     """
-    from floodway.spark.session.session import settings, spark_session
+    from floodway.spark.session.session import spark_session
     from tests.kafka_jars import connector_if_cached, try_connector
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
@@ -109,10 +121,6 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         # One task a shuffle: half the state stores to open and commit in every stateful batch.
         "spark.sql.shuffle.partitions": "1",
     }
-    if not any(item.get_closest_marker("timing") for item in request.session.items):
-        # The optimising compiler takes more than it gives in a session of a few minutes: half the CPU without it.
-        java = settings(None, {})["spark.driver.extraJavaOptions"]
-        conf["spark.driver.extraJavaOptions"] = f"{java} -XX:TieredStopAtLevel=1"
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     session = spark_session("floodway-tests", conf=conf)

@@ -55,7 +55,7 @@ def test_a_conflict_and_a_gap_count_no_tuples() -> None:
 def test_a_source_accounts_in_the_order_of_the_fold() -> None:
     stages = list(Account(offered=20, shedder=1, adaptor=2, cleaner=3, retention=4).stages())
     assert [reason for reason, _, _ in stages] == [
-        reason for reason in ORDER if reason not in ("dead-letter", "share", "stale")
+        reason for reason in ORDER if reason not in ("dead-letter", "share", "stale", "lag")
     ]
     lines = [LedgerLine("q", 0, "s", reason, offered, kept, offered - kept) for reason, offered, kept in stages]
     assert Counts.of(lines).kept["s"] == 10 == stages[-1][2]

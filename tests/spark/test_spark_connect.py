@@ -24,7 +24,7 @@ def test_the_one_line_through_connect(tmp_path: Path) -> None:
     if missing:
         pytest.skip(f"NO SPARK CONNECT: {', '.join(missing)} not installed; `make setup` installs them")
     environ = {**os.environ, "FLOODWAY_TEST_SESSION": "connect", "JAVA_HOME": str(find_java())}
-    environ |= {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "PYSPARK_PYTHON": sys.executable}
+    environ["PYSPARK_PYTHON"] = sys.executable
     environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     chosen = "counted_to_the_tuple or replay or kill_switch or share_by"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.spark.shed.positions import backlog
+from floodway.planning.lag import Waiting
+from floodway.spark.shed.positions import backlog, waiting
 
 
 def source(end: str | None, latest: str | None) -> dict[str, str | None]:
@@ -46,3 +47,9 @@ def test_of_several_sources_nobody_knows_which_one_is_behind() -> None:
     one = source(END, '{"clicks":{"0":130,"1":250}}')
     assert backlog([one, one]) is None
     assert backlog([]) is None
+
+
+def test_what_waits_is_known_of_every_partition_that_was_read() -> None:
+    one = source(END, '{"clicks":{"0":130,"1":250},"views":{"0":7}}')
+    assert waiting([one]) == (Waiting("clicks", 0, 100, 130), Waiting("clicks", 1, 250, 250))
+    assert waiting([source(END, None), source(END, "{broken")]) == ()

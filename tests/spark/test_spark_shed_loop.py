@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
-from floodway.job.ledger.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.window_drop import PPM, WindowShape
@@ -97,6 +97,24 @@ def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> Non
     after = job.loop.files.read_status()
     assert before is not None and after is not None and before.keep == 1.0
     assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
+
+
+def test_what_a_batch_dropped_can_be_found_when_the_ledger_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    append = Ledger.append
+    without: list[int] = []
+
+    def appended(ledger: Ledger, lines: Iterable[LedgerLine]) -> int:
+        known = {facts.batch for facts in job.loop.facts.read()}
+        wanted = list(lines)
+        without.extend(line.batch for line in wanted if line.dropped and line.batch not in known)
+        return append(ledger, wanted)
+
+    monkeypatch.setattr(Ledger, "append", appended)
+    job.run(10)
+    assert any(line.dropped for line in job.loop.ledger.read()) and without == []
 
 
 def test_latency_settles_at_the_target_under_fivefold_overload(tmp_path: Path) -> None:

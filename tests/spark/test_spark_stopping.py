@@ -8,11 +8,13 @@ from threading import Event, Thread
 from typing import Any, cast
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.stopping import stop_between_batches
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -36,10 +38,15 @@ class HeldQuery:
     def stop(self) -> None:
         stopping = Thread(target=self._query.stop)
         stopping.start()
-        while self._query.isActive:
-            time.sleep(0.01)
+        wait_until(lambda: not self._query.isActive and self._is_interrupted(), "the interrupt")
         self._stopped.set()
         stopping.join()
+
+    def _is_interrupted(self) -> bool:
+        """Whether Spark has interrupted the thread of the query, or that has ended; `isActive` is false before."""
+        jvm: Any = SparkContext._jvm
+        threads = jvm.java.lang.Thread.getAllStackTraces().keySet()
+        return all(thread.isInterrupted() for thread in threads if str(self._query.runId) in thread.getName())
 
 
 def test_the_batch_under_way_is_finished_and_the_next_is_not_worked_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +42,8 @@ def run(
 ) -> None:
     """Run a network's nodes on Spark, shedding what they cannot process in time.
 
-    Streams that name no log are generated; operators that name no function busy-wait their cost.
+    Streams that name no log are generated; operators that name no function busy-wait their cost. Asked to end early
+    (SIGTERM, Ctrl-C) it finishes what waits and reports all the same.
 
     Example: floodway run net.yaml --seconds 60s --target 2s --state runs/net
     """
@@ -58,12 +61,20 @@ def run(
     length = values.duration("--seconds")(seconds)
     usable_folder("--state", state)
     writable("--report", report)
+    ended = Event()
+
+    def end_when_asked() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+
     options = RunOptions(
         seconds=length,
         root=state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-")),
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
         settle_seconds=min(values.duration("--settle", zero=True)(settle), length / 2),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
+        on_start=end_when_asked,
+        ended=ended,
         **parsed("run", given),
     )
     with watched(options.root, options):

@@ -107,6 +107,8 @@ def table_of(status: Status, now: float) -> Table:
             table.add_row("would drop", f"{status.would_drop:.1%} {_bar(status.would_drop)}")
         if status.shed is not None and status.shed.stale:
             table.add_row("would skip", f"{status.shed.stale:,} stale tuples of the last batch")
+        if status.shed is not None and status.shed.behind:
+            table.add_row("would skip", f"{status.shed.behind:,} tuples of the last batch: too many newer ones wait")
         if status.shed is not None and status.shed.over:
             table.add_row("would drop", f"{status.shed.over:,} tuples of the last batch, of keys over their share")
     for one in () if status.shed is None else status.shed.keys:

@@ -18,6 +18,7 @@ WHY = {
     "shedder": "did not fit into the capacity",
     "share": "did not fit, and their keys sent more than their shares",
     "stale": "were older than max_age when their batch began",
+    "lag": "were older than the newest that skip_when_lag lets wait",
     "adaptor": "were dropped because the buffer's queue was getting too long",
     "cleaner": "would have missed their deadline anyway",
     "dead-letter": "could not be read",

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import clocks, disks, namespaces, networks, packets
+from floodway.experiments.chaos import clocks, disks, namespaces, networks, packets, partner_clocks
 from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
+from floodway.experiments.chaos.federation_world import BrokenPromiseError
 from floodway.experiments.chaos.registry import FAULTS, choose, load, share
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import SteadyClock
@@ -36,6 +37,22 @@ def test_an_unknown_fault_names_the_nearest() -> None:
 def test_clocks_that_are_set_do_not_part_agents(tmp_path: Path) -> None:
     result = clocks.faults(Trial(12, 3, tmp_path))
     assert (result.tried, result.holds, result.differences) == (12, True, [])
+
+
+def test_partners_whose_clocks_are_set_leave_one_owner(tmp_path: Path) -> None:
+    result = partner_clocks.faults(Trial(1, 67, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (1, True, [])
+
+
+def test_a_lease_that_was_taken_from_the_living_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partner_clocks, "WATCH_SECONDS", 0.0)
+    world = partner_clocks.ClockWorld(tmp_path)
+    for name in ("start", "wait", "feed"):
+        monkeypatch.setattr(world, name, lambda *_, **__: None)
+    lease = world.store.claim("f0", "A", after=0, now=0.0)
+    world.store.claim("f0", "B", after=1, now=lease.until + 5.0, lost=lease)
+    with pytest.raises(BrokenPromiseError, match="taken from an owner that lived"):
+        world.survives({})
 
 
 def test_timers_on_a_wall_clock_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from floodway.agent.loop.claim import claimed
 from floodway.agent.loop.feeding import Feed, Feeder
@@ -37,7 +38,8 @@ class RunOptions(JobOptions):
 
     Costs are refined while it runs and reported; with `replan` they are planned with as well. With a `master` the root
     must be storage that its executors share. What logs retain is for those below the root that the run writes; links
-    keep what their reader has not committed.
+    keep what their reader has not committed. `on_start` is called when Spark has started, which takes over SIGINT. Set
+    `ended` to end early, in good order.
     """
 
     seconds: float
@@ -46,6 +48,8 @@ class RunOptions(JobOptions):
     settle_seconds: float = 10.0
     nodes: tuple[str, ...] = ()
     progress: Callable[[Status], None] = lambda status: None
+    on_start: Callable[[], None] = lambda: None
+    ended: Event = field(default_factory=Event)
 
 
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
@@ -59,6 +63,7 @@ def run_network(network: Network, options: RunOptions, spark: Session | None = N
         )
         try:
             register(session)
+            options.on_start()
             run = _Run(session, network, options)
             return run.to_end()
         finally:
@@ -105,7 +110,7 @@ class _Run:
     def _await_start(self) -> None:
         """Until the queries read: what is fed while they start would all be in the first batch, and late."""
         end = self.loop.clock.now() + START_SECONDS
-        while not self.loop.started and (now := self.loop.clock.now()) < end:
+        while not (self.loop.started or self.options.ended.is_set()) and (now := self.loop.clock.now()) < end:
             self.loop.tick(now)
             time.sleep(TICK_SECONDS)
 
@@ -113,7 +118,7 @@ class _Run:
         self.record.begin(self.loop.clock.now(), self.loop.arrived)
         end = self.loop.clock.now() + self.options.seconds
         settled = False
-        while (now := self.loop.clock.now()) < end:
+        while (now := self.loop.clock.now()) < end and not self.options.ended.is_set():
             feeder.check()
             steered = self.loop.tick(now)
             if not settled and now - self.record.started >= self.options.settle_seconds:

@@ -31,7 +31,8 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     entry.id: entry
     for entry in (
-        Fault("clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks:faults"),
+        Fault("clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks:faults", 9),
+        Fault("partner-clocks", "clocks", "clocks of partners set, and drift: one owner", "partner_clocks:faults"),
         Fault("disks", "disks", "torn last write, full disk, vanished folder, at every kind of file", "disks:faults"),
         Fault("plain-kills", "kills", "driver without Java, in every phase of a batch", "run_kills:plain_kills", 12),
         Fault("move-kills", "kills", "partners at every step of a move and its bills", "move_kills:kills", 6),

@@ -11,8 +11,8 @@ A position is that of Kafka: topic, partition, offset. `ranges` leave their end 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -43,6 +43,7 @@ class BatchFacts:
     tuples of a higher utility were kept, and `tie_ppm` of those that equal it; else `keep_ppm` of all. `epochs` holds
     (start_us, pass_ppm, emit_ppm) of Window Drop. What was before `stale_before_us` was skipped in any case. With
     `others_ppm` tuples were kept by their key: `quotas` has (hash of the key, ppm), and all others had `others_ppm`.
+    What was before the positions in `skip` (by topic and partition) was skipped too.
     """
 
     query: str
@@ -59,6 +60,7 @@ class BatchFacts:
     stale_before_us: int | None = None
     quotas: tuple[tuple[int, int], ...] = ()
     others_ppm: int | None = None
+    skip: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     ranges: tuple[Range, ...] = ()
     why: str = ""
     version: Literal[1] = 1

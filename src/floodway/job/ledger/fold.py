@@ -21,7 +21,7 @@ from floodway.job.ledger.spans import Spans
 from floodway.job.ledger.timeline import Timeline
 
 ORDER = (
-    *(Reason.SHEDDER, Reason.SHARE, Reason.STALE),
+    *(Reason.SHEDDER, Reason.SHARE, Reason.STALE, Reason.LAG),
     *(Reason.RETENTION, Reason.ADAPTOR, Reason.CLEANER, Reason.DEAD_LETTER),
 )
 """The reasons for which a tuple can go, in the order in which they account for it."""

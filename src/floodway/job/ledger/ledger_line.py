@@ -21,6 +21,7 @@ class Reason(StrEnum):
     SHEDDER = "shedder"
     SHARE = "share"
     STALE = "stale"
+    LAG = "lag"
     ADAPTOR = "adaptor"
     CLEANER = "cleaner"
     DEAD_LETTER = "dead-letter"

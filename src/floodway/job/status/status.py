@@ -138,6 +138,8 @@ class ShedPart:
     late_writes: int = 0
     stale: int = 0
     """Tuples of the last batch that were older than `max_age`."""
+    behind: int = 0
+    """Tuples of the last batch before the position that `skip_when_lag` skips to."""
     first: int = 0
     """Tuples of the last batch that are the first of their keys, and kept for it."""
     over: int = 0

@@ -38,7 +38,7 @@ def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tu
     if ID in df.columns:
         return (ID,)
     kinds = {field.name: field.dataType for field in df.schema}
-    if all(kinds.get(name) == kind for name, kind in _KAFKA_IDENTITY.items()):
+    if has_positions(df):
         return tuple(_KAFKA_IDENTITY)
     hashable = [name for name, kind in kinds.items() if can_hash(kind) and not _is_own(name)]
     if not hashable:
@@ -47,6 +47,12 @@ def identity_columns(df: DataFrame, identity: Sequence[str] | None = None) -> tu
             hint="Add a column that identifies a tuple and name it with identity=.",
         )
     return tuple(hashable)
+
+
+def has_positions(df: DataFrame) -> bool:
+    """Whether tuples carry the Kafka connector's (topic, partition, offset)."""
+    kinds = {field.name: field.dataType for field in df.schema}
+    return all(kinds.get(name) == kind for name, kind in _KAFKA_IDENTITY.items())
 
 
 def hash_ppm(df: DataFrame, salt: str | int | Column, identity: Sequence[str] | None = None) -> Column:

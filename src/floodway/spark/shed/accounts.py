@@ -32,7 +32,7 @@ def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | 
 
 def batch_lines(report: BatchReport, settings: ShedSettings, mode: Mode, now_us: int) -> list[LedgerLine]:
     """What was dropped of all, of keys over their share, and as stale; `mode` is for a batch without tuples."""
-    kept = report.kept + report.skipped + report.by_share
+    kept = report.kept + report.skipped + report.passed_over + report.by_share
     shed = LedgerLine(
         query=report.query,
         batch=report.batch,
@@ -47,7 +47,8 @@ def batch_lines(report: BatchReport, settings: ShedSettings, mode: Mode, now_us:
         time_us=now_us,
     )
     lines = [shed]
-    for reason, dropped in ((Reason.SHARE, report.by_share), (Reason.STALE, report.skipped)):
+    reasons = {Reason.SHARE: report.by_share, Reason.STALE: report.skipped, Reason.LAG: report.passed_over}
+    for reason, dropped in reasons.items():
         if dropped:
             offered, kept = kept, kept - dropped
             lines.append(replace(shed, reason=reason.value, offered=offered, kept=kept, dropped=dropped))
@@ -83,6 +84,7 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
         stale_before_us=None if settings.max_age_us is None else time_us - settings.max_age_us,
         quotas=quotas,
         others_ppm=others_ppm,
+        skip=(entry.skip or {}) if settings.skip_when_lag is not None else {},
         ranges=ranges,
         why=why,
     )

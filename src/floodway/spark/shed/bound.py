@@ -27,6 +27,7 @@ from floodway.spark.shed.control_columns import (
     RARE_SHARE,
     SALT,
     SEQ,
+    SKIP,
     TABLE,
     THRESHOLD,
     TIE,
@@ -35,7 +36,7 @@ from floodway.spark.shed.control_columns import (
     with_control,
 )
 from floodway.spark.shed.control_table import PPM
-from floodway.spark.shed.fate import Rule, is_stale, rank, write_rule
+from floodway.spark.shed.fate import Rule, is_behind, is_stale, rank, write_rule
 from floodway.spark.shed.key_columns import OVER, QUOTA, hashed_weights, key_metrics, with_quota
 from floodway.spark.shed.key_shares import KeyShares
 from floodway.spark.shed.listener import attach, metric_name
@@ -51,6 +52,7 @@ from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
 STALE = "_floodway_stale"
+BEHIND = "_floodway_behind"
 RANK = "_floodway_rank"
 FATE = "_floodway_fate"
 KEPT = "_floodway_kept"
@@ -167,10 +169,13 @@ class BoundShed:
         if self.settings.max_age_us is not None:
             before_us = fn.col(TIME) - self.settings.max_age_us
             found = found.withColumn(STALE, is_stale(self._timestamp, before_us))
+        if self.settings.skip_when_lag is not None:
+            of_topic = fn.call_function("element_at", fn.col(SKIP), fn.col("topic"))
+            found = found.withColumn(BEHIND, is_behind(of_topic))
         if self.settings.rare_by is not None:
             # The first of their keys are kept; what else there is room for is a smaller share of the others.
             share = fn.coalesce(fn.col(RARE_SHARE), fn.lit(0))
-            ranked = rank(self.settings.rare_by, self._stale, self.settings.keep_rare)
+            ranked = rank(self.settings.rare_by, self._skipped, self.settings.keep_rare)
             rest = {name: rest_column(fn.col(name), share) for name in (KEEP, AIMED)}
             found = found.withColumns({RANK: ranked, **rest})
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
@@ -190,11 +195,16 @@ class BoundShed:
     def _fresh(self, fate: Column) -> Column:
         """The fate of a tuple: a stale one goes in any case, one of the first of its key stays."""
         kept = fate if self.settings.rare_by is None else (fn.col(RANK) == FIRST) | fate
-        return kept if self.settings.max_age_us is None else ~fn.col(STALE) & kept
+        return ~self._skipped & kept
 
     @property
     def _stale(self) -> Column:
         return fn.lit(False) if self.settings.max_age_us is None else fn.col(STALE)
+
+    @property
+    def _skipped(self) -> Column:
+        """Whether a tuple goes whatever the keep is."""
+        return self._stale if self.settings.skip_when_lag is None else self._stale | fn.col(BEHIND)
 
     @property
     def _keep(self) -> Column:
@@ -217,18 +227,21 @@ class BoundShed:
         ]
         if self.utility is not None:
             utility = fn.col(UTILITY)
-            counted = utility if self.settings.max_age_us is None else fn.when(~fn.col(STALE), utility)
-            metrics.append(utility_summary(counted).alias("utilities"))
+            metrics.append(utility_summary(fn.when(~self._skipped, utility)).alias("utilities"))
         if self.settings.max_age_us is not None:
             metrics.append(fn.count_if(STALE).alias("stale"))
             metrics.append(fn.count_if(fn.col(STALE) & ~fn.col(KEPT)).alias("skipped"))
         if self.settings.share_by is not None:
-            metrics += key_metrics(self.settings.share_by, ~self._stale)
-            metrics.append(fn.count_if(fn.col(OVER) & ~self._stale & ~fn.col(FATE)).alias("over"))
-            metrics.append(fn.count_if(fn.col(OVER) & ~self._stale & ~fn.col(KEPT)).alias("by_share"))
+            metrics += key_metrics(self.settings.share_by, ~self._skipped)
+            metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(FATE)).alias("over"))
+            metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(KEPT)).alias("by_share"))
         if self.settings.rare_by is not None:
             metrics.append(fn.count_if(fn.col(RANK) == FIRST).alias("first"))
             metrics.append(fn.count_if(fn.col(RANK) == UNKNOWN).alias("unknown"))
+        if self.settings.skip_when_lag is not None:
+            behind = fn.col(BEHIND) & ~self._stale
+            metrics.append(fn.count_if(behind).alias("behind"))
+            metrics.append(fn.count_if(behind & ~fn.col(KEPT)).alias("passed_over"))
         if self.window is not None:
             metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
         if self.options.side_output:

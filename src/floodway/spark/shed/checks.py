@@ -8,7 +8,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NumericType
 
 from floodway.errors import InputError
-from floodway.spark.query.drops import WEIGHT, can_hash, identity_columns
+from floodway.spark.query.drops import WEIGHT, can_hash, has_positions, identity_columns
 from floodway.spark.shed.options import ShedOptions, names_of
 
 TIMESTAMP = "timestamp"
@@ -38,6 +38,12 @@ def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
         _check_key(df, shed, "share_by", options.share_by)
     if options.rare_by is not None:
         _check_key(df, shed, "rare_by", options.rare_by)
+    if options.skip_when_lag is not None and not has_positions(df):
+        raise InputError(
+            f"shed {shed!r}: skip_when_lag= skips by Kafka's positions, and the stream has no columns topic, partition "
+            "and offset of their types",
+            hint="Put the line right after a Kafka source, or use max_age=",
+        )
     if options.max_age is not None:
         _check_timestamp(df, shed, options.timestamp or TIMESTAMP)
     _check_numbers(df, shed, options)

@@ -30,6 +30,7 @@ TIE = "_floodway_tie"
 QUOTAS = "_floodway_quotas"
 AIMED = "_floodway_aimed"
 RARE_SHARE = "_floodway_rare_share"
+SKIP = "_floodway_skip"
 TABLE = "_floodway_table"
 """The columns that `with_control` adds; null without a table, but for the time."""
 
@@ -65,6 +66,7 @@ def with_control(df: DataFrame, uri: str) -> DataFrame:
         entry["quotas"].alias(QUOTAS),
         entry["keep_ppm"].alias(AIMED),
         entry["rare_ppm"].alias(RARE_SHARE),
+        entry["skip"].alias(SKIP),
     )
 
 

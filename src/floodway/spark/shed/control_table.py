@@ -7,7 +7,8 @@ it: the latest one, whatever the timestamp, except for those timestamps that a b
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
            budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys, `quotas.py`; null: none),
-           rare_ppm (the share of the tuples that are kept as the first of their keys, `rare.py`)
+           rare_ppm (the share of the tuples that are kept as the first of their keys, `rare.py`),
+           skip (positions of Kafka by topic and partition before which tuples are skipped; null: none)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
 
 `changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
@@ -27,6 +28,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from floodway.job.decision import Mode
+from floodway.planning.lag import Positions
 from floodway.planning.window_drop import ALWAYS, Epoch
 from floodway.spark.shed.quotas import QUOTAS_SCHEMA, Quotas
 
@@ -45,7 +47,8 @@ up by little, because a query that waited is offered more than the time since th
 
 ENTRY_SCHEMA = (
     "seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
-    f"budget:double,rate:double,base_us:bigint,until_us:bigint,quotas:struct<{QUOTAS_SCHEMA}>,rare_ppm:int"
+    f"budget:double,rate:double,base_us:bigint,until_us:bigint,quotas:struct<{QUOTAS_SCHEMA}>,rare_ppm:int,"
+    "skip:map<string,array<bigint>>"
 )
 EPOCH_SCHEMA = "seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int"
 TABLE_SCHEMA = (
@@ -89,6 +92,7 @@ class Entry:
     until_us: int | None = None
     quotas: Quotas | None = None
     rare_ppm: KeepPpm = 0
+    skip: Positions | None = None
 
     def expired(self, batch_time_us: int) -> bool:
         """Whether a batch with this timestamp keeps everything, because nobody has renewed the decision."""

@@ -81,17 +81,24 @@ def by_hash(df: DataFrame, rule: Rule, keep_ppm: Column, salt: Column) -> Column
 
 def fate(df: DataFrame, rule: Rule, facts: BatchFacts) -> Column:
     """Whether a finished batch kept a tuple. The same expression as the live query's, with the decision as literals."""
-    kept, stale = _chosen(df, rule, facts), fn.lit(False)
+    kept, skipped = _chosen(df, rule, facts), fn.lit(False)
     if rule.timestamp is not None and facts.stale_before_us is not None:
-        stale = is_stale(rule.timestamp, fn.lit(facts.stale_before_us))
+        skipped |= is_stale(rule.timestamp, fn.lit(facts.stale_before_us))
+    for topic, positions in facts.skip.items():
+        skipped |= (fn.col("topic") == topic) & is_behind(fn.lit(list(positions)).cast("array<bigint>"))
     if rule.rare_by is not None:
-        kept |= rank(rule.rare_by, stale, rule.keep_rare) == FIRST
-    return ~stale & kept
+        kept |= rank(rule.rare_by, skipped, rule.keep_rare) == FIRST
+    return ~skipped & kept
 
 
-def rank(rare_by: str, stale: Column, number: int) -> Column:
-    """What a tuple is among those of its key: stale ones do not count."""
-    return first_of_key(fn.when(stale, fn.lit(NOBODY)).otherwise(key_hash(fn.expr(rare_by))), number)
+def is_behind(positions: Column) -> Column:
+    """Whether a tuple is before the position of its partition; one of a partition without a position is not."""
+    return fn.coalesce(fn.col("offset") < fn.get(positions, fn.col("partition")), fn.lit(False))
+
+
+def rank(rare_by: str, skipped: Column, number: int) -> Column:
+    """What a tuple is among those of its key: skipped ones do not count."""
+    return first_of_key(fn.when(skipped, fn.lit(NOBODY)).otherwise(key_hash(fn.expr(rare_by))), number)
 
 
 def is_stale(timestamp: str, before_us: Column) -> Column:

@@ -37,7 +37,7 @@ from floodway.spark.shed.checkpoints import checkpoint_of
 from floodway.spark.shed.heartbeat import Heartbeat
 from floodway.spark.shed.key_columns import key_counts
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.positions import backlog, positions
+from floodway.spark.shed.positions import backlog, positions, waiting
 from floodway.spark.shed.report import BatchReport
 
 log = logging.getLogger(__name__)
@@ -193,6 +193,9 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
         key_name=seen.get("key_name"),
         first=seen.get("first", 0),
         unknown=seen.get("unknown", 0),
+        behind=seen.get("behind", 0),
+        passed_over=seen.get("passed_over", 0),
+        waiting=waiting(progress["sources"]),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
         utilities=seen.get("utilities"),

@@ -29,15 +29,15 @@ from floodway.job.store.kept_lines import KeptLines
 from floodway.job.store.locks import hold
 from floodway.spark.shed.accounts import UNCERTAIN, batch_lines, facts_of, missed_lines
 from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
+from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
 from floodway.spark.shed.key_shares import KeyShares
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
-from floodway.spark.shed.rare import UNKNOWN_KEYS, RareShare, rest_ppm
+from floodway.spark.shed.rare import UNKNOWN_KEYS
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.utility import Utilities
 from floodway.spark.shed.windows import WindowSteering
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,6 @@ class ShedLoop:
     _running: set[str] = field(default_factory=set)
     """Queries that were started and have not ended: those that the shed is in, and those not known to be others."""
     _ended: bool = False
-    _utilities: Utilities = field(default_factory=Utilities)
-    _rare: RareShare = field(default_factory=RareShare)
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
@@ -113,8 +111,11 @@ class ShedLoop:
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
         )
-        quotas = None if self.keys is None else self.control.latest.quotas
-        self.control.put(replace(self.control.latest, mode=first.mode, salt=first.salt, quotas=quotas))
+        before = self.control.latest
+        quotas = None if self.keys is None else before.quotas
+        skip = None if self.settings.skip_when_lag is None else before.skip
+        self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
+        self._chooser = Chooser(self.settings, self.keys, skip)
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -161,9 +162,9 @@ class ShedLoop:
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
             facts = facts_of(report, self.settings, self.control.table, self.clock_us())
-            self._look_at_keys(report)
+            seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))
-            self._guarded("deciding", lambda: self._decide(query, report))
+            self._guarded("deciding", lambda: self._decide(query, seen))
             if self.windows is not None:
                 windows = self.windows
                 if missed:
@@ -177,11 +178,11 @@ class ShedLoop:
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
             batch = self._batch(query, report)
             self.figures.add(lines, batch)
-            # The status before the ledger: a batch on the ledger must be one whose event times are on record.
+            # Before the ledger: a batch on it has its event times on record, and what it dropped can be found.
             self._guarded("writing the status", lambda: self._report(query, report, batch))
+            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the ledger", lambda: self.ledger.append(lines))
             self._guarded("writing the batch", lambda: self.batches.append(batch))
-            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
 
@@ -247,12 +248,6 @@ class ShedLoop:
             if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
                 self._warn(unseen)
 
-    def _look_at_keys(self, report: BatchReport) -> None:
-        """Take in what the batch tells of its keys, if it found the decision that has them."""
-        cut_by = self.control.table.at(report.batch_time_us or report.started_us)
-        if self.keys is not None and report.seq == cut_by.seq:
-            self.keys.take(report, cut_by.quotas)
-
     def _warn(self, text: str) -> None:
         """Say it once, in the log, and in the status from now on."""
         if text not in self.warnings:
@@ -278,8 +273,6 @@ class ShedLoop:
         return self.clock_us() if self.control.resumed and self._status is None else None
 
     def _decide(self, query: _Query, report: BatchReport) -> None:
-        self._utilities.add(report.utilities, report.offered)
-        self._rare.add(report.first, report.offered - report.stale)
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
@@ -320,25 +313,8 @@ class ShedLoop:
         elif follow is None and keep_ppm < PPM and _near(keep_ppm, latest.keep_ppm):
             keep_ppm = latest.keep_ppm
         budget, rate, base_us = follow or (None, None, None)
-        entry = replace(
-            latest,
-            keep_ppm=keep_ppm,
-            mode=mode,
-            threshold=None,
-            tie_ppm=PPM,
-            budget=budget,
-            rate=rate,
-            base_us=base_us,
-            rare_ppm=self._rare.ppm,
-        )
-        rest = rest_ppm(keep_ppm, entry.rare_ppm) / PPM
-        if self.settings.by_utility and keep_ppm < PPM:
-            threshold = self._utilities.threshold(rest, self.settings.floor_ppm / PPM)
-            if threshold is not None:
-                entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
-        if self.keys is not None:
-            entry = replace(entry, quotas=self.keys.quotas(rest) or latest.quotas)
-        self.control.put(entry)
+        entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
+        self.control.put(self._chooser.completed(entry))
 
     def _save_dropped(self, report: BatchReport) -> None:
         if report.dropped_tuples:
@@ -367,6 +343,7 @@ class ShedLoop:
             stale=report.stale,
             over=report.over,
             first=report.first,
+            behind=report.behind,
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
         )
         self._status = shed_status(

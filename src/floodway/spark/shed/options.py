@@ -61,6 +61,7 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "weights": _weights,
     "keep_rare": int,
     "rare_by": str,
+    "skip_when_lag": int,
     "arrival": str,
     "seed": int,
     "side_output": int,
@@ -95,6 +96,7 @@ class ShedOptions:
     side_output: int | None = None
     expires_after: str | float | None = None
     shed_after: str | float | None = None
+    skip_when_lag: int | None = None
     max_age: str | float | None = None
     timestamp: str | None = None
     state_dir: str | None = None
@@ -119,9 +121,15 @@ class ShedOptions:
                 f"shed {name!r}: window= drops whole windows, so it takes neither utility= nor key=",
                 hint="Use one of them.",
             )
-        if self.window is not None and self.max_age is not None:
+        if self.skip_when_lag is not None and (type(self.skip_when_lag) is not int or self.skip_when_lag < 1):
             raise InputError(
-                f"shed {name!r}: max_age= would take a part of the tuples out of a window, which window= keeps whole",
+                f"shed {name!r}: skip_when_lag={self.skip_when_lag!r} is no number of tuples of at least 1",
+                hint="It is how many tuples may wait in Kafka",
+            )
+        if self.window is not None and (self.max_age is not None or self.skip_when_lag is not None):
+            option = "skip_when_lag=" if self.max_age is None else "max_age="
+            raise InputError(
+                f"shed {name!r}: {option} would take a part of the tuples out of a window, which window= keeps whole",
                 hint="Use one of them.",
             )
         if self.utility is not None and self.key is not None:
@@ -214,6 +222,7 @@ class ShedOptions:
             weights=tuple((str(key), float(weight)) for key, weight in (self.weights or {}).items()),
             expires_seconds=self._expires_seconds(),
             shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
+            skip_when_lag=self.skip_when_lag,
             max_age_us=None if self.max_age is None else duration_us("max_age", self.max_age),
         )
 

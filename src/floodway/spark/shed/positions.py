@@ -7,6 +7,7 @@ from typing import Any
 
 from floodway.job.ledger.facts import Range
 from floodway.json_text import load_json
+from floodway.planning.lag import Waiting
 
 
 def positions(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[Range, ...], str]:
@@ -47,6 +48,21 @@ def backlog(sources: Sequence[Mapping[str, Any]]) -> int | None:
         for topic, partitions in latest.items()
         for partition, last in partitions.items()
     )
+
+
+def waiting(sources: Sequence[Mapping[str, Any]]) -> tuple[Waiting, ...]:
+    """What a batch left in every partition of Kafka that it read; empty where Spark does not tell."""
+    found: list[Waiting] = []
+    for source in sources:
+        latest, ends = _offsets(source.get("latestOffset")), _offsets(source["endOffset"])
+        if "kafka" in source["description"].lower() and latest and ends is not None:
+            found += [
+                Waiting(topic, int(partition), int(ends[topic][partition]), int(last))
+                for topic, partitions in latest.items()
+                for partition, last in partitions.items()
+                if partition in ends.get(topic, {})
+            ]
+    return tuple(found)
 
 
 def _offsets(text: object) -> dict[str, dict[str, int]] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from floodway.control.keep_loop import FinishedBatch
 from floodway.job.ledger.facts import Range
+from floodway.planning.lag import Waiting
 
 MOST_ACTIONS = 10
 """Times that a sink may read a whole batch."""
@@ -49,6 +50,12 @@ class BatchReport:
     """Tuples that are the first of their keys and kept for it."""
     unknown: int = 0
     """Tuples of keys that a task had no room for."""
+    behind: int = 0
+    """Tuples, none of them stale, before the position that batches skip to."""
+    passed_over: int = 0
+    """Those of them that were dropped for it."""
+    waiting: tuple[Waiting, ...] = ()
+    """What the batch left in every partition of Kafka."""
     arrival_us: float | None = None
     event_us: int | None = None
     utilities: Sequence[float] | None = None
@@ -86,5 +93,5 @@ class BatchReport:
             # The actions before the last one read the rest: all of the batch, if it was one action.
             offered, kept = self.read - offered, kept * (self.read - offered) // offered
         # What is skipped asks for no share of the capacity.
-        offered = max(kept, offered - self.skipped)
+        offered = max(kept, offered - self.skipped - self.passed_over)
         return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, self.backlog)

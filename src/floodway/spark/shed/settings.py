@@ -34,5 +34,7 @@ class ShedSettings:
     keep_rare: int = 0
     """Of every value of `rare_by` so many tuples are kept per task of a batch."""
     rare_by: str | None = None
+    skip_when_lag: int | None = None
+    """The most tuples that may wait in Kafka: the oldest beyond it are skipped; None: any number may."""
     max_age_us: int | None = None
     """Tuples that are older when their batch begins are skipped; None: none is."""

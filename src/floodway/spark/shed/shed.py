@@ -125,6 +125,7 @@ def shed(
     side_output: int | None = None,
     expires_after: str | float | None = None,
     shed_after: str | float | None = None,
+    skip_when_lag: int | None = None,
     max_age: str | float | None = None,
     timestamp: str | None = None,
     state_dir: str | None = None,
@@ -157,6 +158,8 @@ def shed(
       keep everything again. With `window` it holds for ever.
     - `shed_after`: how long an overload lasts before anything is dropped ("90s"): time for an autoscaler, which may
       follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
+    - `skip_when_lag`: when more tuples than that wait in Kafka behind `maxOffsetsPerTrigger`, the oldest beyond it are
+      skipped.
     - `max_age`: tuples that are older when their batch begins ("10m") are skipped, by the column `timestamp` (Kafka's).
     - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
 
@@ -165,6 +168,7 @@ def shed(
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key),
         *(share_by, weights, keep_rare, rare_by, identity, arrival, window),
-        *(seed, side_output, expires_after, shed_after, max_age, timestamp, state_dir),
+        *(seed, side_output, expires_after, shed_after),
+        *(skip_when_lag, max_age, timestamp, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))

@@ -1,0 +1,50 @@
+"""What a decision skips, and what a controller sees of a backlog that is skipped. No Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from floodway.control.registry import make_controller
+from floodway.job.decision import Mode
+from floodway.planning.lag import Waiting
+from floodway.spark.shed.chooser import Chooser
+from floodway.spark.shed.control_table import Entry, Table
+from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.settings import ShedSettings
+
+SETTINGS = ShedSettings("job", 2.0, make_controller("batch", target_seconds=2.0), "enforce", salt=1, skip_when_lag=300)
+REPORT = BatchReport(
+    "q", "r", 4, 0, 1.0, offered=100, kept=100, would_keep=100, seq=0, backlog=1500,
+    waiting=(Waiting("clicks", 0, 100, 1100), Waiting("clicks", 1, 0, 500)),
+)  # fmt: skip
+
+
+def entry(mode: Mode) -> Entry:
+    return Entry(0, 0, mode=mode)
+
+
+def test_what_is_skipped_is_no_backlog_to_a_controller() -> None:
+    chooser = Chooser(SETTINGS)
+    assert chooser.take(REPORT, entry("enforce")).backlog == 300
+    decided = chooser.completed(entry("enforce"))
+    assert decided.skip == {"clicks": (900, 400)}
+    assert Table.decode(Table(decided).encode()) == Table(decided)
+    # While the batches go through what is skipped, newer tuples arrive.
+    later = replace(REPORT, waiting=(Waiting("clicks", 0, 600, 1300), Waiting("clicks", 1, 100, 600)))
+    assert chooser.take(later, entry("enforce")).backlog == 300
+    # When they have passed it, nothing is skipped any more.
+    passed = replace(REPORT, backlog=10, waiting=(Waiting("clicks", 0, 1290, 1300), Waiting("clicks", 1, 600, 600)))
+    assert chooser.take(passed, entry("enforce")).backlog == 10
+    assert chooser.completed(decided).skip is None
+
+
+def test_in_observe_the_backlog_is_what_it_is() -> None:
+    chooser = Chooser(SETTINGS)
+    assert chooser.take(REPORT, entry("observe")).backlog == 1500
+    assert chooser.completed(entry("observe")).skip == {"clicks": (900, 400)}
+
+
+def test_without_the_option_nothing_is_skipped() -> None:
+    chooser = Chooser(replace(SETTINGS, skip_when_lag=None))
+    assert chooser.take(REPORT, entry("enforce")) is REPORT
+    assert chooser.completed(entry("enforce")).skip is None

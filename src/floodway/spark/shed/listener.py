@@ -176,7 +176,7 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
         run=progress["runId"],
         batch=progress["batchId"],
         started_us=_micros(progress["timestamp"]),
-        seconds=progress["batchDuration"] / 1e3,
+        seconds=progress["durationMs"]["triggerExecution"] / 1e3,  # Spark 3.5 has no batchDuration in its JSON
         offered=seen["offered"],
         kept=seen["kept"],
         would_keep=seen["would_keep"],

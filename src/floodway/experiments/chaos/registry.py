@@ -88,22 +88,23 @@ DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "mont
 
 
 def choose(names: Iterable[str], *, kafka: bool = False, connector: bool = False) -> list[Fault]:
-    """The faults of these kinds or ids, all when none is named; those on Kafka only with a broker.
+    """The faults of these ids or kinds, all when none is named; those on Kafka only with a broker.
 
     >>> [fault.id for fault in choose(["disks"])]
     ['disks']
     """
-    found: list[Fault] = []
-    for name in names or dict.fromkeys(fault.kind for fault in FAULTS.values()):
+    had = {"kafka": kafka, "connector": kafka and connector}
+    possible = [fault for fault in FAULTS.values() if had.get(fault.needs, True)]
+    wanted = list(names)
+    found = [] if wanted else possible
+    for name in wanted:
         if name in FAULTS:
             found.append(FAULTS[name])
             continue
-        of_kind = [fault for fault in FAULTS.values() if fault.kind == name]
-        if not of_kind:
-            known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
+        known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
+        if name not in known:
             raise InputError(f"no fault is called {name!r}", hint=did_you_mean(name, known))
-        had = {"kafka": kafka, "connector": kafka and connector}
-        found += [fault for fault in of_kind if had.get(fault.needs, True)]
+        found += [fault for fault in possible if fault.kind == name]
     return list(dict.fromkeys(found))
 
 

@@ -22,12 +22,15 @@ HEAVY = "(spark or kafka or cluster)"
 WAITING = ("tests/agent", "tests/dashboard", "tests/cli")
 """Folders whose tests wait for processes, sockets and browsers."""
 COMPUTING = ("tests/docs", "tests/experiments", "tests/properties")
+CONNECT = "tests/spark/test_spark_connect.py"
+"""It has a server of its own, and nothing in common with the others."""
 LANES = {
     "tests of agents": ["-m", f"not {HEAVY}", "tests/agent"],
     "tests of commands and the page": ["-m", f"not {HEAVY}", "tests/dashboard", "tests/cli"],
     "tests of papers, properties and pages": ["-m", f"not {HEAVY}", *COMPUTING],
     "other tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in WAITING + COMPUTING)],
-    "tests of Spark itself": ["-m", HEAVY, "tests/spark"],
+    "tests of Spark itself": ["-m", HEAVY, "tests/spark", f"--ignore={CONNECT}"],
+    "tests of Spark Connect": [CONNECT],
     "tests of Kafka and clusters": ["-m", HEAVY, "tests/kafka", "tests/cluster"],
 }
 SHOWN = "tests of jobs on Spark"

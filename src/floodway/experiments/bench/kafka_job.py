@@ -65,10 +65,8 @@ def job(
     bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
 ) -> Frame:
     """The query's results, with `protect` right after the source."""
-    where = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
-    source = bench.spark.readStream.format("kafka").options(**where).load()
-    counted = observed(protect(source), METRIC, "count(1) AS kept", "avg(cast(timestamp AS double)) AS arrival")
     view = bench.fresh("view").name.replace("-", "_")
+    counted = _counted(bench, servers, topic, protect, options)
     counted.selectExpr("timestamp", f"from_json(cast(value AS string), '{SCHEMA}') AS v").selectExpr(
         "timestamp", "v.page AS page", "explode(v.items) AS item"
     ).withWatermark("timestamp", "5 seconds").createOrReplaceTempView(view)
@@ -82,14 +80,21 @@ def windowed_count(
     bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
 ) -> Frame:
     """A smaller job: records by window, nothing parsed."""
-    where = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
-    source = bench.spark.readStream.format("kafka").options(**where).load()
-    counted = observed(protect(source), METRIC, "count(1) AS kept", "avg(cast(timestamp AS double)) AS arrival")
     view = bench.fresh("view").name.replace("-", "_")
+    counted = _counted(bench, servers, topic, protect, options)
     counted.withWatermark("timestamp", "5 seconds").createOrReplaceTempView(view)
     return bench.spark.sql(
         f"SELECT window(timestamp, '{WINDOW}') AS w, count(1) AS n FROM {view} GROUP BY window(timestamp, '{WINDOW}')"
     )
+
+
+def _counted(
+    bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
+) -> Frame:
+    """What `protect` leaves of a topic, with its count and mean arrival observed."""
+    where = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+    source = bench.spark.readStream.format("kafka").options(**where).load()
+    return observed(protect(source), METRIC, "count(1) AS kept", "avg(cast(timestamp AS double)) AS arrival")
 
 
 def run(

@@ -85,9 +85,8 @@ def agent(
     )
 
 
-def run_participant(text: str, name: str, root: str, kill_at: str | None) -> None:
-    """The body of a participant's process; at the step `kill_at` it is gone as by kill -9, or held up (`STEP!stop`)."""
-
+def struck_at(kill_at: str | None) -> Callable[[str], None]:
+    """What ends this process at a step as kill -9 does, or holds it up once (`STEP!stop`)."""
     name_of, _, how = (kill_at or "").partition("!")
     held: list[str] = []
 
@@ -99,7 +98,12 @@ def run_participant(text: str, name: str, root: str, kill_at: str | None) -> Non
         elif step == name_of:
             os._exit(9)
 
-    member = agent(parse_federation(text), name, Path(root), at)
+    return at
+
+
+def run_participant(text: str, name: str, root: str, kill_at: str | None) -> None:
+    """The body of a participant's process; `kill_at` as in `struck_at`."""
+    member = agent(parse_federation(text), name, Path(root), struck_at(kill_at))
     member.start()
     member.run()
 

@@ -6,8 +6,6 @@ gives itself away. Only `floodway.spark` imports pyspark, so DataFrames are `Any
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +13,7 @@ from typing import Any, ClassVar
 from floodway.agent.federation.audit import audit_federation
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from floodway.experiments.chaos.federation_world import World, must
+from floodway.experiments.chaos.federation_world import World, must, struck_at
 from floodway.spark.query.catalogue import Catalogue, NoParameters
 
 CATALOGUE = Catalogue()
@@ -53,17 +51,6 @@ def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) 
     from floodway.spark.query.catalogue import load_catalogue
     from floodway.spark.session.session import spark_session
 
-    name_of, _, how = (kill_at or "").partition("!")
-    held: list[str] = []
-
-    def at(step: str) -> None:
-        if step == name_of and how == "stop":
-            if not held:
-                held.append(step)
-                os.kill(os.getpid(), signal.SIGSTOP)
-        elif step == name_of:
-            os._exit(9)
-
     federation = parse_federation(text)
     # Nothing is shed, however long a partner takes: results are compared to the tuple.
     pace = Pace(lease=LEASE_SECONDS, margin=2.0, bill=2.0, failed_move=2.0, patience=1e6)
@@ -77,7 +64,7 @@ def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) 
         listen=("127.0.0.1", port),
         settings=Settings(period_seconds=2.0, answer_seconds=5.0, wake_seconds=10.0),
         pace=pace,
-        at=at,
+        at=struck_at(kill_at),
     )
     member.start()
     member.run()

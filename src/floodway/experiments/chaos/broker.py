@@ -60,7 +60,7 @@ class Broker(ServerProcess):
     def __init__(self, jars: Sequence[Path], folder: Path) -> None:
         super().__init__(folder)
         self._settings = folder / "server.properties"
-        self._classpath = ":".join(map(str, jars))
+        self._classpath = ":".join(str(jar.absolute()) for jar in jars)
         self.port, controller = free_ports(2)
         data = folder / "data"
         data.mkdir(parents=True)

@@ -5,8 +5,9 @@ Run `python scripts/check_dead_code.py`. Tests do not count as users.
 A *module* is alive if imports lead to it from `floodway` or from a command. An import inside a function counts, and so
 does a string with a module's name (experiments and commands are loaded by name). A *definition* is alive if its name is
 used outside its own body: in `src` or `examples` as a name, an attribute or a string that is exactly this name
-(`__all__`, `getattr`), or in the code of the documentation, which is what users call. Names are not resolved, so a
-definition that shares its name with a living one is missed.
+(`__all__`, `getattr`), or in the code of the documentation, which is what users call. Of a name that several modules
+define, each must be used in its own module or taken from it by another; methods are not resolved, so one that shares
+its name with a living one is missed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +65,12 @@ class Use:
     line: int
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a file: five questions are asked of each."""
+    return tuple(ast.walk(tree))
+
+
 def module_name(path: Path, source: Path = SOURCE) -> str:
     """The dotted name of a file."""
     parts = path.relative_to(source).with_suffix("").parts
@@ -72,7 +80,7 @@ def module_name(path: Path, source: Path = SOURCE) -> str:
 def imports(tree: ast.Module, known: set[str]) -> set[str]:
     """Modules that a file imports or names in a string, whole or as a folder and a name; and the packages above."""
     found, prefixes, words = set[str](), set[str](), set[str]()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -92,7 +100,7 @@ def with_packages(names: set[str]) -> set[str]:
 
 def commands(tree: ast.Module) -> set[str]:
     """Modules of the commands: the keys of COMMANDS in cli/main.py."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "COMMANDS":
             assert isinstance(node.value, ast.Dict)
             return {
@@ -122,7 +130,7 @@ def definitions(tree: ast.Module, file: Path) -> Iterator[Definition]:
             for target in targets:
                 if isinstance(target, ast.Name):
                     yield Definition(target.id, file, statement.lineno, statement.end_lineno or statement.lineno)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = {_decorator(one) for one in node.decorator_list}
             if names <= PLAIN_DECORATORS:
@@ -135,24 +143,83 @@ def _decorator(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
+def strings(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Names in strings that are exactly a name, or `module:name`, and their lines."""
+    for node in nodes(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for name in node.value.split(":")[-1].split("."):
+                if name.isidentifier():
+                    yield name, node.lineno
+
+
 def uses(tree: ast.Module, file: Path) -> Iterator[tuple[str, Use]]:
     """Names, attributes and strings that occur in a file; an import alone is no use."""
-    for node in ast.walk(tree):
+    for name, line in strings(tree):
+        yield name, Use(file, line)
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node.id, Use(file, node.lineno)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.attr, Use(file, node.lineno)
         elif isinstance(node, ast.keyword) and node.arg:
             yield node.arg, Use(file, node.value.lineno)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for name in node.value.split(":")[-1].split("."):
-                if name.isidentifier():
-                    yield name, Use(file, node.lineno)
         elif isinstance(node, ast.ImportFrom):
             # A name taken under another name is used under that one.
             for alias in node.names:
                 if alias.asname and alias.asname != alias.name:
                     yield alias.name, Use(file, node.lineno)
+
+
+def taken(trees: Iterable[ast.Module]) -> set[tuple[str, str]]:
+    """(module, name) of what files take from modules: by an import, or as an attribute of a module."""
+    found = set[tuple[str, str]]()
+    for tree in trees:
+        whole = dict[str, str]()
+        for node in nodes(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {(node.module, alias.name) for alias in node.names}
+                whole |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        found |= {
+            (whole[node.value.id], node.attr)
+            for node in nodes(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in whole
+        }
+    return found
+
+
+def hidden(trees: dict[Path, ast.Module], users: dict[Path, ast.Module], root: Path) -> list[Definition]:
+    """Functions and classes that nothing takes from their module, though another one of their name is used.
+
+    Left out are names in strings, and modules that are loaded by their names.
+    """
+    named = {name for tree in trees.values() for name, _ in strings(tree)}
+    by_name: dict[str, list[tuple[Path, ast.Module, ast.FunctionDef | ast.ClassDef]]] = defaultdict(list)
+    for file, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in named:
+                by_name[node.name].append((file, tree, node))
+    known, modules = taken([*trees.values(), *users.values()]), root / "src"
+    loaded = {
+        module
+        for tree in trees.values()
+        for node in nodes(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for module in re.findall(rf"{PACKAGE}(?:\.\w+)+", node.value)
+    }
+    return [
+        Definition(name, file, node.lineno, node.end_lineno or node.lineno)
+        for name, places in by_name.items()
+        if len(places) > 1
+        for file, tree, node in places
+        if module_name(file, modules) not in loaded
+        and (module_name(file, modules), name) not in known
+        and {_decorator(one) for one in node.decorator_list} <= PLAIN_DECORATORS
+        and not any(
+            one.id == name and not node.lineno <= one.lineno <= (node.end_lineno or node.lineno)
+            for one in nodes(tree)
+            if isinstance(one, ast.Name)
+        )
+    ]
 
 
 def documented(root: Path) -> set[str]:
@@ -164,7 +231,7 @@ def documented(root: Path) -> set[str]:
 
 def offered_whole(tree: ast.Module) -> set[str]:
     """Modules that a front gives out as they are: keys with nothing behind them in the table handed to `lazy`."""
-    tables = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy"]
+    tables = [node for node in nodes(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy"]
     return {
         str(key.value)
         for table in tables
@@ -185,7 +252,7 @@ def unused(trees: dict[Path, ast.Module], root: Path) -> list[Definition]:
     known = documented(root) | CALLED_BY_FRAMEWORKS.keys() | {"_"}
     fronts = {name for tree in trees.values() for name in offered_whole(tree)}
     public = {file for file in trees if module_name(file, root / "src") in fronts}
-    return [
+    return hidden(trees, users, root) + [
         one
         for file, tree in trees.items()
         for one in definitions(tree, file)

@@ -16,7 +16,7 @@ from floodway.errors import FloodwayError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGE = "chromium"
-INSTALL_SECONDS = 300
+INSTALL_SECONDS = 600
 
 
 class BrowserError(FloodwayError):
@@ -39,7 +39,9 @@ def fetch_browser(*, say: Callable[[str], None] = print) -> str:
     if apt is None or os.geteuid() != 0:
         raise BrowserError("no Chromium is on the PATH, and it can be installed by root with apt-get only", hint=hint)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in ([apt, "update", "-qq"], [apt, "install", "-y", "-qq", "--no-install-recommends", PACKAGE]):
+    waiting = f"DPkg::Lock::Timeout={INSTALL_SECONDS}"  # another process may be installing it just now
+    install = [apt, "install", "-y", "-qq", "-o", waiting, "--no-install-recommends", PACKAGE]
+    for command in ([apt, "update", "-qq"], install):
         say(" ".join(command))
         try:
             done = subprocess.run(

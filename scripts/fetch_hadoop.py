@@ -29,6 +29,12 @@ CLUSTER = JarSet(
     ),
     proof="hadoop-client-minicluster-3.5.0.jar",
 )
+# YARN's managers also want what the artifact above leaves out: certificates.
+YARN = JarSet(
+    name="hadoop-yarn-3.5.0",
+    artifacts=("org.bouncycastle:bcpkix-jdk18on:1.82",),
+    proof="bcpkix-jdk18on-1.82.jar",
+)
 S3_CLIENT = JarSet(
     name="hadoop-aws-3.5.0",
     artifacts=("org.apache.hadoop:hadoop-aws:3.5.0",),
@@ -63,7 +69,7 @@ def fetch_s3_server(*, say: Callable[[str], None] = print) -> Path:
 def main() -> int:
     """Fetch everything."""
     try:
-        for jars in (CLUSTER, S3_CLIENT):
+        for jars in (CLUSTER, YARN, S3_CLIENT):
             fetch(jars, say=lambda text: print(text, flush=True))
             print(cache() / jars.name)
         print(fetch_s3_server().parents[1])

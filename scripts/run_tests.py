@@ -1,87 +1,113 @@
 """All checks, on both cores: `make test`.
 
-Lanes of tests run side by side, and `make lint` beside them. Most of a test's time is waiting (for a batch, a socket, a
-timer), so there are more lanes than cores; each that needs Spark has one session of its own. No test depends on how
-fast the machine is; those that judge latencies are marked `timing` and `slow`, and run with `--run-slow` only.
+Steps wait in a queue, and a few run at a time: one more than there are cores, because some of a test's time is waiting
+(for a batch, a socket, a timer), and no more, because whatever shares a core only makes the others wait. The longest
+come first. Each step that needs Spark has one session of its own. No test depends on how fast the machine is; those
+that judge latencies are marked `timing` and `slow`, and run with `--run-slow` only.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+AT_A_TIME = 3
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10", "-p", "no:cacheprovider"]
-LINT = ["make", "--no-print-directory", "lint"]
 HEAVY = "(spark or kafka or cluster)"
+LIGHT = ["-m", f"not {HEAVY}"]
+MARKED = re.compile(r"mark\.(?:spark|kafka|cluster)\b")
+ELSEWHERE = ("tests/spark", "tests/kafka", "tests/cluster")
+"""Folders whose heavy tests have steps of their own."""
+CONNECT = "tests/spark/test_spark_connect.py"
+"""It has a server of its own, and nothing in common with the others."""
 WAITING = ("tests/agent", "tests/dashboard", "tests/cli")
 """Folders whose tests wait for processes, sockets and browsers."""
 COMPUTING = ("tests/docs", "tests/experiments", "tests/properties")
-CONNECT = "tests/spark/test_spark_connect.py"
-"""It has a server of its own, and nothing in common with the others."""
-LANES = {
-    "tests of agents": ["-m", f"not {HEAVY}", "tests/agent"],
-    "tests of commands and the page": ["-m", f"not {HEAVY}", "tests/dashboard", "tests/cli"],
-    "tests of papers, properties and pages": ["-m", f"not {HEAVY}", *COMPUTING],
-    "other tests without Spark": ["-m", f"not {HEAVY}", *(f"--ignore={folder}" for folder in WAITING + COMPUTING)],
-    "tests of Spark itself": ["-m", HEAVY, "tests/spark", f"--ignore={CONNECT}"],
-    "tests of Spark Connect": [CONNECT],
-    "tests of Kafka and clusters": ["-m", HEAVY, "tests/kafka", "tests/cluster"],
-}
-SHOWN = "tests of jobs on Spark"
-"""The lane whose output is shown as it runs."""
-OTHERS = ["-m", HEAVY, *(f"--ignore=tests/{folder}" for folder in ("spark", "kafka", "cluster"))]
+Steps = Mapping[str, Sequence[str]]
+
+
+def steps() -> Steps:
+    """What is run, by what it is called: the longest first."""
+    others = [f"--ignore={folder}" for folder in WAITING + COMPUTING]
+    return {
+        "tests of jobs on Spark": [*PYTEST, "-m", HEAVY, *jobs()],
+        "tests of Kafka and clusters": [*PYTEST, "-m", HEAVY, "tests/kafka", "tests/cluster"],
+        "tests of Spark itself": [*PYTEST, "-m", HEAVY, "tests/spark", f"--ignore={CONNECT}"],
+        "tests of agents": [*PYTEST, *LIGHT, "tests/agent"],
+        "tests of papers, properties and pages": [*PYTEST, *LIGHT, *COMPUTING],
+        "other tests without Spark": [*PYTEST, *LIGHT, *others],
+        "tests of commands and the page": [*PYTEST, *LIGHT, "tests/dashboard", "tests/cli"],
+        "lint": ["make", "--no-print-directory", "lint"],
+        "tests of Spark Connect": [*PYTEST, CONNECT],
+    }
+
+
+def jobs() -> list[str]:
+    """Files with heavy tests in other folders, found by their text: to import all of them takes ten seconds."""
+    elsewhere = [ROOT / folder for folder in ELSEWHERE]
+    return [
+        str(file.relative_to(ROOT))
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        if not any(file.is_relative_to(folder) for folder in elsewhere)
+        and MARKED.search(file.read_text(encoding="utf-8"))
+    ]
 
 
 def main(arguments: list[str]) -> int:
     """Run all checks; 0 if all passed."""
     if arguments:
-        return _run(arguments)
-    print(
-        f"Lint and {len(LANES) + 1} lanes of tests; one is shown as it runs, the others when they have ended.",
-        flush=True,
-    )
-    commands = {"lint": LINT} | {what: [*PYTEST, *chosen] for what, chosen in LANES.items()}
-    with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder:
-        beside = [_Lane(what, command, Path(folder)) for what, command in commands.items()]
-        try:
-            codes = {SHOWN: _run(OTHERS)}
-            for lane in beside:
-                codes |= lane.wait()
-        finally:
-            for lane in beside:
-                lane.end()
+        return subprocess.run([*PYTEST, *arguments], cwd=ROOT, check=False).returncode
+    queue = _Queue(steps())
+    print(f"{len(queue.steps)} steps, {AT_A_TIME} at a time; what one says is shown when it has ended.", flush=True)
+    codes = queue.run()
     for what, failed in codes.items():
         print(f"{what}: {f'FAILED, exit {failed}' if failed else 'passed'}")
     return max(codes.values())
 
 
-def _run(chosen: Sequence[str]) -> int:
-    return subprocess.run([*PYTEST, *chosen], cwd=ROOT, check=False).returncode
+class _Queue:
+    """Steps that are run a few at a time, what they say in files until they have ended."""
 
+    def __init__(self, chosen: Steps) -> None:
+        self.steps = chosen
+        self._running: list[subprocess.Popen[bytes]] = []
 
-class _Lane:
-    """One command beside the others, its output in a file until it has ended."""
+    def run(self) -> dict[str, int]:
+        """Exit codes, in the order in which steps have ended."""
+        codes: dict[str, int] = {}
+        with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder, ThreadPoolExecutor(AT_A_TIME) as pool:
+            begun: dict[Future[int], str] = {
+                pool.submit(self._step, command, Path(folder) / what): what for what, command in self.steps.items()
+            }
+            try:
+                for ended in as_completed(begun):
+                    what = begun[ended]
+                    codes[what] = ended.result()
+                    print((Path(folder) / what).read_text(encoding="utf-8", errors="replace"), flush=True)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in self._running:
+                    process.kill()
+                raise
+        return codes
 
-    def __init__(self, what: str, command: Sequence[str], folder: Path) -> None:
-        self._what = what
-        self._log = folder / what
-        with self._log.open("w") as output:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-
-    def wait(self) -> dict[str, int]:
-        code = self._process.wait()
-        print(self._log.read_text(), flush=True)
-        return {self._what: code}
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
+    def _step(self, command: Sequence[str], said: Path) -> int:
+        start = time.monotonic()
+        with said.open("w") as output:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            self._running.append(process)
+            code = process.wait()
+            output.write(f"{said.name}: {time.monotonic() - start:.0f} s\n")
+        return code
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "floodway-setup.stamp"
 LOCK = ROOT / "requirements.lock"
 JAVA_LOCK = ROOT / "requirements-java.lock"
+PATIENT = ("--timeout", "120", "--retries", "10")
+"""A machine that is busy may be silent for longer than pip's own 15 seconds."""
 JAVA_FINDER = ROOT / "src" / "floodway" / "spark" / "session" / "java.py"
 
 
@@ -87,8 +89,7 @@ def ensure_java() -> str:
 def pip(*arguments: str, problem: str = "pip could not install the locked versions; its message is above") -> None:
     """Run pip inside the environment; bytecode is made on import, for the few modules that are ever imported."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    command += arguments
-    run(command, problem)
+    run([*command, *PATIENT, *arguments], problem)
 
 
 def run(command: list[str], problem: str) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from floodway.errors import FloodwayError
 from scripts.fetch_browser import fetch_browser
+from tests.patience import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 missing: dict[str, str] = {}
 """Why there was no browser in this run."""
 
+PATIENCE_MS = 1000 * PATIENCE_SECONDS
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server")
 """Root may run Chromium without its sandbox only; the page is the project's own."""
 
@@ -22,6 +28,13 @@ def browser_or_skip() -> str:
     if found is None:
         pytest.skip(f"NO REAL BROWSER: {missing['chromium']}")
     return found
+
+
+def new_tab(browser: Browser, **options: Any) -> Page:
+    """A tab in a context of its own, in which everything is waited for with patience."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    return context.new_page()
 
 
 @cache

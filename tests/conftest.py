@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from tests.effort import THOROUGH
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -15,8 +18,10 @@ if TYPE_CHECKING:
 
 # `fixed` tries the same examples in every run: a red test is red for everybody. `explore` tries new ones,
 # from a seed that is printed: pytest --hypothesis-profile=explore [--hypothesis-seed=N]
-settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+# Neither judges how long examples take: a process may be held up at any moment.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("fixed", PATIENT, derandomize=True)
+settings.register_profile("explore", PATIENT, derandomize=False)
 settings.load_profile("fixed")
 
 collect_ignore = ["matrix"]  # for a Spark of any version, in an environment of its own: `make matrix`
@@ -38,8 +43,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of an `explore` run here, so that it can be printed."""
-    if config.getoption("--hypothesis-profile") == "explore" and config.getoption("--hypothesis-seed") is None:
+    """Choose the seed of an `explore` run here, so that it can be printed; and say how much is to be tried."""
+    exploring = config.getoption("--hypothesis-profile") == "explore"
+    if exploring or config.getoption("--run-slow"):
+        os.environ[THOROUGH] = "yes"
+    if exploring and config.getoption("--hypothesis-seed") is None:
         import secrets
 
         config.option.hypothesis_seed = str(secrets.randbits(32))
@@ -70,15 +78,28 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_java(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every Java that a test starts, itself or by a command, lives for some minutes and has others beside it.
+def quick_machine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Java and disk as tests need them, unless latencies are judged.
 
-    The optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector.
+    Every Java that a test starts, itself or by a command, lives for some minutes and has others beside it: the
+    optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector. And no
+    test cuts the power: what a process has written is there for all, also after a kill. That `fsync` is called where
+    it must be, tests find out with one of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not any(item.get_closest_marker("timing") for item in request.session.items):
             patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            patch.setattr("os.fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture
+def patient_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that waits for agents until they answer: a test that needs their answers depends on no speed."""
+    from tests.patience import PATIENCE_SECONDS
+
+    for name in ("WAIT_SECONDS", "ANSWER_SECONDS"):
+        monkeypatch.setattr(f"floodway.dashboard.agents.{name}", PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -86,12 +107,12 @@ def chromium() -> Iterator[Browser]:
     """One real Chromium for all tests of the page and of the documentation."""
     from playwright.sync_api import expect, sync_playwright
 
-    from tests.browser import FLAGS, browser_or_skip
+    from tests.browser import FLAGS, PATIENCE_MS, browser_or_skip
 
     path = browser_or_skip()
-    expect.set_options(timeout=60_000)  # a state is waited for: five seconds are short beside busy processes
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -113,6 +134,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """
     from floodway.spark.session.session import spark_session
     from tests.kafka_jars import connector_if_cached, try_connector
+    from tests.patience import PATIENCE_SECONDS
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
     jars = try_connector() if wanted else connector_if_cached()
@@ -120,6 +142,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # One task a shuffle: half the state stores to open and commit in every stateful batch.
         "spark.sql.shuffle.partitions": "1",
+        # A machine that is held up is no query that does not stop.
+        "spark.sql.streaming.stopTimeout": f"{PATIENCE_SECONDS}s",
     }
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))

@@ -13,6 +13,7 @@ from floodway.front import lazy
 if TYPE_CHECKING:
     from floodway.control.base import Controller
     from floodway.errors import FloodwayError, InputError
+    from floodway.job.options.accuracy import Accuracy
     from floodway.network.file import load_network
     from floodway.spark.measure import estimates
     from floodway.spark.shed.recovery.recover import dropped
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "Accuracy",
     "Controller",
     "FloodwayError",
     "InputError",
@@ -38,6 +40,7 @@ __getattr__, __dir__ = lazy(
     {
         "floodway.control.base": ("Controller",),
         "floodway.errors": ("FloodwayError", "InputError"),
+        "floodway.job.options.accuracy": ("Accuracy",),
         "floodway.network.file": ("load_network",),
         "floodway.spark.measure.estimates": (),
         "floodway.spark.shed.recovery.recover": ("dropped",),

@@ -67,6 +67,12 @@ class InputError(FloodwayError):
     exit_code = 2
 
 
+class ContractError(FloodwayError):
+    """A contract that makes no sense, or a message that breaks one; what it would have changed stays as it was."""
+
+    exit_code = 2
+
+
 class PlanningError(FloodwayError):
     """A plan that cannot be computed as asked (too many dimensions, an objective a planner does not know)."""
 

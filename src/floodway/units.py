@@ -31,6 +31,9 @@ _SIZE = re.compile(rf"{_NUMBER}\s*([kKMGT]i?)?[bB]?(?:/s)?")
 
 DURATION_HINT = 'Write seconds or a unit: 0.25, "250ms", "2s", "10 minutes"'
 RATE_HINT = 'Write tuples per second or a unit: 500, "5k/s", "90/min"'
+_TARGET = re.compile(r"(?:(mean|p[0-9]{1,2}(?:\.[0-9])?)\s*(?:<=|<)\s*)?(.+)")
+LEAST_QUANTILE, MOST_QUANTILE = 0.5, 0.999
+TARGET_HINT = 'Write a duration for the mean, "2s", or a percentile below one: "p95 < 3s"'
 SIZE_HINT = 'Write bytes or a unit: 1000000, "64MB", "2GB"'
 
 
@@ -43,6 +46,25 @@ def seconds(value: str | float) -> float | None:
         return None
     microseconds = _MICROSECONDS.get(match[2] or "s")
     return None if microseconds is None else _finite(float(match[1]) * microseconds / 1e6)
+
+
+def latency_target(value: str | float) -> tuple[float, float | None] | None:
+    """Seconds above 0, and the quantile that they are of, None for the mean; None if it is no target.
+
+    >>> latency_target("2s"), latency_target("p95 < 3000ms"), latency_target("p95")
+    ((2.0, None), (3.0, 0.95), None)
+    """
+    match = _TARGET.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    which = (match[1] or "mean") if match else "mean"
+    found = seconds(match[2] if match else value)
+    if found is None or found <= 0.0:
+        return None
+    return found, None if which == "mean" else round(float(which[1:]) / 100.0, 4)
+
+
+def target_text(seconds: float, quantile: float | None) -> str:
+    """A target as text again."""
+    return f"{seconds:g}s" if quantile is None else f"p{100.0 * quantile:g} < {seconds:g}s"
 
 
 def rate(value: str | float) -> float | None:

@@ -15,19 +15,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.loop import fragments_of
+from floodway.agent.loop.buffer.buffering import Buffering
 from floodway.agent.loop.steering import FragmentBatch, Steering
+from floodway.agent.loop.steering_loop import fragments_of
 from floodway.buffering.options import BufferOptions
 from floodway.job.clocks import SteadyClock
 from floodway.job.decision import Decision, DecisionFile, Mode, write_decision
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.schema import TIMESTAMP
 from floodway.spark.query.journal import JournaledBatch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.source.accounts import Account
 from floodway.spark.source.admit import admit, output_schema
 from floodway.spark.source.backend import open_backend
@@ -85,7 +86,7 @@ class Plant:
 
     def __post_init__(self) -> None:
         self.network = self.options.checked(self.network)
-        self.layout = Layout(self.root)
+        self.layout = RunLayout(self.root)
         self.writers = {}
         for name in self.network.streams:
             create_log(self.layout.stream(self.network, name), "id bigint", stream=name)
@@ -99,7 +100,7 @@ class Plant:
             name: BatchOffset(name, backend.earliest(), backend.earliest()) for name, backend in self.backends.items()
         }
         parts = fragments_of(self.network)
-        self.steering = Steering(make_planner(self.network, "exact"), parts, target_seconds=2.0)
+        self.steering = Steering(make_planner(self.network, "exact"), parts, Target(2.0))
         self.steady = SteadyClock(lambda: self.clock, lambda: self.now)
         self.decisions = DecisionFile(self.layout.decision, monotonic=lambda: self.now)
         self.buffering = Buffering(self.options, self.network, parts, self.layout, self.steady)

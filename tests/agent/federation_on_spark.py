@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodway.agent.federation.leases import LeaseStore
-from floodway.agent.federation.pace import Pace
 from floodway.agent.federation.participant import ParticipantAgent
-from floodway.agent.federation.spark_engine import SparkEngine
+from floodway.agent.federation.partners import Pace
+from floodway.agent.federation.spark_engine import SparkFragments
 from floodway.contracts.federation_file import Federation
-from floodway.contracts.participant import Settings
+from floodway.contracts.participant_state import NegotiationTimes
 from floodway.job.decision import Mode
 from floodway.job.options.options import JobOptions
 from floodway.spark.query.catalogue import load_catalogue
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,10 +37,11 @@ def participant_on(
 ) -> ParticipantAgent:
     """A participant whose fragments run on the given Spark; the shared storage is `root/shared`.
 
-    It only observes, unless told otherwise: however busy the machine is, results are compared to the tuple.
+    It only observes, unless told otherwise: however busy the machine is, results are compared to the tuple. Leases
+    last: who is held up for a while loses nothing, so that what moves does so once.
     """
-    store = LeaseStore(root / "shared", seconds=PACE.lease)
-    engine = SparkEngine(
+    store = LeaseStore(root / "shared", seconds=PATIENCE_SECONDS)
+    engine = SparkFragments(
         spark,
         load_catalogue(catalogue),
         root / "shared",
@@ -51,7 +52,7 @@ def participant_on(
     return ParticipantAgent(
         *(federation, name, root / name, store, engine),
         listen=("127.0.0.1", port),
-        settings=Settings(period_seconds=1.0),
+        settings=NegotiationTimes(period_seconds=1.0),
         pace=pace,
         options=JobOptions(mode=mode),
     )

@@ -15,15 +15,14 @@ from typing import Any
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import Books
+from floodway.agent.federation.credentials import Credentials
 from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
-from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal.journal import BookedEntry, Journal
-from floodway.agent.federation.keys import Credentials
-from floodway.agent.federation.leases import Lease, LeaseStore
+from floodway.agent.federation.leases import FragmentLease, LeaseStore
 from floodway.agent.federation.moving import Moving
-from floodway.agent.federation.partners import Partners
-from floodway.agent.federation.reach import Reach
+from floodway.agent.federation.participant_figures import ParticipantFigures
+from floodway.agent.federation.participant_journal import BookedEntry, Journal
+from floodway.agent.federation.partners import Partners, Reach
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
@@ -96,7 +95,7 @@ class PlainEngine:
 class Wire(Partners):
     """Brings bills to the other side without a network."""
 
-    def __init__(self, sides: Sides, name: str, figures: Figures) -> None:
+    def __init__(self, sides: Sides, name: str, figures: ParticipantFigures) -> None:
         super().__init__(name, sides.federation, Credentials(name), Reach(), figures, partial(sides.clock, name))
         self._sides = sides
 
@@ -117,7 +116,7 @@ class Side:
     moving: Moving
     books: Books
     billing: Billing
-    figures: Figures
+    figures: ParticipantFigures
 
 
 @dataclass
@@ -146,7 +145,7 @@ class Sides:
         """A new process of a participant, on what the old one had written."""
         if name in self.members:
             self.members[name].journal.close()
-        engine, figures = PlainEngine(), Figures()
+        engine, figures = PlainEngine(), ParticipantFigures()
         journal = Journal(self.root / name / "federation.sqlite", name)
 
         def at(step: str) -> None:
@@ -163,7 +162,7 @@ class Sides:
         self.dead.discard(name)
         moving.recover()
 
-    def give(self, move: str, taker: str, *fragments: str, price: float = 4.0) -> dict[str, Lease]:
+    def give(self, move: str, taker: str, *fragments: str, price: float = 4.0) -> dict[str, FragmentLease]:
         """Carry out a move, to its end or until the giver is killed; a taker that is killed does not answer."""
         giver = move.partition("/")[0]
         tasks = tuple(Task(name, Load(UNITS), units=UNITS) for name in fragments or ("f0",))

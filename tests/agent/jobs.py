@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.node.node import NodeAgent
-from floodway.agent.node.options import NodeOptions
+from floodway.agent.node.node_options import NodeOptions
 from floodway.agent.wire.ports import free_ports
 from floodway.buffering.options import Manager
 from floodway.contracts.federation_file import parse_federation
@@ -29,7 +29,7 @@ from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.log.tuples import DEFAULT_SCHEMA, TupleMaker
+from floodway.spark.log.profiles import DEFAULT_SCHEMA, TupleMaker
 from tests.agent.federation_on_spark import PACE, Running, participant_on, wait
 from tests.spark.shedding import Stream
 
@@ -66,11 +66,12 @@ def unchanged(df: DataFrame) -> DataFrame:
 
 
 class Job:
-    """A job that runs: where its state is, and how it gets more tuples."""
+    """A job that runs: where its state is, how it gets more tuples, and what has ended it."""
 
-    def __init__(self, folder: Path, feed: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, feed: Callable[[], None], failed: Sequence[BaseException] = ()) -> None:
         self.folder = folder
         self.feed = feed
+        self._failed = failed
 
     @property
     def place(self) -> JobPlace:
@@ -85,10 +86,22 @@ class Job:
 
     def feed_until(self, what: str, condition: Callable[[list[LedgerLine]], bool]) -> None:
         def fed() -> bool:
+            assert not self._failed, self._failed
             self.feed()
             return condition(self.lines())
 
         wait(what, fed, self.place.statuses)
+
+    def status_when(self, what: str, condition: Callable[[Status], bool]) -> Status:
+        """The first status, while it is fed, of which the condition holds: it is written after the ledger."""
+        found: list[Status] = []
+
+        def told(_: list[LedgerLine]) -> bool:
+            found.append(self.status())
+            return condition(found[-1])
+
+        self.feed_until(what, told)
+        return found[-1]
 
 
 def log_writer(log: Path, schema: str) -> tuple[LogWriter, Callable[[], None]]:
@@ -140,8 +153,8 @@ def run_job(spark: Session, root: Path) -> Iterator[Job]:
         except _OverError:
             return
 
-    with writer, _thread(lambda: run(parse_network(NETWORK.format(log=root / "log"))), ended.set):
-        yield Job(root / "state", feed)
+    with writer, _thread(lambda: run(parse_network(NETWORK.format(log=root / "log"))), ended.set) as failed:
+        yield Job(root / "state", feed, failed)
 
 
 @contextmanager
@@ -151,8 +164,8 @@ def node_job(spark: Session, root: Path, buffer: Manager | None = None) -> Itera
         node="A", root=root / "state", mode="enforce", target=Target(2.0), replan=False, buffer=buffer
     )
     agent = NodeAgent(parse_network(NETWORK.format(log=root / "log")), options)
-    with writer, _thread(lambda: agent.run(spark), agent.stop):
-        yield Job(root / "state" / "nodes" / "A", feed)
+    with writer, _thread(lambda: agent.run(spark), agent.stop) as failed:
+        yield Job(root / "state" / "nodes" / "A", feed, failed)
 
 
 @contextmanager
@@ -177,7 +190,7 @@ def participant_job(spark: Session, root: Path) -> Iterator[Job]:
 
 
 @contextmanager
-def _thread(work: Callable[[], object], stop: Callable[[], None]) -> Iterator[None]:
+def _thread(work: Callable[[], object], stop: Callable[[], None]) -> Iterator[Sequence[BaseException]]:
     failed: list[BaseException] = []
 
     def guarded() -> None:
@@ -189,7 +202,7 @@ def _thread(work: Callable[[], object], stop: Callable[[], None]) -> Iterator[No
     thread = threading.Thread(target=guarded)
     thread.start()
     try:
-        yield
+        yield failed
     finally:
         stop()
         thread.join()

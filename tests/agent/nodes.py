@@ -11,19 +11,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from floodway.agent.wire.ports import free_ports
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.status import ControlPart, ProcessPart, Status, read_status
-from floodway.network.model import Network
-from floodway.network.part import node_part
-from floodway.planning.exact import ExactPlanner
-from floodway.planning.program import Program
 from floodway.spark.query.node_layout import NodeLayout
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 FIGURE1 = """
 version: 1
@@ -67,19 +63,6 @@ outputs:
   q2: {from: c2}
 """
 """The same with a node between the two: the first must know what the third can take."""
-
-
-def uncoordinated(network: Network, rates: Mapping[str, float], capacity: Mapping[str, float]) -> float:
-    """The score when every node of a chain plans for itself only (Table 1, plan 2), at these shares of nominal CPU."""
-    given = dict(rates)
-    score = 0.0
-    for node in network.nodes:
-        part = node_part(network, node)
-        had = {node: replace(part.nodes[node], cpu=part.nodes[node].cpu * capacity[node])}
-        plan = ExactPlanner(Program(replace(part, nodes=had))).plan({name: given[name] for name in part.streams})
-        given |= plan.throughput
-        score += sum(rate for name, rate in plan.throughput.items() if name in network.outputs)
-    return score
 
 
 class Up:
@@ -138,7 +121,7 @@ class Up:
     def finish(self) -> dict[str, Any]:
         """Ask for the end, wait for it, and return the report."""
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(120)
+        code = self._process.wait(PATIENCE_SECONDS)
         assert code == 0, self._errors.read_text()
         body: dict[str, Any] = json.loads(self._report.read_text())
         return body
@@ -163,7 +146,7 @@ class Up:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(60)
+                self._process.wait(PATIENCE_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -173,9 +156,7 @@ class Relay:
     """A port that passes connections on to an address, while it is open; closed, it refuses them as a cut link does."""
 
     def __init__(self, target: Callable[[], str]) -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = int(taken.getsockname()[1])
+        (self.port,) = free_ports(1)
         self._target = target
         self._server: socket.socket | None = None
 
@@ -206,7 +187,7 @@ class Relay:
     def _pass_on(self, client: socket.socket) -> None:
         with client, suppress(OSError):
             host, _, port = self._target().removeprefix("http://").partition(":")
-            with socket.create_connection((host, int(port)), timeout=60) as there:
+            with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as there:
                 back = threading.Thread(target=_pump, args=(there, client), daemon=True)
                 back.start()
                 _pump(client, there)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.backlog import Backlog
-from floodway.agent.loop.rates import RateMeter
+from floodway.agent.loop.backlog import Backlog, RateMeter
 from floodway.agent.loop.steering import FragmentBatch, source_work
 from floodway.agent.node.steering import NodeSteering
 from floodway.agent.planes.plane import Plane, make_control_plane, make_coordinator
@@ -21,6 +20,7 @@ from floodway.agent.wire.messages import COORDINATOR, decode, encode
 from floodway.agent.wire.signing import Security
 from floodway.job.decision import PPM, Decision
 from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.spark.query.journal import JournaledBatch
@@ -47,7 +47,7 @@ class SimulatedNode:
         self.name = node
         self.part = node_part(network, node)
         self.plane: Any = make_control_plane(kind, network, node, Security(), {}, folder / node)
-        self.steering = NodeSteering(network, self.part, self.plane.planner, target_seconds=target)
+        self.steering = NodeSteering(network, self.part, self.plane.planner, Target(target))
         options = self.steering.loop_options(JobOptions())
         self.query, self.fragment = next(iter(self.steering.fragments.items()))
         self.backlog = Backlog(self.part, self.steering.fragments, options.delivered_every)

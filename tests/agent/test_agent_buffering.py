@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from floodway.agent.loop.buffer.buffering import Buffering
 from floodway.agent.loop.buffer.deadlines import Deadlines
-from floodway.agent.loop.buffer.loop import Buffering
-from floodway.agent.loop.loop import fragments_of
+from floodway.agent.loop.steering_loop import fragments_of
 from floodway.buffering.adaptors import adaptors
 from floodway.buffering.options import BufferOptions, Manager
 from floodway.buffering.schedulers import schedulers
@@ -22,7 +22,7 @@ from floodway.errors import InputError
 from floodway.job.decision import read_decision
 from floodway.job.ledger.ledger import LedgerLine
 from floodway.network.file import parse_network
-from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.journal import JournaledBatch, last_offsets
 from floodway.spark.query.sinks import Written
 from floodway.spark.source.accounts import Account
@@ -115,11 +115,16 @@ def test_deadlines_that_no_batch_can_meet_are_counted_drops(tmp_path: Path) -> N
     assert plant.in_time["patient"] > 1000  # and the others are none the worse
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Plant:
+    """Ten seconds whose clock nobody sets."""
+    return Plant(tmp_path_factory.mktemp("plain"), BufferOptions(), around_capacity(seconds=10)).run(10)
+
+
 @pytest.mark.parametrize("step", [step for one in (1.0, 60.0, 3600.0, 86400.0) for step in (-one, one)])
-def test_a_clock_that_is_set_changes_nothing_that_is_kept_or_dropped(tmp_path: Path, step: float) -> None:
-    arrivals = around_capacity(seconds=10)
-    plain = Plant(tmp_path / "plain", BufferOptions(), arrivals).run(10)
-    stepped = Plant(tmp_path / "stepped", BufferOptions(), arrivals, clock_jumps={4.0: step, 7.0: -step / 2}).run(10)
+def test_a_clock_that_is_set_changes_nothing_that_is_kept_or_dropped(plain: Plant, tmp_path: Path, step: float) -> None:
+    jumps = {4.0: step, 7.0: -step / 2}
+    stepped = Plant(tmp_path, BufferOptions(), plain.arrivals, clock_jumps=jumps).run(10)
     settled_once(stepped)
     assert sum(account.cleaner + account.adaptor for account in plain.account.values()) > 0
     assert len(plain.taken) > 3
@@ -215,8 +220,8 @@ def test_a_network_without_any_deadline_is_refused(manager: Manager) -> None:
         BufferOptions(manager).checked(bare)
 
 
-def report(delivered: Mapping[str, Written], *, ended: float) -> BatchReport:
-    return BatchReport(QUERY, JournaledBatch(1, 0, {}), 0.0, ended, (), delivered)
+def report(delivered: Mapping[str, Written], *, ended: float) -> FragmentReport:
+    return FragmentReport(QUERY, JournaledBatch(1, 0, {}), 0.0, ended, (), delivered)
 
 
 def written(*entries: tuple[float, str, int]) -> Written:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.loop.claim import LOCK, claimed
-from floodway.agent.loop.run_files import save_network
+from floodway.agent.loop.run_files import LOCK, claimed, save_network
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.store.store import LocalStore
@@ -20,7 +19,7 @@ FIGURE1, SPLIT = load_network(NETWORKS / "figure1.yaml"), load_network(NETWORKS 
 HOLD = """
 import sys
 from pathlib import Path
-from floodway.agent.loop.claim import claimed
+from floodway.agent.loop.run_files import claimed
 from floodway.network.file import load_network
 with claimed(Path(sys.argv[1]), load_network(sys.argv[2])):
     print("held", flush=True)

@@ -26,7 +26,7 @@ from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
 from floodway.spark.query.drops import arc_drop
 from floodway.spark.query.journal import query_key, read_batch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.drops import kept_mask, tuple_ids
 from tests.patience import wait_until
@@ -43,9 +43,9 @@ streams:
 nodes:
   A: {{cpu: 1.0}}
 operators:
-  work: {{node: A, from: s, kind: delay, cost: 0.001}}
-  good: {{node: A, from: work, kind: delay, cost: 0.0001}}
-  dear: {{node: A, from: work, kind: delay, cost: 0.0005}}
+  work: {{node: A, from: s, run: 'tests.agent.waiting_service:call_1ms', cost: 0.001}}
+  good: {{node: A, from: work, run: 'tests.agent.waiting_service:call_tenth_ms', cost: 0.0001}}
+  dear: {{node: A, from: work, run: 'tests.agent.waiting_service:call_half_ms', cost: 0.0005}}
 outputs:
   q1: {{from: good, sink: {sink}/q1}}
   q2: {{from: dear, sink: {sink}/q2}}
@@ -79,7 +79,7 @@ class Job:
 
 
 def batches(state: Path) -> int:
-    return sum(line.reason == Reason.SHEDDER for line in Ledger(Layout(state).store).lines())
+    return sum(line.reason == Reason.SHEDDER for line in Ledger(RunLayout(state).store).lines())
 
 
 def further(state: Path, done: int) -> bool:
@@ -87,7 +87,7 @@ def further(state: Path, done: int) -> bool:
 
 
 def dropped(state: Path) -> int:
-    return sum(line.dropped for line in Ledger(Layout(state).store).read())
+    return sum(line.dropped for line in Ledger(RunLayout(state).store).read())
 
 
 @pytest.mark.spark
@@ -107,10 +107,10 @@ def test_kills_lose_and_double_nothing(spark: Session, tmp_path: Path, kills: in
         job.wait_for(lambda: dropped(state), "a drop")
         job.process.send_signal(signal.SIGINT)
         assert job.process.wait() == 0, job.said.read_text()
-    result = audit(load_network(network), Layout(state))
+    result = audit(load_network(network), RunLayout(state))
     assert result.differences == ()
     assert dropped(state) > 0
-    accounted = {line.batch for line in Ledger(Layout(state).store).read()}
+    accounted = {line.batch for line in Ledger(RunLayout(state).store).read()}
     for output, branch in (("q1", "work->good"), ("q2", "work->dear")):
         kept, keeps = kept_ids(state, branch, accounted)
         assert len(kept) == result_kept(state, "s")
@@ -158,5 +158,5 @@ def origin_ids(log: Path) -> Ids:
 
 
 def result_kept(state: Path, at: str) -> int:
-    lines = Ledger(Layout(state).store).read()
+    lines = Ledger(RunLayout(state).store).read()
     return sum(line.kept for line in lines if line.at == at and line.reason == Reason.SHEDDER)

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from floodway.agent.planes.agent import Agent
-from floodway.agent.planes.dfit.agent import DFit
-from floodway.agent.planes.dfit.journal import from_journal, to_journal
+from floodway.agent.planes.dfit.agent import DFit, OwnTablePlanner, from_journal, to_journal
 from floodway.agent.planes.dfit.machine import first_state, hear, observe, tick
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured
-from floodway.agent.planes.dfit.planner import OwnTablePlanner
+from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
-from floodway.agent.planes.dfit.state import DFitState, Role, Settings
-from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.wire.messages import AnyMessage, Statistics, TableAck, TablePush
+from floodway.agent.planes.dfit.state import DFitSettings, DFitState, Role
+from floodway.agent.planes.dfit.topology import ClusterTopology
+from floodway.agent.wire.messages import AnyMessage, NodeStatistics, TableAck, TablePush
 from floodway.agent.wire.refusals import RefusedError
 from floodway.errors import InputError
 from floodway.network.model import Link, Network
@@ -30,7 +28,7 @@ from floodway.planning.program import Program
 from tests.oracles.plan_checks import example, hard_rates
 from tests.planning.test_planning_fit_nodes import tree
 
-FIGURE_1 = Topology(example("figure1"))
+FIGURE_1 = ClusterTopology(example("figure1"))
 A, B = Role(FIGURE_1, "A"), Role(FIGURE_1, "B")
 RATES = {"s1": 1.0, "s2": 1.0}
 
@@ -43,7 +41,7 @@ class Heard(NamedTuple):
 class Observed(NamedTuple):
     now: float
     rates: Mapping[str, float]
-    measured: Measured
+    measured: NodeMeasures
 
 
 class Ticked(NamedTuple):
@@ -110,17 +108,19 @@ class TestAgent:
 
     def test_the_bandwidth_of_a_link_is_planned_for_by_the_node_above_it(self) -> None:
         slow = replace(example("figure1"), links=(Link("A", "B", 30.0),))
-        plan = OwnTablePlanner(Role(Topology(slow), "A"), lambda: first_state(Role(Topology(slow), "A"))).plan(RATES)
+        plan = OwnTablePlanner(
+            Role(ClusterTopology(slow), "A"), lambda: first_state(Role(ClusterTopology(slow), "A"))
+        ).plan(RATES)
         # 100 bytes a tuple make 0.3 tuples/s in all, where A and B themselves could do with 0.6.
         assert sum(plan.throughput.values()) == pytest.approx(0.3, rel=0.05)
 
     def test_a_table_is_pushed_once_and_again_only_when_it_changed(self) -> None:
         _, below = connected()
         assert pushes(step(B, below, Ticked(100.5)).send) == []
-        same = step(B, below, Observed(100.5, {}, Measured({"b1": 3.0 * 1.01}, {}))).state
+        same = step(B, below, Observed(100.5, {}, NodeMeasures({"b1": 3.0 * 1.01}, {}))).state
         (beat,) = pushes(step(B, replace(same, beat_due_seconds=0.0), Ticked(100.6)).send)
         assert beat.form == "beat"
-        moved = step(B, below, Observed(100.5, {}, Measured({"b1": 4.0}, {}))).state
+        moved = step(B, below, Observed(100.5, {}, NodeMeasures({"b1": 4.0}, {}))).state
         moved, push = push_of(B, moved, 100.6)
         assert push.form in ("full", "delta") and below.pushed is not None and push.version > below.pushed.version
 
@@ -156,7 +156,7 @@ class TestAgent:
 
     def test_old_and_doubled_pushes_change_nothing_but_are_answered(self) -> None:
         above, below = connected()
-        moved = step(B, below, Observed(101.0, {}, Measured({"b1": 4.0}, {}))).state
+        moved = step(B, below, Observed(101.0, {}, NodeMeasures({"b1": 4.0}, {}))).state
         moved, newer = push_of(B, moved, 101.1)
         _, older = push_of(B, first_state(B), 100.0)
         taken = step(A, above, Heard(101.2, newer)).state
@@ -174,8 +174,8 @@ class TestAgent:
         assert step(A, refused.state, Heard(1_000_002.0, again)).state.children[0].version == again.version
 
     def test_a_silent_child_keeps_its_last_table_and_is_then_planned_as_the_file_says(self) -> None:
-        role = DFit(FIGURE_1, "A", Settings(child_timeout_seconds=10, forget_after_seconds=60))
-        moved = step(B, first_state(B), Observed(0.0, {}, Measured({"b1": 30.0}, {}))).state
+        role = DFit(FIGURE_1, "A", DFitSettings(child_timeout_seconds=10, forget_after_seconds=60))
+        moved = step(B, first_state(B), Observed(0.0, {}, NodeMeasures({"b1": 30.0}, {}))).state
         _, push = push_of(B, moved, 100.0)
         machine = Agent(role)
         machine.hear(push, 100.0)
@@ -197,7 +197,7 @@ class TestAgent:
         for role, state, message in (
             (B, below, push.model_copy(update={"sender": "A", "receiver": "B"})),
             (A, above, TableAck.model_validate({**who, "held": 1})),
-            (A, above, Statistics.model_validate({**who, "number": 1, "rates": {}})),
+            (A, above, NodeStatistics.model_validate({**who, "number": 1, "rates": {}})),
         ):
             with pytest.raises(RefusedError) as error:
                 step(role, state, Heard(101.0, message))
@@ -209,7 +209,7 @@ class TestAgent:
 
     def test_a_journal_brings_back_tables_and_a_wrong_one_is_left(self) -> None:
         above, _ = connected()
-        above = step(A, above, Observed(100.0, RATES, Measured({"a1": 1.2}, {}))).state
+        above = step(A, above, Observed(100.0, RATES, NodeMeasures({"a1": 1.2}, {}))).state
         text = to_journal(A, above)
         found = from_journal(A, text, 200.0)
         assert found is not None and found.children[0].version == above.children[0].version
@@ -224,8 +224,8 @@ class TestAgent:
             first_state(Role(FIGURE_1, "Z"))
 
 
-def settled(network: Network, measured: Mapping[str, Measured], wire: Wire, seed: int) -> SimulatedAgents:
-    sim = SimulatedAgents(Topology(network), np.random.default_rng(seed), wire=wire)
+def settled(network: Network, measured: Mapping[str, NodeMeasures], wire: Wire, seed: int) -> SimulatedAgents:
+    sim = SimulatedAgents(ClusterTopology(network), np.random.default_rng(seed), wire=wire)
     for node, found in measured.items():
         sim.measure(node, found)
     sim.settle(5.0, 60.0)
@@ -235,7 +235,7 @@ def settled(network: Network, measured: Mapping[str, Measured], wire: Wire, seed
 class TestTogether:
     def test_agents_come_to_the_tables_that_one_process_would_build(self) -> None:
         network = tree(15, 2, seed=4)
-        measured = {"n8": Measured({"o8.0": 1.9}, {"o8.1": 0.7}), "n1": Measured({"o1.1": 0.3}, {})}
+        measured = {"n8": NodeMeasures({"o8.0": 1.9}, {"o8.1": 0.7}), "n1": NodeMeasures({"o1.1": 0.3}, {})}
         sim = settled(network, measured, Wire(), 1)
         central = DFitPlanner(Program(as_measured(network, measured)), 0.05)
         for i, cluster in enumerate(central.clusters):
@@ -246,7 +246,7 @@ class TestTogether:
     def test_only_the_changed_node_and_those_above_send_again(self) -> None:
         sim = settled(tree(15, 2, seed=4), {}, Wire(), 1)
         before = {node: machine.state.number for node, machine in sim.agents.items()}
-        sim.measure("n8", Measured({"o8.0": 1.9}, {}))
+        sim.measure("n8", NodeMeasures({"o8.0": 1.9}, {}))
         sim.settle(3.0, 60.0)
         sent = {node for node, machine in sim.agents.items() if machine.state.number > before[node]}
         assert "n8" in sent and sent <= {"n8", "n3", "n1", "n0", "n7", "n4", "n9", "n10"}
@@ -280,7 +280,7 @@ def planner_of(machine: Agent[DFitState]) -> OwnTablePlanner:
 
 class TestClusters:
     def test_the_first_of_a_cluster_plans_for_all_and_tells_the_others(self) -> None:
-        topology = Topology(example("diamond"))
+        topology = ClusterTopology(example("diamond"))
         assert [topology.leader(i) for i in range(3)] == ["A", "B", "D"]
         assert topology.parent_of(topology.cluster_of("D")) == "B" and topology.parent_of(0) is None
         sim = settled(topology.network, {}, Wire(), 3)
@@ -301,7 +301,7 @@ class TestClusters:
     @pytest.mark.parametrize("step_seconds", [1.0, 60.0, 3600.0, 86_400.0])
     @pytest.mark.parametrize("forgetful", ["B", "C"])
     def test_who_was_restarted_with_its_clock_set_back_is_heard(self, forgetful: str, step_seconds: float) -> None:
-        topology = Topology(example("diamond"))
+        topology = ClusterTopology(example("diamond"))
         machines = {node: Agent(DFit(topology, node)) for node in ("B", "C")}
         rates = {node: dict.fromkeys(node_part(topology.network, node).streams, 4.0) for node in machines}
 

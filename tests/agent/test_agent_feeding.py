@@ -11,7 +11,7 @@ import pytest
 from floodway.agent.loop.feeding import Feed, Feeder, FeedError
 from floodway.network.file import parse_network
 from floodway.spark.log import LogReader
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from tests.patience import wait_until
 
 NETWORK = parse_network("""
@@ -35,7 +35,7 @@ def test_a_feed_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
             feeder.check()
             time.sleep(0.05)
 
-    with Feeder(NETWORK, Layout(tmp_path), {"s": missing}) as feeder:
+    with Feeder(NETWORK, RunLayout(tmp_path), {"s": missing}) as feeder:
         feeder.start()
         with pytest.raises(FeedError, match=r"stream s .*no-such\.csv"):
             check_for_ever()
@@ -45,7 +45,7 @@ def test_a_feed_that_has_fed_its_trace_is_no_failure(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("5\n5\n")
     short = Feed(options=("--profile", "trace", "--trace", str(trace), "--bin", "100ms"))
-    layout = Layout(tmp_path)
+    layout = RunLayout(tmp_path)
     with Feeder(NETWORK, layout, {"s": short}) as feeder:
         feeder.start()
         until(lambda: sum(LogReader(layout.stream(NETWORK, "s")).end_positions().values()) >= 10, feeder)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -48,16 +53,30 @@ def test_a_full_disk_is_one_clear_error_and_a_restart_continues(
         outputs: {{q: {{from: pass, sink: {small_disk / "q"}}}}}
         """
     )
-    layout = Layout(tmp_path / "run")
+    layout = RunLayout(tmp_path / "run")
 
-    def run(seconds: float, rate: float) -> None:
-        feeds = {"s": Feed(rate=rate)}
-        run_network(network, RunOptions(seconds=seconds, root=layout.root, feeds=feeds, settle_seconds=0.0), spark)
+    def offered() -> int:
+        return Ledger(layout.store).fold().total.offered["s"]
+
+    def run(rate: float, more_than: float = math.inf) -> None:
+        """Until more tuples than these are in the ledger."""
+        ended = Event()
+
+        def look(status: Status) -> None:
+            if offered() > more_than:
+                ended.set()
+
+        options = RunOptions(
+            seconds=PATIENCE_SECONDS, root=layout.root, feeds={"s": Feed(rate=rate)}, settle_seconds=0.0,
+            progress=look, ended=ended,
+        )  # fmt: skip
+        run_network(network, options, spark)
+        assert ended.is_set()
 
     with pytest.raises(RunError, match="the disk is full") as caught:
-        run(60.0, 20_000.0)  # ends long before that: half a megabyte is full within seconds
+        run(20_000.0)  # half a megabyte is full within seconds
     assert "--state" in str(caught.value.hint)
     subprocess.run(["mount", "-o", "remount,size=256m", str(small_disk)], check=True)
-    run(3.0, 100.0)
+    run(100.0, more_than=offered())
     found = audit(network, layout)
     assert found.differences == ()

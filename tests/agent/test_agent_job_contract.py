@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,7 +19,7 @@ from floodway.agent.watch.metrics import metrics_text
 from floodway.cli.report import report
 from floodway.cli.top import top
 from floodway.dashboard.board import Board
-from floodway.dashboard.sources import StateSource
+from floodway.dashboard.job_sources import StateSource
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.places import JobPlace
@@ -75,8 +76,14 @@ def ended(spark: Session, request: pytest.FixtureRequest, tmp_path_factory: pyte
         for mode in ("observe", "off"):
             job.place.switch(mode)
             job.feed_until(f"a batch in mode {mode}", partial(_has_batch, mode))
-        last = job.status()
+        last = job.status_when("a whole status in mode off", _is_whole)
     return Ended(kind, job, last)
+
+
+def _is_whole(status: Status) -> bool:
+    """Whether the last batches are told of in a status; which of its fields must then be there, the tests say."""
+    told = status.mode == "off" and status.decision_seen is True
+    return told and None not in (status.latency.mean, status.rates.offered)
 
 
 def _has_batch(mode: str, lines: list[LedgerLine]) -> bool:
@@ -121,6 +128,26 @@ def test_only_enforce_drops(ended: Ended) -> None:
     assert dropped["enforce"] > 0 and dropped["observe"] == dropped["off"] == 0
     reasons = {line.reason for line in ended.lines if line.dropped}
     assert reasons <= {Reason.SHEDDER, Reason.ADAPTOR, Reason.CLEANER}
+
+
+SHEDDING = re.compile(
+    r"a batch of (\d+\.\d+) s holds (\d[\d,]*) tuples; (\d[\d,]*) wait: (?:keeping|enforcing would keep) (\d[\d.]*)%"
+)
+"""Said of what a shed's next batches keep, or would in mode observe, and of what another job's batch has kept."""
+
+
+def test_why_tuples_are_dropped_is_one_sentence_for_every_kind(ended: Ended) -> None:
+    batches = sorted(ended.batches(), key=lambda batch: batch.ended_seconds)
+    shed = [batch for batch in batches if batch.mode == "enforce" and batch.keep < 1.0]
+    found = [match for batch in batches if (match := SHEDDING.search(batch.reason))]
+    assert all(SHEDDING.search(batch.reason) for batch in shed), {batch.reason for batch in shed}
+    for match in found:
+        seconds, fits, waiting, percent = (float(part.replace(",", "")) for part in match.groups())
+        assert seconds > 0.0
+        assert fits / waiting == pytest.approx(percent / 100.0, abs=0.006 + 1.0 / waiting), match.string
+    told = {ended.command(command, *once)["reason"] for command, once in ((top, ["--once"]), (report, []))}
+    told |= {one.status.reason for one in Board(StateSource([ended.folder])).watched() if one.status is not None}
+    assert len(told) == 1, told
 
 
 def test_top_report_and_metrics_say_the_same(ended: Ended) -> None:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.loop.loop import fragments_of
 from floodway.agent.loop.stages import stages
+from floodway.agent.loop.steering_loop import fragments_of
 from floodway.agent.planes.agent import Agent
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.lateness import FORGET_SECONDS, LEAST_FACTOR, Lateness, outputs_below
 from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator
-from floodway.agent.wire.messages import COORDINATOR, Statistics, TablePush, decode, encode
+from floodway.agent.wire.messages import COORDINATOR, NodeStatistics, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.network.file import parse_network
@@ -187,7 +187,7 @@ def test_a_refused_message_says_nothing(tmp_path: Path) -> None:
     talk = Talk(THREE, "dfit", tmp_path)
     lies = {"q1": 0.3}
     stranger = TablePush(network=THREE.name, sender="C", receiver="A", form="beat", version=1, late=lies)
-    report = Statistics(network=THREE.name, sender="C", receiver="A", number=1, rates={}, late=lies)
+    report = NodeStatistics(network=THREE.name, sender="C", receiver="A", number=1, rates={}, late=lies)
     for message in (stranger, report):
         with pytest.raises(RefusedError):
             talk.machines["A"].hear(message, talk.now)

@@ -12,13 +12,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.federation.figures import MemberRecord
+from floodway.agent.federation.participant_figures import MemberRecord
 from floodway.agent.watch.metrics import Watched, metrics_text
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
 from floodway.job.status.latencies import Latency, Sketch
-from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.parts import ParticipantPart
 from floodway.job.status.status import LedgerPart, NodePart, Place, PlanPart, ProcessPart, Rates, Status, at_inputs
 from tests.dashboard.made_state import MadeJob
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -155,7 +156,7 @@ def test_the_page_serves_metrics_that_equal_the_ledger(tmp_path: Path) -> None:
     job.start()
     job.run(3)
     with page_server([job.root]) as server:
-        answer = httpx.get(f"{server.url}/metrics", trust_env=False)
+        answer = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=PATIENCE_SECONDS)
     assert answer.headers["content-type"].startswith("text/plain")
     found = values(answer.text)
     for (at, reason), count in job.ledger.fold().total.dropped.items():

@@ -7,11 +7,12 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.federation.journal.journal import MoveRow, State
 from floodway.agent.federation.participant import SHOWN_MOVES
+from floodway.agent.federation.participant_journal import MoveRow, State
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from tests.agent.federation_world import FILE, agent
+from tests.patience import PATIENCE_SECONDS
 
 
 def row(number: int, state: State = "intended") -> MoveRow:
@@ -20,7 +21,7 @@ def row(number: int, state: State = "intended") -> MoveRow:
 
 def samples(url: str) -> dict[tuple[str, str], float]:
     """By name and state, of what the participant itself serves."""
-    text = httpx.get(f"{url}/metrics", trust_env=False).text
+    text = httpx.get(f"{url}/metrics", trust_env=False, timeout=PATIENCE_SECONDS).text
     return {
         (sample.name, sample.labels.get("state", "")): sample.value
         for family in text_string_to_metric_families(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,12 +14,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from floodway.agent.wire.ports import free_ports
 from floodway.job.status.status import read_status
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.session.java import find_java
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 NETWORK = """
 version: 1
@@ -62,9 +62,7 @@ def deploy(folder: Path, role: str, *arguments: str) -> subprocess.Popen[bytes]:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_node_runs_on_a_standalone_cluster(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = int(taken.getsockname()[1])
+    (port,) = free_ports(1)
     master = f"spark://127.0.0.1:{port}"
     file, state = tmp_path / "net.yaml", tmp_path / "state"
     file.write_text(NETWORK)
@@ -96,7 +94,7 @@ def test_a_node_runs_on_a_standalone_cluster(tmp_path: Path) -> None:
 
         wait_until(lambda: batches() >= 5, "five batches on the cluster")
         node.send_signal(signal.SIGTERM)
-        assert node.wait(90) == 0, (tmp_path / "node.log").read_text()
+        assert node.wait(PATIENCE_SECONDS) == 0, (tmp_path / "node.log").read_text()
     audited = audit_nodes(load_network(file), NodeLayout(state))
     assert audited.differences == ()
     assert audited.nodes["A"].tuples_delivered > 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.node.report import NodesReport, report_nodes
+from floodway.agent.node.nodes_report import NodesReport, report_nodes
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.latencies import Sketch
@@ -31,21 +31,29 @@ def batch_of(node: str, batch: int, ended: float, work: float, delivered: dict[s
 
 
 def report(tmp_path: Path) -> NodesReport:
-    """Plan 4 at 80% of both CPUs: batches of 2 s that end at 100, 102, …; those from 104 on are measured."""
+    """Plan 4 at 80% of both CPUs: batches of 2 s that end at 100, 102, …; those from 104 on are measured.
+
+    The load has just ended: of the tuples that the batches are offered, a tenth arrives meanwhile.
+    """
     layout = NodeLayout(tmp_path)
     logs = {node: BatchLog(layout.own(node).store) for node in "AB"}
     for batch in range(6):
         ended = 100.0 + 2.0 * batch
         logs["A"].append(batch_of("A", batch, ended, 1.6, {"a1->b1": 32, "a2->b2": 64}))
         logs["B"].append(batch_of("B", batch, ended, 1.6, {"q1": 32, "q2": 64}))
-    Ledger(layout.own("A").store).append([LedgerLine("A.main", 0, "s1", Reason.SHEDDER, 200, 32, 168)])
+        Ledger(layout.own("A").store).append(
+            [
+                LedgerLine("A.main", batch, "s1", Reason.SHEDDER, 200, 32, 168),
+                LedgerLine("A.main", batch, "s2", Reason.SHEDDER, 200, 64, 136),
+            ]
+        )
     Ledger(layout.own("B").store).append([LedgerLine("B.main", 0, "a1->b1", Reason.SHEDDER, 32, 30, 2)])
     return report_nodes(
         parse_network(FIGURE1),
         layout,
         control="dfit",
         target_seconds=6.0,
-        rates={"s1": 100.0, "s2": 100.0},
+        rates={"s1": 10.0, "s2": 10.0},
         window=(103.0, 111.0),
         restarts={"A": 0, "B": 2},
     )
@@ -63,10 +71,10 @@ def test_capacity_and_optimum_are_those_of_the_batches(tmp_path: Path) -> None:
 
 def test_accounts_are_told_by_node_and_together(tmp_path: Path) -> None:
     body = report(tmp_path).to_dict()
-    assert body["nodes"]["A"]["dropped"] == {"s1": {"shedder": 168}}
+    assert body["nodes"]["A"]["dropped"] == {"s1": {"shedder": 6 * 168}, "s2": {"shedder": 6 * 136}}
     assert body["nodes"]["B"]["restarts"] == 2
-    assert body["offered"] == {"s1": 200, "a1->b1": 32}
-    assert body["dropped"] == {"s1": {"shedder": 168}, "a1->b1": {"shedder": 2}}
+    assert body["offered"] == {"s1": 1200, "s2": 1200, "a1->b1": 32}
+    assert body["dropped"] == {**body["nodes"]["A"]["dropped"], "a1->b1": {"shedder": 2}}
     required = {"offered", "kept", "dropped", "reconciled", "latency", "score", "optimum", "load"}
     assert required <= body.keys()
 

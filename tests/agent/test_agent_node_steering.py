@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from floodway.agent.node.steering import NodeSteering
+from floodway.agent.planes.plane import make_control_plane
+from floodway.agent.wire.signing import Security
+from floodway.experiments.on_spark.runs import uncoordinated
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
+from floodway.network.flow import flows
 from floodway.network.model import Network
+from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
-from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
+from tests.agent.nodes import FIGURE1, THREE_NODES
 from tests.agent.simulated_nodes import Outcome, simulate
 
 RATES = {"s1": 100.0, "s2": 100.0}
@@ -46,3 +54,22 @@ def test_three_nodes_shed_at_the_source(tmp_path: Path, kind: str) -> None:
     found = simulate(network, kind, tmp_path, rates=RATES, target=9.0, seconds=160.0)
     assert sum(found.throughput.values()) >= 0.95 * optimum(network, found)
     assert found.link_loss < 0.05
+
+
+def test_nodes_without_loss_limit_what_they_read_and_skip_at_the_streams_only(tmp_path: Path) -> None:
+    network = parse_network(FIGURE1)
+    for node in network.nodes:
+        part = node_part(network, node)
+        plane = make_control_plane("alone", network, node, Security(), {}, tmp_path / node)
+        steering = NodeSteering(
+            network, part, plane.planner, Target(6.0), JobOptions(lossless=True, max_age=60.0)
+        ).steering
+        waiting = dict.fromkeys(part.streams, 10_000.0)
+        found = steering.decide(dict.fromkeys(part.streams, 1.0), waiting, "enforce", 0)
+        assert found.decision.arcs == {} and found.plan.drops == {}
+        admitted = {at: decided.limit for at, decided in found.decision.streams.items()}
+        taken = {at: (limit or 0) / steering.period_seconds for at, limit in admitted.items()}
+        assert len(taken) == len(part.streams)
+        assert flows(part, taken).load[node] == pytest.approx(network.nodes[node].cpu, rel=0.02)
+        ages = {at: decided.max_age_us for at, decided in found.decision.streams.items()}
+        assert ages == {at: None if "->" in at else 60_000_000 for at in ages}

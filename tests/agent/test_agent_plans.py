@@ -11,7 +11,7 @@ from floodway.agent.loop.plans import PLANS, PlanBook, find_plan
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
 from floodway.job.decision import Decision, QueueStep, StreamDecision, named
-from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
-from floodway.agent.loop.record import Record
-from floodway.agent.loop.score import score_of
+from floodway.agent.loop.record import RunRecord, score_of
 from floodway.agent.loop.steering import Steering
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import LedgerLine
+from floodway.job.options.targets import Target
 from floodway.job.status.batches import Batch
 from floodway.job.status.figures import Figures
 from floodway.job.status.latencies import Sketch
-from floodway.job.status.reasons import NO_MEASUREMENT
+from floodway.job.status.reasons import BY_COSTS, NO_MEASUREMENT
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective
-from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.query.sinks import Written
@@ -35,9 +35,9 @@ def batch(number: int, end: float) -> Batch:
     )
 
 
-def record(*ends: float) -> Record:
+def record(*ends: float) -> RunRecord:
     """A run from 100.0, settled at 110.0, whose batches of ten tuples ended at these times."""
-    found = Record(NETWORK)
+    found = RunRecord(NETWORK)
     found.begin(100.0, {"s": 0})
     found.settle(110.0, {"s": 0})
     for number, end in enumerate(ends):
@@ -46,13 +46,13 @@ def record(*ends: float) -> Record:
     return found
 
 
-def report(lines: tuple[LedgerLine, ...] = ()) -> BatchReport:
+def report(lines: tuple[LedgerLine, ...] = ()) -> FragmentReport:
     """Two tuples that arrived at 1000.0 and one at 1000.5 to an output, five to a link; cut at 1001.0."""
     delivered = {
         "q": Written(np.array([1_000_000, 1_000_500]), np.array([2, 1])),
         "a1->b1": Written(np.array([1_000_000]), np.array([5])),
     }
-    return BatchReport("A.main", JournaledBatch(3, 1_001_000, {}), 1001.0, 1002.0, lines, delivered)
+    return FragmentReport("A.main", JournaledBatch(3, 1_001_000, {}), 1001.0, 1002.0, lines, delivered)
 
 
 def test_several_batches_are_measured_from_the_end_of_the_first() -> None:
@@ -78,7 +78,7 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
     parts = {f"A.{one.name}": one for one in fragments(NETWORK, "A")}
     for objective in Objective:
         planner = make_planner(NETWORK, "exact", objective=objective)
-        steering = Steering(planner, parts, target_seconds=2.0)
+        steering = Steering(planner, parts, Target(2.0))
         steered = steering.decide({"s": 9.0}, {"s": 9.0}, "enforce", 0)
         status = loop_status(
             NETWORK,
@@ -95,7 +95,15 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
         assert (status.plan.planner, status.plan.objective) == ("exact", objective)
         assert status.keep == pytest.approx(1 / 9)
         assert status.capacity_needed == pytest.approx(9.0)
-        assert (status.places["s"].waiting, status.reason) == (9, NO_MEASUREMENT)
+        assert status.places["s"].waiting == 9
+        assert status.reason == f"a batch of 1.3 s holds 1 tuples; 12 wait: keeping 11%, {BY_COSTS}"
+
+
+def test_a_plan_that_keeps_everything_before_the_first_batch_says_that_nothing_was_measured() -> None:
+    parts = {f"A.{one.name}": one for one in fragments(NETWORK, "A")}
+    steering = Steering(make_planner(NETWORK, "exact"), parts, Target(2.0))
+    steered = steering.decide({"s": 0.5}, {"s": 0.5}, "enforce", 0)
+    assert reason_of(steered, steering.period_seconds, 2.0) == NO_MEASUREMENT
 
 
 def test_a_finished_batch_has_latencies_at_outputs_and_counts_at_inputs() -> None:
@@ -114,11 +122,13 @@ def test_a_finished_batch_has_latencies_at_outputs_and_counts_at_inputs() -> Non
     assert (found.latencies.count, found.delivered) == (3, {"q": 3, "a1->b1": 5})
     assert (found.offered, found.kept, found.keep, found.mode) == (20, 5, 0.4, "enforce")
     assert (found.cut_seconds, found.busy_seconds) == (1001.0, 1.0)
+    # Not that of the plan in force by now: this batch was cut under another.
+    assert found.reason == "a batch of 1.0 s holds 8 tuples; 20 wait: keeping 40%"
     assert result_latencies(report(), ["a1->b1"]).mean == pytest.approx(2.0)
 
 
 def test_batches_are_added_up_and_not_kept() -> None:
-    found = Record(NETWORK)
+    found = RunRecord(NETWORK)
     found.begin(100.0, {"s": 0})
     found.settle(100.0, {"s": 0})
     sizes = []
@@ -141,7 +151,7 @@ def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_score_and_optimum_are_over_the_same_batches() -> None:
     """A backlog of the start is worked off after settling: more is delivered than arrives meanwhile."""
-    found = Record(NETWORK)
+    found = RunRecord(NETWORK)
     found.begin(100.0, {"s": 0})
     found.settle(110.0, {"s": 0})
     for number, end in enumerate((112.0, 122.0)):
@@ -160,5 +170,4 @@ def test_score_and_optimum_are_over_the_same_batches() -> None:
 def test_an_output_that_is_more_than_the_file_says_is_no_more_than_the_optimum() -> None:
     found = record(112.0, 114.0, 117.0)
     judged = score_of(NETWORK, found)
-    assert judged.score == pytest.approx(4.0)
-    assert judged.optimum == judged.score
+    assert judged.score == judged.optimum == pytest.approx(4.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,15 +11,18 @@ import pyarrow as pa
 import pytest
 
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
-from floodway.dashboard.report import make_report
-from floodway.job.ledger.ledger import Reason
+from floodway.dashboard.job_report import make_report
+from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.options import OnLoss
+from floodway.job.options.targets import Target
+from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Arc
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log
 from floodway.spark.query.journal import committed_offsets, last_offsets
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -38,16 +42,21 @@ def test_deleted_tuples_stop_a_run_or_are_counted_as_lost_to_retention(spark: Se
         outputs: {{q: {{from: pass}}}}
         """
     )
-    layout = Layout(tmp_path / "run")
+    layout = RunLayout(tmp_path / "run")
 
     def run(settled: int, on_loss: OnLoss = "fail") -> dict[str, Any]:
-        """Run until so many tuples are in the ledger: on a busy machine a run may end before its batch does."""
-        for seconds in (2.0, 10.0, 30.0):
-            options = RunOptions(seconds=seconds, root=layout.root, settle_seconds=0.0, on_loss=on_loss)
-            body = run_network(network, options, spark).to_dict()
-            if body["offered"].get("clicks", 0) >= settled:
-                break
-        return body
+        """Run until so many tuples are in the ledger."""
+        ended = Event()
+
+        def look(status: Status) -> None:
+            if Ledger(layout.store).fold().total.offered["clicks"] >= settled:
+                ended.set()
+
+        options = RunOptions(
+            seconds=PATIENCE_SECONDS, root=layout.root, settle_seconds=0.0, on_loss=on_loss, progress=look, ended=ended,
+            target=Target(60.0),  # so long that no machine has to drop anything
+        )  # fmt: skip
+        return run_network(network, options, spark).to_dict()
 
     with LogWriter(log, sync=False) as writer:
 
@@ -92,7 +101,7 @@ def test_the_runs_own_logs_let_go_what_nobody_waits_for_and_the_audit_still_adds
         outputs: {q: {from: b}}
         """
     )
-    layout = Layout(tmp_path / "run")
+    layout = RunLayout(tmp_path / "run")
     options = RunOptions(seconds=20.0, root=layout.root, settle_seconds=5.0, retain_bytes=200_000, side_output=5)
     body = run_network(network, options, spark).to_dict()
     assert body["reconciled"] and body["offered"]["s"] > 10_000

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from floodway.agent.loop.feeding import Feed, Feeder
-from floodway.agent.loop.report import RunReport
+from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger, LedgerLine
@@ -21,7 +23,9 @@ from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit
-from floodway.spark.query.layout import Layout
+from floodway.spark.log import LogWriter, create_log
+from floodway.spark.log.profiles import DEFAULT_SCHEMA
+from floodway.spark.query.layout import RunLayout
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -34,9 +38,11 @@ version: 1
 name: chain
 streams: {s: {max_rate: 2000}}
 nodes: {A: {cpu: 1.0}}
-operators: {work: {node: A, from: s, kind: delay, cost: 0.001}}
+operators: {work: {node: A, from: s, run: 'tests.agent.waiting_service:call_1ms', cost: 0.001}}
 outputs: {q: {from: work}}
 """
+BUSY_CHAIN = CHAIN.replace("run: 'tests.agent.waiting_service:call_1ms'", "kind: delay")
+"""The papers' operator, where latencies are judged: it takes a CPU, which a test beside others does not have."""
 
 SPLIT = """
 version: 1
@@ -55,7 +61,7 @@ outputs:
 """
 
 CAPACITY = 1000.0
-"""Tuples/s that one CPU of the chain can process at the most."""
+"""Tuples/s that one task of the chain can process at the most."""
 
 
 def run(
@@ -79,14 +85,14 @@ def run(
     )
     report = run_network(network, options, spark)
     assert report.differences == ()
-    assert audit(network, Layout(root)).differences == ()
+    assert audit(network, RunLayout(root)).differences == ()
     return report
 
 
 @pytest.fixture(scope="module")
 def warm(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
     """A session that has compiled its plans and started its workers: what is measured is the steady state."""
-    network = parse_network(CHAIN)
+    network = parse_network(BUSY_CHAIN)
     run(spark, network, tmp_path_factory.mktemp("warm"), {"s": Feed(rate=2 * CAPACITY)}, seconds=12)
     return spark
 
@@ -96,7 +102,7 @@ def warm(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
 @pytest.mark.parametrize("target", [1.0, 2.0, 3.0])
 def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_path: Path, target: float) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=12 + 5 * target, target=target)
+    report = run(warm, parse_network(BUSY_CHAIN), tmp_path, feeds, seconds=12 + 5 * target, target=target)
     assert report.latency.mean == pytest.approx(target, rel=0.1)
     assert report.to_dict()["dropped"]["s"]["shedder"] > 0
 
@@ -106,8 +112,8 @@ def test_mean_latency_stays_at_the_target_under_double_load(warm: Session, tmp_p
 def test_blocks_that_are_never_read_are_accounted_for_too(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
     options = RunOptions(seconds=20, root=tmp_path, target=Target(2.0), feeds=feeds, settle_seconds=10, drop="range")
-    report = run_network(parse_network(CHAIN), options, warm)
-    assert report.differences == () and audit(parse_network(CHAIN), Layout(tmp_path)).differences == ()
+    report = run_network(parse_network(BUSY_CHAIN), options, warm)
+    assert report.differences == () and audit(parse_network(BUSY_CHAIN), RunLayout(tmp_path)).differences == ()
     assert report.latency.mean == pytest.approx(2.0, rel=0.15)
     assert report.to_dict()["dropped"]["s"]["shedder"] > 0
 
@@ -116,7 +122,7 @@ def test_blocks_that_are_never_read_are_accounted_for_too(warm: Session, tmp_pat
 @pytest.mark.slow
 def test_without_protection_latency_diverges(warm: Session, tmp_path: Path) -> None:
     feeds = {"s": Feed(rate=2 * CAPACITY)}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=12, mode="off")
+    report = run(warm, parse_network(BUSY_CHAIN), tmp_path, feeds, seconds=12, mode="off")
     latencies = [point.latency_seconds for point in report.points if point.latency_seconds is not None]
     assert latencies[-1] > 2 * 2.0
     assert latencies[-1] > 2 * latencies[0]
@@ -138,7 +144,7 @@ def test_a_step_from_half_to_triple_load_settles_at_once(warm: Session, tmp_path
     step_at, target = 9.0, 2.0
     steps = f"{step_at}:{0.5 * CAPACITY},60:{3 * CAPACITY}"
     feeds = {"s": Feed(options=("--profile", "steps", "--steps", steps))}
-    report = run(warm, parse_network(CHAIN), tmp_path, feeds, seconds=27, target=target, settle=8)
+    report = run(warm, parse_network(BUSY_CHAIN), tmp_path, feeds, seconds=27, target=target, settle=8)
     after = [point for point in report.points if point.seconds - point.batch_seconds > step_at]
     third = after[2].seconds
     settled = [point for point in after if point.seconds > max(step_at + 5.0, third)]
@@ -166,13 +172,13 @@ def run_until(
     )  # fmt: skip
     report = run_network(parse_network(CHAIN), options, spark)
     assert ended.is_set(), batches(root)
-    assert report.differences == () and audit(parse_network(CHAIN), Layout(root)).differences == ()
+    assert report.differences == () and audit(parse_network(CHAIN), RunLayout(root)).differences == ()
     return report
 
 
 def batches(root: Path) -> list[LedgerLine]:
     """The lines of what was offered to the chain."""
-    return [line for line in Ledger(Layout(root).store).lines() if line.at == "s" and line.offered]
+    return [line for line in Ledger(RunLayout(root).store).lines() if line.at == "s" and line.offered]
 
 
 def test_overload_is_shed_and_every_tuple_accounted_for(
@@ -194,9 +200,87 @@ def test_overload_is_shed_and_every_tuple_accounted_for(
     assert body["offered"]["s"] == body["kept"]["s"] + sum(body["dropped"]["s"].values())
 
 
+def test_without_loss_a_burst_is_processed_to_the_last_tuple(spark: Session, tmp_path: Path) -> None:
+    """A burst comes after a look at the run, and once more if it was over before the next one."""
+    burst, brought, told, ended = 6000, 0, list[Status](), Event()
+    network = parse_network(CHAIN)
+    log = create_log(RunLayout(tmp_path).stream(network, "s"), DEFAULT_SCHEMA, stream="s")
+    rows = pa.table({name: pa.nulls(burst, log.schema.field(name).type) for name in log.schema.names})
+
+    def is_told() -> bool:
+        """Whether a status has said that far more waits than a batch takes, and when it will be done."""
+        behind = [status.behind for status in told if status.behind is not None and status.behind.catch_up_seconds]
+        words = any("tuples wait: caught up in about" in status.reason for status in told)
+        return words and max((one.tuples for one in behind), default=0) > 2.0 * CAPACITY
+
+    def look(status: Status) -> None:
+        nonlocal brought
+        told.append(status)
+        done = sum(line.offered for line in batches(tmp_path)) >= brought
+        if done and is_told():
+            ended.set()
+        elif done:
+            with LogWriter(log.path) as writer:
+                writer.append(rows)
+            brought += burst
+
+    options = RunOptions(
+        seconds=PATIENCE_SECONDS, root=tmp_path, target=Target(3.0), lossless=True, settle_seconds=0.0,
+        feeds={"s": Feed(rate=0.001)}, progress=look, ended=ended,
+    )  # fmt: skip
+    report = run_network(network, options, spark)
+    assert ended.is_set() and report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
+    body = report.to_dict()
+    assert body["dropped"] == {} and body["offered"]["s"] == body["kept"]["s"] >= brought > 0
+    # No batch took more than fits into the period of two seconds, where all that waited would have been three times it.
+    assert max(line.offered for line in batches(tmp_path)) <= 2.0 * CAPACITY * 1.3
+    assert is_told() and told[-1].keep == 1.0
+
+
+@pytest.mark.parametrize(
+    ("skip", "mode"),
+    [({"max_age": 600.0}, "enforce"), ({"skip_when_lag": 700}, "enforce"), ({"max_age": 600.0}, "observe")],
+    ids=["stale", "lag", "observe"],
+)
+def test_what_waited_during_downtime_is_skipped_and_counted(
+    spark: Session, tmp_path: Path, skip: dict[str, Any], mode: Mode
+) -> None:
+    """Three thousand tuples of an hour ago, and five hundred of now: nothing of the old ones is read."""
+    reason, network = "stale" if "max_age" in skip else "lag", parse_network(CHAIN)
+    now_us = time.time_ns() // 1000
+    log = create_log(RunLayout(tmp_path).stream(network, "s"), DEFAULT_SCHEMA, stream="s")
+    with LogWriter(log.path) as writer:
+        for count, age_us in ((3000, 3600 * 10**6), (500, 0)):
+            rows = pa.table({name: pa.nulls(count, log.schema.field(name).type) for name in log.schema.names})
+            writer.append(rows, arrival=now_us - age_us)
+    left = 500 if reason == "stale" else 700
+    would = f"enforcing would skip {3500 - left:,} tuples"
+    ended, told = Event(), set[str]()
+
+    def look(status: Status) -> None:
+        told.add(status.reason)
+        seen = mode == "enforce" or any(would in text for text in told)
+        if seen and sum(line.offered for line in batches(tmp_path) if line.reason == "shedder") >= 3500:
+            ended.set()
+
+    options = RunOptions(
+        seconds=PATIENCE_SECONDS, root=tmp_path, target=Target(60.0), settle_seconds=0.0,
+        feeds={"s": Feed(rate=0.001)}, progress=look, ended=ended, lossless=True, mode=mode, **skip,
+    )  # fmt: skip
+    report = run_network(network, options, spark)
+    assert ended.is_set() and report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
+    if mode == "observe":
+        assert report.to_dict()["dropped"] == {} and Ledger(RunLayout(tmp_path).store).fold().total.kept["s"] >= 3500
+        return
+    body = report.to_dict()
+    assert body["dropped"]["s"] == {reason: 3500 - left} and body["kept"]["s"] >= left
+    (line,) = (line for line in Ledger(RunLayout(tmp_path).store).lines() if line.reason == reason)
+    assert (line.batch, line.dropped) == (0, 3500 - left)
+
+
 def test_the_mode_is_switched_while_running(spark: Session, tmp_path: Path) -> None:
     def switched(lines: list[LedgerLine]) -> bool:
-        if len(lines) == 1:
+        if lines and ShedFiles(tmp_path).read_mode() is None:
             ShedFiles(tmp_path).write_mode("off")
         return bool(lines) and lines[-1].mode == "off"
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.agent.loop.backlog import Backlog
-from floodway.agent.loop.rates import RateMeter
+from floodway.agent.loop.backlog import Backlog, RateMeter
 from floodway.agent.loop.stages import Stage
 from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
+from floodway.errors import InputError
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.spark.query.fragments import fragments
@@ -33,7 +35,7 @@ def split_network() -> Network:
 
 def steering(network: Network, target: float = 1.5, controller: str = "batch") -> Steering:
     parts = {f"A.{f.name}": f for f in fragments(network, "A")}
-    return Steering(make_planner(network, "exact"), parts, target_seconds=target, controller=controller)
+    return Steering(make_planner(network, "exact"), parts, Target(target), JobOptions(controller=controller))
 
 
 def test_work_of_a_tuple_follows_the_fragment_and_its_drops() -> None:
@@ -61,6 +63,49 @@ def test_overload_goes_to_the_cheapest_branch_first_then_to_a_budget() -> None:
     assert cut.arcs["o->bottom"] == 0
 
 
+def test_without_loss_batches_take_what_fits_and_the_rest_waits() -> None:
+    network = split_network()
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    steer = Steering(make_planner(network, "exact"), parts, Target(1.5), JobOptions(lossless=True))
+    calm = steer.decide({"s": 100.0}, {"s": 100.0}, "enforce", 0)
+    # 8 ms per tuple: 125 tuples/s, in batches of a second; also of a burst that comes before the next decision.
+    assert calm.decision.limit("s") == 125 and not calm.plan.overloaded
+    full = steer.decide({"s": 100.0}, {"s": 1000.0}, "enforce", 0)
+    assert full.decision.limit("s") == 125 and full.plan.overloaded
+    assert set(full.plan.keeps.values()) == {1.0} and full.decision.arcs == {}
+    assert full.decision.keep_ppm("s", waiting=10**6) == 1_000_000
+    assert steer.catch_up_seconds({"s": 1000}, {"s": 100.0}) == pytest.approx(1000 / 25)
+    assert steer.catch_up_seconds({"s": 1000}, {"s": 125.0}) is None
+    assert steer.catch_up_seconds({"s": 0}, {"s": 500.0}) == 0.0
+    # What a tuple costs is learnt from batches; that tuples have waited for ten minutes changes nothing.
+    for cost, fits in ((0.015, 0.8 / 0.015), (0.004, 0.8 / 0.004)):
+        for second in range(40):
+            limit = steer.decide({"s": 100.0}, {"s": 9000.0}, "enforce", 0).decision.limit("s")
+            assert limit is not None
+            taken = {"s": limit}
+            steer.observe(
+                float(second), FragmentBatch("A.main", taken, taken, 0.2 + cost * limit, 600.0, {}), {"s": 10**6}
+            )
+        assert limit == pytest.approx(fits, rel=0.1)
+
+
+def test_what_is_skipped_is_in_every_decision_and_not_taken_out_of_windows() -> None:
+    network = split_network()
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    for lossless in (False, True):
+        steer = Steering(
+            make_planner(network, "exact"),
+            parts,
+            Target(1.5),
+            JobOptions(lossless=lossless, max_age=600.0, skip_when_lag=5000),
+        )
+        found = steer.decide({"s": 500.0}, {"s": 500.0}, "enforce", 0).decision.streams["s"]
+        assert (found.max_age_us, found.most_waiting) == (600_000_000, 5000)
+        assert (found.budget is None) == lossless
+    with pytest.raises(InputError, match="out of windows that are kept whole"):
+        Steering(make_planner(network, "exact"), parts, Target(1.5), JobOptions(skip_when_lag=1), windowed={"s"})
+
+
 def test_a_slow_engine_shrinks_the_capacity_that_is_planned_for() -> None:
     steer = steering(split_network(), target=1.5)
     for second in range(8):
@@ -81,7 +126,7 @@ def test_late_outputs_further_down_leave_a_query_less_of_its_share() -> None:
         return 0.5
 
     whole = steering(network)
-    hurried = Steering(make_planner(network, "exact"), parts, target_seconds=1.5, share_factor=half)
+    hurried = Steering(make_planner(network, "exact"), parts, Target(1.5), share_factor=half)
     for second in range(8):
         batch = FragmentBatch("A.main", {"s": 500}, {"s": 300}, 0.9, 1.4, {"o->bottom": 0.0})
         whole.observe(float(second), batch, {"s": 500})
@@ -94,7 +139,7 @@ def test_a_percentile_as_the_target_leaves_shorter_batches_than_the_same_mean() 
     network = split_network()
     parts = {f"A.{f.name}": f for f in fragments(network, "A")}
     mean = steering(network, target=3.0)
-    p95 = Steering(make_planner(network, "exact"), parts, target_seconds=3.0, quantile=0.95)
+    p95 = Steering(make_planner(network, "exact"), parts, Target(3.0, 0.95))
     assert p95.period_seconds == pytest.approx(mean.period_seconds / 1.3, rel=0.01)
     for second in range(20):
         seconds = 1.0 + 0.5 * (second % 2)
@@ -159,7 +204,7 @@ def second_node(target: float = 6.0) -> Steering:
     return Steering(
         make_planner(network, "exact"),
         parts,
-        target_seconds=target,
+        Target(target),
         places={"B.main": Stage(2, 2)},
         links=["a->b"],
     )

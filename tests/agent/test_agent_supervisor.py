@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.node import supervisor
-from floodway.agent.node.supervisor import Program, Supervisor
+from floodway.agent.node.supervisor import ProcessSpec, Supervisor
 from tests.patience import wait_until
 
 
-def program(tmp_path: Path, code: str, name: str = "child") -> Program:
-    return Program(name, (sys.executable, "-c", code), tmp_path / f"{name}.log")
+def program(tmp_path: Path, code: str, name: str = "child") -> ProcessSpec:
+    return ProcessSpec(name, (sys.executable, "-c", code), tmp_path / f"{name}.log")
 
 
 def alive(pid: int) -> bool:
@@ -57,6 +57,26 @@ def test_a_restart_waits_until_the_backoff_is_over_and_longer_each_time(tmp_path
                 now[0] += 0.125
             waits.append(now[0] - begun)
         assert waits == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_start_that_the_machine_refuses_is_tried_again(tmp_path: Path) -> None:
+    """A full disk, or no memory for one node, must not end the others."""
+    now = [100.0]
+    child, other = program(tmp_path, SLEEPS), program(tmp_path, SLEEPS, "other")
+    with Supervisor([child, other], clock=lambda: now[0]) as supervisor:
+        supervisor.start()
+        first, second = supervisor.pid("child"), supervisor.pid("other")
+        assert first is not None and second is not None
+        child.output.unlink()
+        child.output.mkdir()  # what it prints cannot be written
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: supervisor.poll() == [] and supervisor.pid("child") is None)
+        for _ in range(1_100):  # three hours: two to the power of so many is no number any more
+            now[0] += 10.0
+            assert supervisor.poll() == [] and supervisor.pid("other") == second
+        child.output.rmdir()
+        now[0] += 10.0
+        assert supervisor.poll() == ["child"] and supervisor.restarts == {"child": 1, "other": 0}
 
 
 def test_what_a_dead_child_had_started_is_killed_before_it_comes_back(tmp_path: Path) -> None:

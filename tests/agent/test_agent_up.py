@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.node.options import Control
-from floodway.agent.node.report import NodesReport
+from floodway.agent.node.node_options import Control
+from floodway.agent.node.nodes_report import NodesReport
 from floodway.agent.node.up import UpOptions, bring_up
+from floodway.experiments.on_spark.runs import uncoordinated
 from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
-from tests.agent.nodes import FIGURE1, THREE_NODES, uncoordinated
+from tests.agent.nodes import FIGURE1, THREE_NODES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timing, pytest.mark.slow]
 

@@ -5,7 +5,6 @@ Each story is told once to find its steps, then again for each of them with a ki
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -110,12 +109,6 @@ def told(root: Path, story: Story, kill: int | None) -> list[str]:
     finally:
         sides.close()
     return steps
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill, unlike a power cut, loses nothing that was written: leases need not reach the disk here."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.mark.parametrize("name", STORIES)

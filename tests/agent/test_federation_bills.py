@@ -11,15 +11,14 @@ import pytest
 from pydantic import ValidationError
 
 from floodway.agent.federation import api
-from floodway.agent.federation.books import Books
-from floodway.agent.federation.journal.journal import BookedEntry, Journal
-from floodway.agent.federation.service import Served, ServiceWatch
+from floodway.agent.federation.books import Books, Served, ServiceWatch
+from floodway.agent.federation.participant_journal import BookedEntry, Journal
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.refusals import RefusedError
 from floodway.cli.payments import payments
-from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Offer
+from floodway.contracts.payment import Payment, PaymentReason
 from tests.agent.federation_sides import PERIOD, UNITS, Killed, Side, Sides
 
 
@@ -30,17 +29,17 @@ def sides(tmp_path: Path) -> Iterator[Sides]:
     made.close()
 
 
-def entries(side: Side, reason: Reason) -> list[BookedEntry]:
+def entries(side: Side, reason: PaymentReason) -> list[BookedEntry]:
     return [one for one in side.journal.entries() if one.entry.reason is reason]
 
 
 def test_an_entry_that_cannot_be_booked_holds_up_no_other(sides: Sides, capsys: pytest.CaptureFixture[str]) -> None:
     sides.give("A/0", "B", "f0")
     a, b = sides.members["A"], sides.members["B"]
-    wrong = Entry("A/0/f0/penalty/500.000", "B", "A", 7.0, Reason.PENALTY, sides.now + 510.0)
+    wrong = Payment("A/0/f0/penalty/500.000", "B", "A", 7.0, PaymentReason.PENALTY, sides.now + 510.0)
     b.journal.book(BookedEntry(wrong, "A/0", sides.now + 500.0))
     sides.live(30.0)
-    assert len(entries(a, Reason.LOAD)) == 3 and all(one.agreed for one in a.journal.entries())
+    assert len(entries(a, PaymentReason.LOAD)) == 3 and all(one.agreed for one in a.journal.entries())
     (disputed,) = (one for one in b.journal.entries() if one.disputed)
     assert disputed.entry == wrong and "did not serve" in disputed.disputed and not disputed.agreed
     assert a.journal.balances() == b.journal.balances() == {"A": -60.0, "B": 60.0}
@@ -74,7 +73,7 @@ def test_a_payment_is_never_there_without_its_penalty(sides: Sides, monkeypatch:
     b.moving.renew()
 
     def killed(journal: Journal, booked: BookedEntry) -> None:
-        if booked.entry.reason is Reason.PENALTY:
+        if booked.entry.reason is PaymentReason.PENALTY:
             raise Killed
         real(journal, booked)
 
@@ -96,9 +95,9 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     for second in range(20):  # no delay to speak of, but for five seconds a tenth is dropped
         b.billing.watch.note("f0", began + second, Served(0.1, 0.9 if 10 <= second < 15 else 1.0))
     sides.live(22.0)
-    first, second_load = entries(a, Reason.LOAD)
+    first, second_load = entries(a, PaymentReason.LOAD)
     assert first.keep == 1.0 and second_load.keep == pytest.approx(0.95) and second_load.delay_seconds == 0.1
-    (fine,) = entries(a, Reason.PENALTY)
+    (fine,) = entries(a, PaymentReason.PENALTY)
     assert fine.entry.id == "A/0/f0/penalty/10.000"
     assert (fine.entry.payer, fine.entry.amount) == ("B", 0.5 * UNITS * PERIOD)
     told = a.figures.missed["f0"]
@@ -107,7 +106,7 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     assert "1 periods in which tuples were dropped; the least that was kept is 95%" in capsys.readouterr().out
     b.billing.watch.note("f0", began + 21, Served(0.1))
     sides.live(12.0)
-    assert a.figures.missed == {} and len(entries(a, Reason.PENALTY)) == 1
+    assert a.figures.missed == {} and len(entries(a, PaymentReason.PENALTY)) == 1
     sides.check()
 
 
@@ -118,8 +117,8 @@ def test_who_passed_a_fragment_on_answers_for_what_is_dropped(sides: Sides) -> N
     for second in range(60):
         sides.members["C"].billing.watch.note("f0", began + second, Served(0.1, 0.5))
     sides.live(60.0)
-    assert {one.entry.payer for one in entries(sides.members["B"], Reason.PENALTY)} == {"B", "C"}
-    fined = entries(sides.members["A"], Reason.PENALTY)
+    assert {one.entry.payer for one in entries(sides.members["B"], PaymentReason.PENALTY)} == {"B", "C"}
+    fined = entries(sides.members["A"], PaymentReason.PENALTY)
     assert fined and {(one.entry.payer, one.keep) for one in fined} == {("B", 0.5)}
     assert sides.members["A"].figures.missed["f0"].by == "B"
     sides.check()
@@ -181,7 +180,7 @@ def test_old_entries_are_not_read_again(sides: Sides, monkeypatch: pytest.Monkey
     with b.journal.transaction():
         for k in range(3000):
             at = row.at + (k + 1) * PERIOD
-            entry = Entry(f"A/0/f0/load/{k * PERIOD:.3f}", "A", "B", 20.0, Reason.LOAD, at)
+            entry = Payment(f"A/0/f0/load/{k * PERIOD:.3f}", "A", "B", 20.0, PaymentReason.LOAD, at)
             b.journal.book(BookedEntry(entry, "A/0", at - PERIOD, 0.1, agreed=True))
     sides.now = row.at + 3000 * PERIOD + 1.0
     b.moving.renew()

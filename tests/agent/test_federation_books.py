@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.federation.books import MOMENT, Books, due_periods
+from floodway.agent.federation.books import MOMENT, Books, Served, ServiceWatch, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
-from floodway.agent.federation.journal.journal import BookedEntry, Journal, MoveRow, Role, read_journal
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
-from floodway.agent.federation.service import Served, ServiceWatch
+from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, Role, read_journal
 from floodway.contracts.contract import Contract, Service
-from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Offer
+from floodway.contracts.payment import Payment, PaymentReason
 
 CONTRACT = Contract("A", "B", 4.0, 4.0, service=Service(max_delay_seconds=1.0, penalty=0.5))
 
@@ -108,7 +107,7 @@ def forged(change: Callable[[BookedEntry], BookedEntry]) -> Callable[[BookedEntr
         forged(lambda one: replace(one, start=one.start + 3.0)),
         forged(lambda one: replace(one, move="A/1")),
         forged(lambda one: replace(one, entry=replace(one.entry, id="A/0/f/load/30.000"))),
-        forged(lambda one: replace(one, entry=replace(one.entry, reason=Reason.PENALTY))),
+        forged(lambda one: replace(one, entry=replace(one.entry, reason=PaymentReason.PENALTY))),
     ],
     ids=["amount", "payee", "future", "between", "move", "id", "reason"],
 )
@@ -165,7 +164,7 @@ def test_a_journal_is_one_participants_and_repeats_nothing(tmp_path: Path) -> No
     assert [(one["id"], one["answer"], one["at"]) for one in again.offers()] == [("A/7", "accept", 1.0)]
     (found,) = again.moves()
     assert (found.state, found.seconds, found.partner) == ("done", {"stop": 0.5, "start": 0.2}, "B")
-    entry = BookedEntry(Entry("x", "A", "B", 1.0, Reason.LOAD, 5.0), "A/7", 4.0)
+    entry = BookedEntry(Payment("x", "A", "B", 1.0, PaymentReason.LOAD, 5.0), "A/7", 4.0)
     again.book(entry)
     again.book(entry)
     with pytest.raises(StorageError, match="other content"):

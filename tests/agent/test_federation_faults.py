@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from floodway.agent.federation import leases as leases_module
-from floodway.agent.federation.figures import SHOWN_FAILURES
-from floodway.agent.federation.journal.journal import MoveRow
 from floodway.agent.federation.participant import ParticipantAgent
-from floodway.agent.federation.reach import Reach
+from floodway.agent.federation.participant_figures import SHOWN_FAILURES
+from floodway.agent.federation.participant_journal import MoveRow
+from floodway.agent.federation.partners import Reach
 from floodway.agent.wire.client import Client, PeerError
 from floodway.contracts.messages import Accept
 from tests.agent.federation_sides import LEASE, Sides
-from tests.agent.federation_world import World, agent, part_of
+from tests.agent.federation_world import FederationWorld, agent, part_of
 from tests.patience import wait_until
 
 FULL = OSError(28, "No space left on device")
@@ -244,7 +244,7 @@ def test_a_status_shows_the_latest_failures(sides: Sides) -> None:
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[ParticipantAgent]:
     """A without its partner."""
-    world = World(tmp_path)
+    world = FederationWorld(tmp_path)
     made = agent(world.federation, "A", tmp_path, lambda step: None)
     made.start()
     yield made
@@ -271,7 +271,7 @@ def test_a_full_disk_ends_neither_renewal_nor_loop(alone: ParticipantAgent, monk
 
 def test_a_partner_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    member = agent(World(tmp_path).federation, "A", tmp_path, lambda step: None, clock=lambda: now[0])
+    member = agent(FederationWorld(tmp_path).federation, "A", tmp_path, lambda step: None, clock=lambda: now[0])
     tries: list[float] = []
 
     def unreachable(self: Client, path: str, obj: object) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from floodway.agent.federation.errors import StorageError
-from floodway.agent.federation.journal.journal import BookedEntry, Journal, read_journal
-from floodway.agent.federation.journal.schema import VERSION
-from floodway.contracts.ledger import Entry, Ledger, Reason
+from floodway.agent.federation.journal_schema import VERSION
+from floodway.agent.federation.participant_journal import BookedEntry, Journal, read_journal
+from floodway.contracts.payment import Payment, PaymentReason
 
 VERSION_1 = """
 CREATE TABLE about (version INTEGER NOT NULL, participant TEXT NOT NULL);
@@ -83,7 +84,7 @@ def test_a_journal_of_version_1_is_brought_along(tmp_path: Path, about: str) -> 
 def test_a_file_that_is_cut_short_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "federation.sqlite", VERSION_1 + "INSERT INTO about VALUES (1, 'A');")
     before = [line for line in dump(path) if not line.startswith("(")]
-    schema = "floodway.agent.federation.journal.schema._BALANCES"
+    schema = "floodway.agent.federation.journal_schema._BALANCES"
     monkeypatch.setattr(schema, "CREATE TABLE balances (who TEXT); CREATE TABLE nonsense (;")
     with pytest.raises(StorageError):
         Journal(path, "A")
@@ -103,7 +104,9 @@ def test_balances_are_the_sums_of_what_is_not_disputed(tmp_path: Path) -> None:
 
     def book() -> None:
         payer, payee = chance.sample("ABC", 2)
-        entry = Entry(f"A/0/f/load/{len(booked)}", payer, payee, float(chance.randrange(100)), Reason.LOAD, 1.0)
+        entry = Payment(
+            f"A/0/f/load/{len(booked)}", payer, payee, float(chance.randrange(100)), PaymentReason.LOAD, 1.0
+        )
         journal.book(BookedEntry(entry, "A/0", 0.0))
         booked.append(entry.id)
 
@@ -115,7 +118,10 @@ def test_balances_are_the_sums_of_what_is_not_disputed(tmp_path: Path) -> None:
     for _ in range(300):
         chance.choice(steps)()
         counted = [one.entry for one in journal.entries() if not one.disputed]
-        earned = Ledger({one.id: one for one in counted}).balances()
+        earned: defaultdict[str, float] = defaultdict(float)
+        for one in counted:
+            earned[one.payer] -= one.amount
+            earned[one.payee] += one.amount
         assert {name: amount for name, amount in journal.balances().items() if amount} == {
             name: amount for name, amount in earned.items() if amount
         }

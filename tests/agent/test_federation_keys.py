@@ -13,22 +13,23 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation import api
-from floodway.agent.federation.journal.journal import BookedEntry
-from floodway.agent.federation.keys import Credentials, directed, load_pairs
+from floodway.agent.federation.credentials import Credentials, directed, load_pairs
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
+from floodway.agent.federation.participant_journal import BookedEntry
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security, TlsFiles
 from floodway.contracts.federation_file import parse_federation
-from floodway.contracts.ledger import Entry, Reason
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Cancel, Move, Offer
+from floodway.contracts.payment import Payment, PaymentReason
 from floodway.errors import InputError
 from floodway.experiments.chaos.log_engine import LogEngine
 from tests.agent.federation_world import FAST, SETTINGS, refused_by
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.agent.wire.meeting import signed_for
+from tests.patience import PATIENCE_SECONDS
 
 FILE = """
 version: 1
@@ -87,7 +88,7 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
     opened.callback(b.close)
     url = b.server.url
     a, c = as_sender(url, AB, "A"), as_sender(url, BC, "C")
-    entry = BookedEntry(Entry("A/1/f0/load/0.000", "A", "B", 1.0, Reason.LOAD, 10.0), "A/1", 0.0)
+    entry = BookedEntry(Payment("A/1/f0/load/0.000", "A", "B", 1.0, PaymentReason.LOAD, 10.0), "A/1", 0.0)
     move = Move("A/1", "A", "B", 4.0, (TASK,))
     # Everything that C could say as A, signed with the key that C does have.
     for path, body in (
@@ -110,7 +111,7 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
     headers = signed_for(url, directed(AB, "A", "B"), "POST", "/v1/message", sent)
     answers = []
     for _ in range(2):
-        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=60.0)
+        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=PATIENCE_SECONDS)
         connection.request("POST", "/v1/message", sent, {**headers, "content-type": "application/json"})
         answers.append(connection.getresponse().status)
         connection.close()
@@ -118,6 +119,25 @@ def test_a_member_cannot_speak_in_the_name_of_another(tmp_path: Path, opened: Ex
     c.post_json("/v1/message", api.envelope(Offer("C/1", "C", "B", 4.0, (replace(TASK, name="g"),))))
     counted = refused_by(b)
     assert counted == {"forged": 5, "bad-signature": 3, "unsigned": 1, "contract": 1, "replayed": 1}
+
+
+@pytest.mark.parametrize("certified", [False, True])
+def test_a_member_reads_nothing_of_another(tmp_path: Path, opened: ExitStack, certified: bool) -> None:
+    """Neither its prices, moves and balances with third members, nor its load; an operator reads all of it."""
+    authority = make_authority(tmp_path)
+    files: dict[str, TlsFiles] = {name: make_files(tmp_path, name, authority) for name in ("B", "C", "page")}
+    token = b"a token to read the figures of B"
+    credentials = Credentials("B", Security(token=token), {"A": AB, "C": BC})
+    as_c, operator = Security(directed(BC, "C", "B")), Security(token=token)
+    if certified:
+        credentials = Credentials("B", Security(tls=files["B"]))
+        as_c, operator = Security(tls=files["C"]), Security(tls=files["page"])
+    b = member(tmp_path, "B", credentials, scheme="https" if certified else "http")
+    opened.callback(b.close)
+    for path in ("/v1/status", "/metrics"):
+        assert refused(partial(Client(b.server.url, as_c).get_json, path)) == "contract"
+    assert Client(b.server.url, operator).get_json("/v1/status")["name"] == "B"
+    assert refused_by(b) == {"contract": 2}
 
 
 def test_certificates_are_bound_to_names(tmp_path: Path, opened: ExitStack) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.errors import LeaseLostError, StorageError
-from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
+from floodway.agent.federation.errors import FragmentLostError, StorageError
+from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
+from tests.synced import note_syncs
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def at_once(work: Callable[[int], object], count: int = 8) -> list[object]:
         start.wait()
         try:
             found[place] = work(place)
-        except LeaseLostError as error:
+        except FragmentLostError as error:
             found[place] = error
 
     threads = [threading.Thread(target=run, args=(place,)) for place in range(count)]
@@ -40,14 +41,22 @@ def at_once(work: Callable[[int], object], count: int = 8) -> list[object]:
     return found
 
 
+def test_a_lease_is_synced_with_its_folder_and_those_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = note_syncs(monkeypatch)
+    LeaseStore(tmp_path / "shared").claim("f", "A", after=0, now=0.0)
+    made = [path for path in (tmp_path / "shared").rglob("*") if path.is_dir()]
+    assert made and synced[-2:] == ["file", f"folder {made[-1].name}"]
+    assert {f"folder {path.parent.name}" for path in (tmp_path / "shared", *made)} <= set(synced)
+
+
 def test_of_many_who_claim_an_epoch_one_wins(store: LeaseStore) -> None:
     for epoch in range(5):
 
-        def claim(place: int, after: int = epoch) -> Lease:
+        def claim(place: int, after: int = epoch) -> FragmentLease:
             return store.claim("f", f"P{place}", after=after, now=1.0)
 
         found = at_once(claim)
-        winners = [one for one in found if isinstance(one, Lease)]
+        winners = [one for one in found if isinstance(one, FragmentLease)]
         assert len(winners) == 1 and store.current("f") == winners[0]
 
 
@@ -60,11 +69,11 @@ def test_a_lease_that_was_taken_over_is_lost(store: LeaseStore) -> None:
     old = store.claim("f", "A", after=0, now=0.0)
     assert store.renew(old, now=8.0).until == 18.0
     store.claim("f", "B", after=1, now=30.0)
-    with pytest.raises(LeaseLostError, match="lost fragment f to B"):
+    with pytest.raises(FragmentLostError, match="lost fragment f to B"):
         store.check(old, now=31.0)
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(FragmentLostError):
         store.renew(old, now=31.0)
-    with pytest.raises(LeaseLostError, match="B holds epoch 2"):
+    with pytest.raises(FragmentLostError, match="B holds epoch 2"):
         store.claim("f", "A", after=1, now=32.0)
     store.release(old, now=33.0)
     assert store.held_by("A") == {} and list(store.held_by("B")) == ["f"]

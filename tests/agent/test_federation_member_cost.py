@@ -25,8 +25,8 @@ from tests.patience import wait_until
 FILE = """
 version: 1
 participants:
-  A: {url: "http://127.0.0.1:39001", cpu: 1.0, OTHER}
-  B: {url: "http://127.0.0.1:39002", cpu: 1.0}
+  A: {url: "http://127.0.0.1:1", cpu: 1.0, OTHER}
+  B: {url: "http://127.0.0.1:2", cpu: 1.0}
 contracts:
   A->B: {price: 4.0}
 fragments:

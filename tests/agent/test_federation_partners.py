@@ -15,23 +15,34 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation import api
+from floodway.agent.federation.credentials import Credentials
 from floodway.agent.federation.engine import Fence, Measure
-from floodway.agent.federation.keys import Credentials
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import DECISION, ParticipantAgent
+from floodway.agent.federation.partners import Pace
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move, Offer
+from floodway.contracts.participant_state import NegotiationTimes as Times
 from floodway.errors import InputError
 from floodway.experiments.chaos.log_engine import LogEngine, measured
 from floodway.job.decision import PPM, read_decision
 from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import LocalStore
-from tests.agent.federation_world import FAST, FILE, SETTINGS, World, part_of, refused_by
+from tests.agent.federation_world import (
+    FAST,
+    FILE,
+    SETTINGS,
+    FederationWorld,
+    part_of,
+    refused_by,
+    stopped_with_a_lease,
+)
 from tests.agent.wire.meeting import signed_for
+from tests.patience import PATIENCE_SECONDS
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 OWN = "  g0: {{owner: B, run: own, logs: {{input: logs/g0}}, parameters: {{cpu: 0.1}}}}\n"
@@ -58,24 +69,27 @@ class SetEngine(LogEngine):
 
 
 class Pair:
-    """A and B in this process, each ticking on a thread of its own, and a world that feeds their logs."""
+    """A and B in this process, each ticking on a thread of its own, and a world that feeds their logs.
 
-    def __init__(self, root: Path, text: str = FILE + OWN) -> None:
+    Leases are renewed three times a second and last: whoever is held up for a while loses nothing.
+    """
+
+    def __init__(self, root: Path, text: str = FILE + OWN, *, pace: Pace = FAST, settings: Times = SETTINGS) -> None:
         a, b = free_ports(2)
-        self.world = World(root, text.format(a=a, b=b))
+        self.world = FederationWorld(root, text.format(a=a, b=b))
         self.loads: dict[str, float] = {}
         self.members: dict[str, ParticipantAgent] = {}
         self.engines: dict[str, SetEngine] = {}
         for name, port in (("A", a), ("B", b)):
-            store = LeaseStore(root / "shared", seconds=FAST.lease)
+            store = LeaseStore(root / "shared", seconds=PATIENCE_SECONDS)
             engine = self.engines[name] = SetEngine(root / "shared", store.checkpoint)
             engine.loads = self.loads
             self.members[name] = ParticipantAgent(
                 *(parse_federation(self.world.text), name, root / name, store, engine),
                 credentials=Credentials(name, KEY),
                 listen=("127.0.0.1", port),
-                settings=SETTINGS,
-                pace=replace(FAST, patience=0.5),
+                settings=settings,
+                pace=replace(pace, patience=0.5),
             )
         self._threads: list[threading.Thread] = []
 
@@ -113,8 +127,8 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Iterator[FederationWorld]:
+    made = FederationWorld(tmp_path)
     yield made
     made.end()
 
@@ -147,10 +161,14 @@ def test_an_origin_that_wants_to_takes_its_work_back_when_load_has_fallen(tmp_pa
         (left,) = pair.where()["A"]
         pair.loads[left] = 0.02  # B has no reason to part with what it is paid for
         pair.wait("the way home", lambda: pair.where() == {"A": ["f0", "f1"], "B": ["g0"]})
-        home = pair.members["B"].journal.moves()[-1]
-        assert (home.giver, home.taker, home.state) == ("B", "A", "done")
+
+        def came_home() -> bool:
+            home = pair.members["B"].journal.moves()[-1]
+            return (home.giver, home.taker, home.state) == ("B", "A", "done")
+
+        pair.wait("its end in B's journal", came_home)
         pair.wait("no more payments", lambda: not pair.members["A"].journal.running_moves())
-        assert pair.members["A"].machine.away == {}
+        pair.wait("nothing to be away", lambda: pair.members["A"].machine.away == {})
     finally:
         pair.close()
 
@@ -202,9 +220,12 @@ def test_a_partner_that_drops_tuples_pays_for_that_and_says_so(served: tuple[Pai
     pair, moved = served
     pair.loads["g0"] = 0.9  # more than B can carry; it may not part with its own, nor A take the other
     a = pair.members["A"]
-    pair.wait("A to be told", lambda: moved in part_of(a).missed)
-    told = part_of(a).missed[moved]
-    assert told.by == "B" and told.keep < 1.0
+
+    def is_told() -> bool:
+        told = part_of(a).missed.get(moved)
+        return told is not None and told.by == "B" and told.keep < 1.0
+
+    pair.wait("A to be told", is_told)
     wait_for_a_penalty(pair)
 
 
@@ -219,7 +240,18 @@ def test_a_partner_that_holds_what_it_cannot_run_pays_for_that(served: tuple[Pai
     pair.wait("it to run again", lambda: moved not in pair.members["B"].moving.stalled)
 
 
-def test_what_cannot_be_started_is_given_back(pair: Pair) -> None:
+@pytest.fixture
+def patient_pair(tmp_path: Path) -> Iterator[Pair]:
+    """A pair whose every message and move has as long as it takes, so that each is made once."""
+    pace = replace(FAST, message=PATIENCE_SECONDS, move=PATIENCE_SECONDS)
+    settings = replace(SETTINGS, answer_seconds=PATIENCE_SECONDS, arrival_seconds=PATIENCE_SECONDS)
+    made = Pair(tmp_path, pace=pace, settings=settings)
+    yield made
+    made.close()
+
+
+def test_what_cannot_be_started_is_given_back(patient_pair: Pair) -> None:
+    pair = patient_pair
     pair.engines["B"].fail = 1
     pair.world.feed()
     pair.start("B", "A")
@@ -236,15 +268,12 @@ def test_what_cannot_be_started_is_given_back(pair: Pair) -> None:
     pair.world.check_results()
 
 
-def test_a_partner_that_falls_silent_loses_its_fragments(world: World) -> None:
+def test_a_partner_that_falls_silent_loses_its_fragments(world: FederationWorld) -> None:
     with world.feeding():
         for name in "AB":
             world.start(name)
-        world.wait("a move to B", lambda: sorted(world.owners().values()) == ["A", "B"], alive=("A", "B"))
-        (moved,) = (name for name, owner in world.owners().items() if owner == "B")
-        process = world.processes["B"]
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
+        held = stopped_with_a_lease(world)
+        moved, process = held.fragment, world.processes["B"]
         try:
             world.wait("A to take it back", lambda: world.owners()[moved] == "A", alive=("A",))
             lease = world.store.current(moved)
@@ -252,7 +281,7 @@ def test_a_partner_that_falls_silent_loses_its_fragments(world: World) -> None:
         finally:
             os.kill(process.pid, signal.SIGCONT)
         # B finds that it has lost the lease and stops; later A may well pay it again.
-        assert lease is not None and lease.epoch == 3
+        assert lease is not None and lease.epoch == held.epoch + 1
         world.wait("B to stop", lambda: world.owners()[moved] == "B" or world.running()["B"] == [], alive=("A", "B"))
         world.wait("one fragment at each again", world.settled, alive=("A", "B"))
     world.wait("all results", world.caught_up, alive=("A", "B"))
@@ -294,7 +323,7 @@ def test_forged_replayed_and_overpriced_offers_are_refused_and_counted(pair: Pai
     headers = signed_for(url, KEY.key, "POST", "/v1/message", body)
     answers = []
     for _ in range(2):
-        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=60.0)
+        connection = http.client.HTTPConnection(url.partition("://")[2], timeout=PATIENCE_SECONDS)
         connection.request("POST", "/v1/message", body, {**headers, "content-type": "application/json"})
         answers.append(connection.getresponse().status)
         connection.close()

@@ -16,7 +16,7 @@ from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import Held
-from floodway.contracts.participant import participant
+from floodway.contracts.participant_state import participant
 from floodway.job.decision import PPM, Mode
 from floodway.job.options.options import JobOptions
 from floodway.network.model import Node

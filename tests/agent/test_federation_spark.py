@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 from examples.intrusion_logs import SCHEMA, generated
-from floodway.agent.federation.audit import audit_federation
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import LocalStore
+from floodway.spark.audit.run import audit_federation
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.catalogue import load_catalogue
 from floodway.spark.query.journal import committed_batches
@@ -31,6 +31,7 @@ from floodway.spark.source import register
 from tests.agent.federation_on_spark import PACE, Running, participant_on, wait
 from tests.oracles import intrusion
 from tests.oracles.intrusion import Connection
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,7 @@ def test_a_query_that_lost_its_lease_writes_nothing_and_ends(spark: SparkSession
     fence = partial(store.check, lease, now=100.0)
     query = moving_query(spark, spec, load_catalogue(CATALOGUE), layout, fence=fence)
     with suppress(BatchError):  # it may be over before it counts as started
-        query.start(wait_seconds=60.0)
+        query.start(wait_seconds=PATIENCE_SECONDS)
         wait("its end", lambda: query.failure() is not None, lambda: "it still runs")
         assert "lost fragment active to A" in str(query.failure())
     assert results(tmp_path / "out") == [] and not committed_batches(query.checkpoint)
@@ -129,8 +130,8 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     a_port, b_port = free_ports(2)
     federation = parse_federation(FEDERATION.format(a=a_port, b=b_port))
     shared = tmp_path / "shared"
-    table = generated(5, seconds=300.0, rate=10.0)
-    half = table.num_rows // 2
+    table = generated(5, seconds=3000.0, rate=10.0)  # more than a test waits for at 80 tuples/s
+    half = 1500
     create_log(shared / "logs" / "c", SCHEMA)
     with LogWriter(shared / "logs" / "c") as writer:
         writer.append(table.slice(0, half))
@@ -144,14 +145,21 @@ def test_a_moved_fragment_goes_on_where_it_was(spark: SparkSession, tmp_path: Pa
     # fragment away in the middle of a window, which must live through the move.
     wait("a first result", lambda: (output / "meta.json").exists() and len(results(output, "source")) > 0, told)
     with LogWriter(shared / "logs" / "c") as writer:
-        at = half
-        while not agents["B"].machine.holdings and at < table.num_rows - 100:
-            writer.append(table.slice(at, 20))
-            at += 20
-            time.sleep(0.25)
-        wait("the move", lambda: "active" in agents["B"].machine.holdings, told)
+        at, began = half, time.monotonic()
+
+        def more() -> None:
+            nonlocal at
+            due = half + int(80 * (time.monotonic() - began))  # however seldom this comes to run
+            writer.append(table.slice(at, due - at))
+            at = due
+
+        def moved() -> bool:
+            return "active" in agents["B"].machine.holdings
+
+        wait_until(moved, "the move", meanwhile=more, told=told, pause_seconds=0.25)
         before = len(results(output, "source"))
-        writer.append(table.slice(at))
+        writer.append(table.slice(at, half))
+    table = table.slice(0, at + half)
     wanted = intrusion.active(connections(table), 60, 5)
     wait("all results", lambda: len(results(output, "source")) >= len(wanted), agents["B"].status)
     assert before < len(wanted), "everything was found before the move: it shows nothing"
@@ -197,6 +205,7 @@ def test_what_nobody_takes_is_dropped_and_the_kill_switch_ends_it(
         wait("drops", lambda: dropped("enforce") > 0, agent.status)
         write_mode(LocalStore(agent.folder), "off")
         wait("batches in mode off", lambda: offered("off") > 0, agent.status)
+    opened.close()  # the audit is of a job that has ended
     assert dropped("off") == 0
     assert audit_federation(federation, shared)["active"].differences == ()
 

@@ -7,16 +7,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.contracts.messages import Accept
-from tests.agent.federation_world import FAST, World, agent
-from tests.patience import wait_until
+from tests.agent.federation_world import FAST, FederationWorld, agent
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 PACE = replace(FAST, message=0.3, move=1.0, patience=60.0)
+patient_agent = partial(agent, pace=PACE, lease_seconds=PATIENCE_SECONDS)
+"""Who waits for nobody, but loses no lease when the whole process is held up."""
 
 
 @pytest.fixture
@@ -39,11 +42,11 @@ def state_of(member: ParticipantAgent, move: str) -> str:
 
 
 def test_a_partner_that_never_answers_gets_nothing(tmp_path: Path, opened: ExitStack) -> None:
-    world = World(tmp_path)
+    world = FederationWorld(tmp_path)
     silent = opened.enter_context(socket.socket())
     silent.bind(("127.0.0.1", int(world.federation.members["B"].url.rpartition(":")[2])))
     silent.listen(64)  # the kernel accepts connections; nobody reads them
-    a = agent(world.federation, "A", tmp_path, lambda step: None, pace=PACE)
+    a = patient_agent(world.federation, "A", tmp_path, lambda step: None)
     opened.callback(a.close)
     a.start()
     world.feed()
@@ -69,17 +72,17 @@ def test_a_partner_that_never_answers_gets_nothing(tmp_path: Path, opened: ExitS
 def test_a_taker_that_hangs_in_the_middle_leaves_one_owner(
     tmp_path: Path, opened: ExitStack, step: str, owner: str
 ) -> None:
-    world = World(tmp_path)
+    world = FederationWorld(tmp_path)
     go_on = threading.Event()
     hung: list[str] = []
 
     def hang(at: str) -> None:
         if at == step and not hung:
             hung.append(at)
-            go_on.wait(40.0)
+            go_on.wait(PATIENCE_SECONDS)
 
-    a = agent(world.federation, "A", tmp_path, lambda at: None, pace=PACE)
-    b = agent(world.federation, "B", tmp_path, hang, pace=PACE)
+    a = patient_agent(world.federation, "A", tmp_path, lambda at: None)
+    b = patient_agent(world.federation, "B", tmp_path, hang)
     for member in (a, b):
         opened.callback(member.close)
     opened.callback(go_on.set)
@@ -87,13 +90,14 @@ def test_a_taker_that_hangs_in_the_middle_leaves_one_owner(
     a.start()
     world.feed()
     wait("B to hang", lambda: bool(hung), a, b)
-    (row,) = a.journal.moves()
+    # On a busy machine A may have given up on a move that never came to B: what counts is the one that B hangs in.
+    (row,) = b.journal.open_moves()
     wait("A to give up", lambda: state_of(a, row.id) in ("done", "failed"), a, b)
     go_on.set()
     wait("B to go on", lambda: state_of(b, row.id) in ("done", "failed"), a, b)
     assert state_of(a, row.id) == state_of(b, row.id) == ("failed" if owner == "A" else "done")
-    first = world.store.history(next(iter(row.units)))
-    assert [lease.owner for lease in first][1:2] == ([] if owner == "A" else ["B"])
+    leases = world.store.history(next(iter(row.units)))
+    assert [lease.owner for lease in leases if lease.move == row.id] == ([] if owner == "A" else ["B"])
     wait("one fragment at each", lambda: sorted(world.owners().values()) == ["A", "B"], a, b)
     wait("no open move", lambda: not a.journal.open_moves() and not b.journal.open_moves(), a, b)
     world.feed()

@@ -39,6 +39,17 @@ def test_a_table_ends_with_points_and_seed() -> None:
     assert "clocks" in result.stdout and "3 points, seed 5" in result.stdout
 
 
+def test_a_fault_that_has_ended_is_printed_before_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(trial: Trial) -> FaultResult:
+        if trial.folder.name == "clocks":
+            return FaultResult("clocks", 3, doubled=1, differences=["twice"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "load", lambda fault: interrupted)
+    result = runner.invoke(app, ["--only", "clocks", "--only", "disks", "--points", "3"])
+    assert "clocks: 3 tried, 0 lost, 1 doubled, 1 differences" in result.stderr
+
+
 def test_a_violation_is_printed_and_costs_exit_code_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def violated(trial: Trial) -> FaultResult:
         return FaultResult("clocks", trial.points, lost=1, differences=["one tuple is gone"])

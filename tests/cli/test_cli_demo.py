@@ -32,8 +32,8 @@ def test_the_demo_runs_and_ends_in_a_picture_and_a_report(tmp_path: Path) -> Non
         assert run["score"] <= run["optimum"]
     assert body["without"]["worst_error"] is None
     assert body["sample"]["worst_error"] < 0.2 and body["with"]["worst_error"] < 0.2
-    ledger = body["with"]["ledger"]
-    assert ledger["offered"] == sum(body["with"]["offered"].values()) == ledger["kept"] + ledger["dropped"]
+    ledger, made = body["with"]["ledger"], (body["with"]["offered"], body["with"]["warmed"])
+    assert ledger["offered"] == sum(sum(part.values()) for part in made) == ledger["kept"] + ledger["dropped"]
     assert (out / "demo.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert "shop" in (out / "report.html").read_text(encoding="utf-8")
     assert "page: http://127.0.0.1:" in done.stderr

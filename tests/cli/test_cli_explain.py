@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from floodway.agent.loop.plans import PLANS
 from floodway.cli.explain import explain
 from floodway.errors import InputError, NetworkError
-from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"

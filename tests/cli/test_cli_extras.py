@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 MODULES = (
-    "floodway.dashboard.report",
-    "floodway.dashboard.report_html",
+    "floodway.dashboard.job_report",
+    "floodway.dashboard.job_report",
     *(f"floodway.cli.{name}" for name in ("top", "set", "report", "audit", "backfill")),
 )
 PROGRAM = """

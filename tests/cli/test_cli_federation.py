@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.journal.journal import FILE, BookedEntry, Journal, MoveRow
-from floodway.agent.loop.claim import locked
-from floodway.contracts.ledger import Entry, Reason
+from floodway.agent.federation.participant_journal import FILE, BookedEntry, Journal, MoveRow
+from floodway.agent.loop.run_files import locked
+from floodway.contracts.payment import Payment, PaymentReason
+from tests.command import floodway
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "federation" / "three.yaml"
 CATALOGUE = ("--catalogue", "examples.intrusion_catalogue")
-
-
-def floodway(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "floodway.cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 @pytest.fixture
@@ -30,8 +24,10 @@ def state(tmp_path: Path) -> Path:
     row = MoveRow("A/0", "giver", "A", "B", 4.0, {"f": 0.5}, {"f": 1}, "asked", 100.0)
     journal.begin(row)
     journal.reach("A/0", "done", seconds={"stop": 0.5, "hand_over": 0.1, "start": 0.25}, at=100.0)
-    journal.book(BookedEntry(Entry("A/0/f/load/0.000", "A", "B", 20.0, Reason.LOAD, 110.0), "A/0", 100.0, agreed=True))
-    journal.book(BookedEntry(Entry("A/0/f/penalty/0.000", "B", "A", 2.5, Reason.PENALTY, 110.0), "A/0", 100.0))
+    journal.book(
+        BookedEntry(Payment("A/0/f/load/0.000", "A", "B", 20.0, PaymentReason.LOAD, 110.0), "A/0", 100.0, agreed=True)
+    )
+    journal.book(BookedEntry(Payment("A/0/f/penalty/0.000", "B", "A", 2.5, PaymentReason.PENALTY, 110.0), "A/0", 100.0))
     journal.close()
     return tmp_path
 

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 
 network = Network("n", {"s": Stream("s", 10.0)}, {"A": Node("A")}, {"w": Operator("w", "A", ("s",))}, {})
-feeder = Feeder(network, Layout(Path(sys.argv[1])), {"s": Feed(rate=10.0)})
+feeder = Feeder(network, RunLayout(Path(sys.argv[1])), {"s": Feed(rate=10.0)})
 feeder.start()
 print(feeder._running['s'].pid, flush=True)
 sys.stdin.read()

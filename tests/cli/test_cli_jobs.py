@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from floodway.agent.federation.leases import Lease
+from floodway.agent.federation.leases import FragmentLease
 from floodway.agent.wire.ports import free_ports
 from floodway.cli.set import set as set_
 from floodway.cli.top import top
@@ -26,11 +24,8 @@ from floodway.job.status.latencies import Latency
 from floodway.job.status.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs, write_status
 from floodway.job.store.store import LocalStore
 from tests.agent.federation_world import FILE, agent
-
-
-def floodway(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "floodway.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+from tests.command import floodway
+from tests.patience import PATIENCE_SECONDS
 
 
 def invoke(command: Callable[..., None], *arguments: str) -> Result:
@@ -135,7 +130,7 @@ def test_a_participant_is_shown_and_switched(tmp_path: Path) -> None:
     a, b = free_ports(2)
     member = agent(parse_federation(FILE.format(a=a, b=b)), "A", tmp_path, lambda step: None)
     for name, keep in (("f0", 0.4), ("f1", 1.0)):
-        member._add(name, Lease(name, 1, "A", 0.0, time.time() + 60))
+        member._add(name, FragmentLease(name, 1, "A", 0.0, time.time() + PATIENCE_SECONDS))
         member._figures.keeps = {**member._figures.keeps, name: keep}
     try:
         write_status(LocalStore(tmp_path / "A"), member.status())

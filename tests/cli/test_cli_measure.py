@@ -72,6 +72,30 @@ def test_the_written_network_is_complete_and_loads(spark: SparkSession, tmp_path
     assert counts.cost is not None and counts.selectivity == pytest.approx(10 / 500, rel=0.05)
 
 
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from floodway.cli.measure import write_network
+from floodway.errors import FloodwayError
+from floodway.network.file import load_network
+network = load_network(Path(sys.argv[1]))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
+try:
+    write_network(network, Path(sys.argv[1]))
+except FloodwayError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_leaves_the_network_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "net.yaml"
+    file.write_text(DELAYS, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", FULL, str(file)], capture_output=True, text=True, check=True)
+    assert "cannot be written" in done.stdout
+    assert file.read_text(encoding="utf-8") == DELAYS and list(tmp_path.iterdir()) == [file]
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_command_prints_one_json_object(tmp_path: Path) -> None:

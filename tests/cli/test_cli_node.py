@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from floodway.agent.node.options import NodeOptions, parse_listen, spark_master, spark_settings
+from floodway.agent.node.node_options import NodeOptions, parse_listen, spark_master, spark_settings
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Node
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.query.node_layout import NodeLayout
+from tests.command import floodway
 
 FIGURE1 = Path(__file__).parents[2] / "examples" / "networks" / "figure1.yaml"
-
-
-def floodway(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "floodway.cli.main", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -22,7 +20,9 @@ from floodway.cli.participant import participant
 from floodway.cli.view.page import watched
 from floodway.dashboard.board import LEAST_SECONDS
 from floodway.job.options.options import JobOptions
+from tests.command import floodway
 from tests.dashboard.made_state import CLICKS, MadeJob, demo_network
+from tests.patience import PATIENCE_SECONDS
 
 NO_RATE = """
 version: 1
@@ -34,14 +34,9 @@ outputs: {q: {from: work}}
 """
 
 
-def floodway(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "floodway.cli.main", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def snapshot(url: str) -> dict[str, Any]:
     time.sleep(LEAST_SECONDS)  # the page looks at the files no more often
-    with urllib.request.urlopen(f"{url}/v1/page/snapshot", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/v1/page/snapshot", timeout=PATIENCE_SECONDS) as answer:
         body: dict[str, Any] = json.load(answer)
     return body
 

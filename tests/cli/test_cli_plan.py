@@ -49,6 +49,37 @@ def test_other_planners_are_within_their_error(planner: str) -> None:
     assert ("rows" if "fit" in planner else "regions") in body
 
 
+WINDOWS = """
+version: 1
+name: windows
+streams: {{s: {{max_rate: 10, schema: "{schema}"}}}}
+nodes: {{A: {{cpu: 1}}}}
+operators: {{count: {{node: A, from: s, kind: aggregate, window: 10s, slide: 5s, cost: 0.5}}}}
+outputs: {{q: {{from: count}}}}
+"""
+
+
+def test_a_drop_above_an_aggregate_is_a_window_drop_and_its_price_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(WINDOWS.format(schema="id bigint, event_time timestamp"))
+    body = as_json(str(path), "--rates", "s=4")
+    (drop,) = body["drops"]
+    assert (drop["kind"], drop["size"], drop["slide"]) == ("window", 10.0, 5.0)
+    # Half of the tuples make room for 1 - sqrt(1/2) of the windows, which overlap by half.
+    assert drop["keep"] == pytest.approx(0.5) and drop["windows"] == pytest.approx(0.292893, abs=1e-5)
+    assert body["load"]["A"] == pytest.approx(1.0)
+    assert body["throughput"]["q"] == body["score"] == pytest.approx(4 * 0.292893, abs=1e-4)
+    assert "s drops whole windows of 10 s by 5 s: 29.29% of them are kept" in run(str(path), "--rates", "s=4")
+
+
+def test_without_an_event_time_the_drop_is_random_and_the_plan_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(WINDOWS.format(schema="id bigint"))
+    (drop,) = as_json(str(path), "--rates", "s=4")["drops"]
+    assert drop["kind"] == "random" and "has no column 'event_time'" in drop["reason"]
+    assert "windows below are not exact" in run(str(path), "--rates", "s=4")
+
+
 def test_not_overloaded_drops_nothing() -> None:
     body = as_json(FIGURE1, "--rates", "s1=0.1,s2=0.1", "--planner", "solver")
     assert body["overloaded"] is False and body["drops"] == []

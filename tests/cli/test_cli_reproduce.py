@@ -34,15 +34,15 @@ def test_list_names_every_experiment_with_its_title() -> None:
 
 
 def test_json_is_one_object_with_the_stable_fields(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["buffer-fig6", "--json", "--seeds", "1", "--plots", str(tmp_path)])
+    result = runner.invoke(app, ["staying-fit-table1", "--json", "--seeds", "1", "--plots", str(tmp_path)])
     assert result.exit_code == 0
     body = json.loads(result.stdout)
     (found,) = body["results"]
     assert {"id", "paper", "measured", "holds", "reason", "criteria", "seconds", "where"} <= set(found)
-    assert found["id"] == "buffer-fig6"
+    assert found["id"] == "staying-fit-table1"
     assert found["holds"] is True
     assert found["seconds"] > 0
-    assert (tmp_path / "buffer-fig6.png").is_file()
+    assert (tmp_path / "staying-fit-table1.png").is_file()
 
 
 def test_html_holds_the_table_and_every_plot(tmp_path: Path) -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.command import floodway
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
-
-
-def floodway(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "floodway.cli.main", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_good_file(tmp_path: Path) -> None:

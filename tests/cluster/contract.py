@@ -20,6 +20,9 @@ def check_store(store: Store) -> None:
     assert store.read("a.json") == b"" and store.read("deep/b.json") == b"2" * 100_000
     assert store.names() == ["a.json"] and store.folders() == ["deep"] and store.names("deep") == ["deep/b.json"]
     assert (store.modified("deep/b.json") or 0.0) > 1e9
+    assert not store.write("deep/b.json", b"late", in_time=lambda: False)
+    assert store.read("deep/b.json") == b"2" * 100_000 and store.names("deep") == ["deep/b.json"]
+    assert store.write("deep/b.json", b"2", in_time=lambda: True) and store.read("deep/b.json") == b"2"
     store.remove("a.json")
     store.remove("a.json")
     assert store.read("a.json") is None and store.names() == []

@@ -4,8 +4,8 @@
 
 Every batch's kept ids go to OUT/BATCH.json. A batch that is repeated and keeps others leaves OUT/BATCH.differs. After
 batch `die_at` is written, and before Spark commits it, the process kills itself. In batch `stop_at` the query ends, and
-its audit is in OUT/audit.json; `wait_unseen` holds that batch back until the status says that executors do not see the
-decisions. Both wait until the batch before is in the ledger: a report that a killed driver did not write is lost.
+its audit is in OUT/audit.json. Both wait until the batch before is in the ledger: a report that a killed driver did not
+write is lost.
 """
 
 from __future__ import annotations
@@ -63,15 +63,10 @@ def main(given: dict[str, Any]) -> None:
         while not condition():
             time.sleep(0.1)
 
-    def unseen() -> bool:
-        status = shed.files.read_status()
-        return status is not None and status.decision_seen is False and bool(status.warnings)
-
     def take(batch: DataFrame, number: int) -> None:
         if number in (given.get("die_at"), given["stop_at"]):
             wait_for(lambda: any(line.batch >= number - 1 for line in Ledger(shed.files.store).read()))
         if number == given["stop_at"]:
-            wait_for(lambda: not given.get("wait_unseen") or unseen())
             raise EndedError
         kept = json.dumps(sorted(row.value for row in batch.select("value").collect()))
         file = out / f"{number}.json"
@@ -90,6 +85,7 @@ def main(given: dict[str, Any]) -> None:
     # Judged as if an hour had passed: nothing is too young to be judged.
     audit = audit_shed("clicks", shed.files, time.time() + 3600)
     said = {"decision_seen": status.decision_seen, "warnings": status.warnings, "keep": status.keep}
+    said["late_writes"] = None if status.shed is None else status.shed.late_writes
     lines = {line.batch: line.kept for line in Ledger(shed.files.store).read() if line.reason == "shedder"}
     (out / "audit.json").write_text(json.dumps({**asdict(audit), **said, "lines": lines}))
     spark.stop()

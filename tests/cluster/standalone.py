@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +22,7 @@ from floodway.spark.session.java import find_java
 QUICK = ["SPARK_DAEMON_MEMORY=256m", "SPARK_DAEMON_JAVA_OPTS=-XX:TieredStopAtLevel=1"]
 """The optimising compiler takes more than it gives in a process of a few minutes."""
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def can_hide() -> bool:
@@ -30,6 +32,26 @@ def can_hide() -> bool:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
+
+
+def hiding(folder: Path, command: list[str]) -> list[str]:
+    """The command in a mount namespace of its own, with an empty file system over the folder."""
+    hide = f'mount --make-rprivate / && mount -t tmpfs none "{folder}" && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", hide, "sh", *command]
+
+
+def processes(*words: bytes) -> dict[int, int]:
+    """The processes that run now and have all these words in their command, each with its parent."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes()
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended since
+            continue
+        if all(word in command for word in words):
+            found[int(process.name)] = parent
+    return found
 
 
 class Daemon(ServerProcess):
@@ -45,10 +67,7 @@ class Daemon(ServerProcess):
     def command(self) -> list[str]:
         """See `ServerProcess`."""
         run = ["env", f"JAVA_HOME={find_java()}", *QUICK, str(SPARK_CLASS), *self._arguments]
-        if self._hidden is None:
-            return run
-        hide = f'mount --make-rprivate / && mount -t tmpfs none "{self._hidden}" && exec "$@"'
-        return ["unshare", "-m", "sh", "-c", hide, "sh", *run]
+        return run if self._hidden is None else hiding(self._hidden, run)
 
     def answers(self) -> bool:
         """See `ServerProcess`."""
@@ -61,6 +80,9 @@ class Daemon(ServerProcess):
 
 class Standalone:
     """A master and two workers of one core each; `hidden` is the folder that only the driver sees."""
+
+    environment: Mapping[str, str] = {}
+    """What the driver's process needs to find it: nothing but its address."""
 
     def __init__(self, folder: Path) -> None:
         self.hidden = folder / "driver"
@@ -96,16 +118,7 @@ class Standalone:
     def executors(self) -> list[int]:
         """The processes of the executors that run now, children of the workers."""
         workers = {daemon.pid for daemon in self.workers}
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (process / "cmdline").read_bytes()
-                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # it has ended since
-                continue
-            if b"CoarseGrainedExecutorBackend" in command and parent in workers:
-                found.append(int(process.name))
-        return found
+        return [pid for pid, parent in processes(b"CoarseGrainedExecutorBackend").items() if parent in workers]
 
     def __enter__(self) -> Self:
         for daemon in self._all:

@@ -14,7 +14,7 @@ from floodway.cli.audit import audit
 from floodway.cli.report import report
 from floodway.cli.set import set as set_
 from floodway.cli.top import top
-from floodway.dashboard.sources import StateSource
+from floodway.dashboard.job_sources import StateSource
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.places import note_place

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from floodway.contracts.contract import Contract, Service, as_giver, as_taker, with_partner
-from floodway.contracts.errors import ContractError
-from floodway.contracts.ledger import Entry, Ledger, Reason, payment, penalty
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Move
+from floodway.contracts.payment import Payment, PaymentReason, payment, penalty
+from floodway.errors import ContractError
 from tests.contracts.made import bilateral, fixed_price
 
 TASK = Task("t", Load(0.1, 0.1), units=2.0, kind="filter")
@@ -66,7 +66,7 @@ def test_prices_and_tasks_outside_the_contract_are_refused() -> None:
 def test_payments_are_price_times_units_times_seconds() -> None:
     entry = payment(MOVE, start=10.0, end=14.0)
     assert entry.amount == pytest.approx(0.25 * 3.0 * 4.0)
-    assert (entry.payer, entry.payee, entry.reason) == ("A", "B", Reason.LOAD)
+    assert (entry.payer, entry.payee, entry.reason) == ("A", "B", PaymentReason.LOAD)
 
 
 def test_a_penalty_is_owed_only_when_service_is_missed() -> None:
@@ -79,21 +79,11 @@ def test_a_penalty_is_owed_only_when_service_is_missed() -> None:
     assert owed.amount == pytest.approx(2.0 * 3.0 * 10.0)
 
 
-def test_the_book_counts_an_entry_once_and_balances() -> None:
-    entry = payment(MOVE, start=0.0, end=1.0)
-    book = Ledger().record(entry).record(entry)
-    assert len(book.entries) == 1
-    assert sum(book.balances().values()) == 0.0
-    other = Entry(entry.id, "A", "B", entry.amount + 1, Reason.LOAD, 1.0)
-    with pytest.raises(ContractError, match="already booked"):
-        book.record(other)
-
-
 def test_bad_entries_and_services_are_refused() -> None:
     with pytest.raises(ContractError, match="0 or more"):
-        Entry("x", "A", "B", -1.0, Reason.LOAD, 0.0)
+        Payment("x", "A", "B", -1.0, PaymentReason.LOAD, 0.0)
     with pytest.raises(ContractError, match="by itself"):
-        Entry("x", "A", "A", 1.0, Reason.LOAD, 0.0)
+        Payment("x", "A", "A", 1.0, PaymentReason.LOAD, 0.0)
     with pytest.raises(ContractError, match="before it starts"):
         payment(MOVE, start=2.0, end=1.0)
     with pytest.raises(ContractError, match="before it starts"):

@@ -12,16 +12,16 @@ from floodway.contracts.cost import (
     CostFunction,
     InFlight,
     Learning,
-    Measured,
+    MeasuredCost,
     added_cost,
     delay_seconds,
     saved_cost,
     worth_accepting,
     worth_offering,
 )
-from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
 from floodway.contracts.pricing import PAPER_TASK, chain_range, copies, delta, unit_price
+from floodway.errors import ContractError
 
 COSTS = InFlight()
 
@@ -70,7 +70,7 @@ def test_little_s_law_gives_the_delay() -> None:
 
 def test_a_measured_cost_is_convex_and_never_above_a_sample() -> None:
     samples = [(0.2, 0.3), (0.4, 0.5), (0.5, 2.0), (0.8, 4.0), (0.9, 9.0)]
-    found = Measured.fit(samples)
+    found = MeasuredCost.fit(samples)
     for load, cost in samples:
         assert found.cost(Load(cpu=load)) <= cost + 1e-12
     slopes = [found.cost(Load(cpu=x + 0.01)) - found.cost(Load(cpu=x)) for x in (0.0, 0.3, 0.6, 0.85, 1.5)]
@@ -112,13 +112,13 @@ def test_a_link_without_limit_costs_nothing() -> None:
 
 
 def test_falling_samples_count_as_flat() -> None:
-    assert Measured(((0.0, 1.0), (0.5, 0.5), (1.0, 2.0))).cost(Load(cpu=0.5)) == 0.0
+    assert MeasuredCost(((0.0, 1.0), (0.5, 0.5), (1.0, 2.0))).cost(Load(cpu=0.5)) == 0.0
 
 
 @pytest.mark.parametrize("samples", [[], [(0.0, 1.0)], [(-1.0, 1.0)], [(0.5, float("nan"))], [(float("inf"), 1.0)]])
 def test_samples_that_say_nothing_are_refused(samples: list[tuple[float, float]]) -> None:
     with pytest.raises(ContractError):
-        Measured.fit(samples)
+        MeasuredCost.fit(samples)
 
 
 def test_bad_capacities_counts_and_prices_are_refused() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from floodway.contracts.contract import Contract, Service
-from floodway.contracts.cost import InFlight, Learnt, Measured
-from floodway.contracts.errors import ContractError
+from floodway.contracts.cost import InFlight, Learnt, MeasuredCost
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import (
@@ -29,8 +28,9 @@ from floodway.contracts.messages import (
     Started,
     Tick,
 )
-from floodway.contracts.participant import Participant, Reservation, Settings, participant
+from floodway.contracts.participant_state import NegotiationTimes, Participant, Reservation, participant
 from floodway.contracts.pricing import PAPER_TASK, unit_price
+from floodway.errors import ContractError
 from tests.contracts.made import bilateral, fixed_price
 
 COSTS = InFlight()
@@ -41,7 +41,7 @@ def tasks(prefix: str, count: int, kind: str = "task") -> list[Task]:
     return [replace(PAPER_TASK, name=f"{prefix}{place:02}", kind=kind) for place in range(count)]
 
 
-def member(name: str, count: int, *contracts: Contract, settings: Settings | None = None) -> Participant:
+def member(name: str, count: int, *contracts: Contract, settings: NegotiationTimes | None = None) -> Participant:
     return participant(name, COSTS, contracts, tasks(name, count), settings)
 
 
@@ -97,7 +97,7 @@ def test_a_refusal_leads_to_the_next_contract_and_then_to_sleep() -> None:
 
 def test_without_notifications_it_tries_again_every_period() -> None:
     contract = fixed_price("A", "B", PRICE[14])
-    a, (offer,) = tick(member("A", 16, contract, settings=Settings(notifications=False, period_seconds=2.0)))
+    a, (offer,) = tick(member("A", 16, contract, settings=NegotiationTimes(notifications=False, period_seconds=2.0)))
     assert isinstance(offer, Offer)
     a, _ = hear(a, Reject(offer.id, "A", "B"), now=0.1)
     assert tick(a, now=1.9)[1] == []
@@ -144,7 +144,7 @@ def test_a_full_taker_above_the_range_rejects() -> None:
 
 def test_the_best_paid_offer_is_served_first_and_room_is_counted_once() -> None:
     poor, rich = fixed_price("A", "C", PRICE[13]), fixed_price("B", "C", PRICE[14])
-    c = member("C", 12, poor, rich, settings=Settings(gather_seconds=1.0))
+    c = member("C", 12, poor, rich, settings=NegotiationTimes(gather_seconds=1.0))
     for giver in (member("A", 16, poor), member("B", 16, rich)):
         _, (offer,) = tick(giver)
         c, _ = hear(c, offer)
@@ -177,9 +177,9 @@ def test_a_room_that_came_during_a_pass_is_not_slept_through() -> None:
 def test_migration_cost_is_a_threshold() -> None:
     contract = fixed_price("A", "B", PRICE[14])
     margin = PRICE[16] - PRICE[14]
-    shy = Settings(migration_cost=margin + 1e-6)
+    shy = NegotiationTimes(migration_cost=margin + 1e-6)
     assert tick(member("A", 16, contract, settings=shy))[1] == []
-    bold = Settings(migration_cost=margin - 1e-6)
+    bold = NegotiationTimes(migration_cost=margin - 1e-6)
     (offer,) = tick(member("A", 16, contract, settings=bold))[1]
     assert isinstance(offer, Offer)
     assert len(offer.tasks) == 1
@@ -245,7 +245,7 @@ def test_a_cost_that_turns_out_higher_is_a_reason_to_offer() -> None:
     a = member("A", 10, fixed_price("A", "B", PRICE[14]))
     a, none = tick(a)
     assert none == []
-    dear = Learnt(Measured.fit([(0.2, 0.5), (0.25, 5.0)]), COSTS)
+    dear = Learnt(MeasuredCost.fit([(0.2, 0.5), (0.25, 5.0)]), COSTS)
     a, _ = step(a, Remeasured((), dear), 1.0)
     (offer,) = tick(a, now=5.0)[1]
     assert isinstance(offer, Offer) and len(offer.tasks) == 2, "below 0.2 a task costs less than its price"
@@ -255,7 +255,7 @@ def test_a_cost_that_turns_out_higher_is_a_reason_to_offer() -> None:
 
 def test_an_unanswered_offer_is_cancelled_and_a_late_answer_frees_its_room() -> None:
     contract = fixed_price("A", "B", PRICE[14])
-    a, (offer,) = tick(member("A", 16, contract, settings=Settings(answer_seconds=10.0)))
+    a, (offer,) = tick(member("A", 16, contract, settings=NegotiationTimes(answer_seconds=10.0)))
     assert isinstance(offer, Offer)
     b, _ = hear(member("B", 3, contract), offer)
     b, (accept,) = tick(b, now=9.0)
@@ -285,7 +285,7 @@ def test_promises_lapse_and_the_tasks_that_come_too_late_are_refused() -> None:
     contract = fixed_price("A", "B", PRICE[14])
     _, (offer,) = tick(member("A", 16, contract))
     assert isinstance(offer, Offer)
-    b, _ = hear(member("B", 3, contract, settings=Settings(arrival_seconds=30.0)), offer)
+    b, _ = hear(member("B", 3, contract, settings=NegotiationTimes(arrival_seconds=30.0)), offer)
     b, _ = tick(b)
     b, _ = tick(b, now=30.0)
     assert not b.reserved
@@ -359,7 +359,7 @@ def test_a_counter_that_does_not_raise_the_price_ends_the_talk_with_that_partner
 def test_settings_refuse_times_that_make_no_sense(name: str) -> None:
     wrong: dict[str, Any] = {name: -1.0}
     with pytest.raises(ContractError, match=name):
-        Settings(**wrong)
+        NegotiationTimes(**wrong)
 
 
 def test_both_directions_can_be_agreed_at_once() -> None:

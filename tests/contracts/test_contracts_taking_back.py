@@ -8,7 +8,6 @@ import pytest
 
 from floodway.contracts.contract import Contract
 from floodway.contracts.cost import InFlight
-from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
@@ -29,9 +28,9 @@ from floodway.contracts.messages import (
     recipient,
     sender,
 )
-from floodway.contracts.participant import Holding, Participant, Settings, participant
+from floodway.contracts.participant_state import Holding, NegotiationTimes, Participant, participant
 from floodway.contracts.taking_back import AGAIN_PERIODS, CALM_PERIODS
-from floodway.errors import NetworkError
+from floodway.errors import ContractError, NetworkError
 from tests.contracts.made import bilateral, fixed_price
 
 TEXT = """
@@ -40,8 +39,8 @@ participants: {{A: {{url: "http://127.0.0.1:1"{}}}, B: {{url: "http://127.0.0.1:
 contracts: {{A<->B: {{price: 4.0}}}}
 """
 BOTH = bilateral("A", "B", 4.0, 4.0)
-PERIOD = Settings().period_seconds
-BACK = Settings(take_back=True)
+PERIOD = NegotiationTimes().period_seconds
+BACK = NegotiationTimes(take_back=True)
 
 
 def task(name: str, cpu: float, origin: str = "A") -> Task:
@@ -51,7 +50,9 @@ def task(name: str, cpu: float, origin: str = "A") -> Task:
 class Two:
     """A and B, who hear each other at once; moves are carried out as they come."""
 
-    def __init__(self, loads: dict[str, float], *, settings: Settings = BACK, contracts: tuple[Contract, ...] = BOTH):
+    def __init__(
+        self, loads: dict[str, float], *, settings: NegotiationTimes = BACK, contracts: tuple[Contract, ...] = BOTH
+    ):
         tasks = [task(name, cpu) for name, cpu in loads.items()]
         self.members = {
             "A": participant("A", InFlight(), contracts, tasks, settings),
@@ -92,7 +93,7 @@ class Two:
         return [message for message in self.said if isinstance(message, Recall)]
 
 
-def overloaded(settings: Settings = BACK) -> Two:
+def overloaded(settings: NegotiationTimes = BACK) -> Two:
     two = Two({"f": 0.45, "g": 0.45}, settings=settings)
     two.live(PERIOD)
     assert two.moves == [("A", "B")] and len(two.where()["B"]) == 1
@@ -114,7 +115,7 @@ def test_work_comes_home_when_it_costs_less_there_than_is_paid() -> None:
 
 
 def test_nothing_is_asked_back_by_default() -> None:
-    two = overloaded(Settings())
+    two = overloaded(NegotiationTimes())
     two.load(f=0.01, g=0.01)
     two.live(100 * PERIOD)
     assert two.moves == [("A", "B")] and two.recalls() == []

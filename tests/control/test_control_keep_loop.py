@@ -94,3 +94,14 @@ def test_the_capacity_that_would_keep_everything_is_told_also_while_most_is_drop
         keep = 1.0 if decided is None else decided.keep
     assert decided is not None and keep < 0.5
     assert decided.capacity_needed == pytest.approx(6000 / 1800, rel=0.15)
+    assert decided.batch_seconds == pytest.approx(TARGET / 1.5, rel=0.1)
+
+
+def test_what_will_wait_is_forecast_with_what_the_last_batch_tells() -> None:
+    """A fresh process: its second batch says 0.5 ms per tuple, its third that a tuple takes 0.2 ms at most."""
+    steered = loop()
+    feed(steered, [FinishedBatch(0.0, 3.9, 1000, 1000), FinishedBatch(7.5, 1.2, 2347, 2347)])
+    decided = feed(steered, [FinishedBatch(8.7, 1.9, 9390, 9390)])
+    running = decided.offered_rate * 1.9 * (1.9 / 9390)
+    waiting = decided.control.admit / decided.keep
+    assert waiting <= 1.1 * decided.offered_rate * running, "twice that by what was known before the third"

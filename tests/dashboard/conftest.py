@@ -11,8 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from floodway.agent.wire.server import HttpServer
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
+from tests.browser import new_tab
 from tests.dashboard.made_state import MadeJob
+from tests.patience import PATIENCE_SECONDS
 
 
 @dataclass
@@ -45,13 +47,17 @@ def served(made: MadeJob) -> Iterator[Served]:
 
 
 @pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
+def patient_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page for which a job is alive as long as a browser may take, with no status but the one that it has."""
+    monkeypatch.setattr("floodway.dashboard.board.STALE_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def page(chromium: Browser, patient_board: None) -> Iterator[Page]:
     """A fresh tab; a script error on the page fails the test."""
-    context = chromium.new_context(viewport={"width": 1120, "height": 900})
-    tab = context.new_page()
-    tab.set_default_timeout(20_000)
+    tab = new_tab(chromium, viewport={"width": 1120, "height": 900})
     errors: list[str] = []
     tab.on("pageerror", lambda error: errors.append(str(error)))
     yield tab
-    context.close()
+    tab.context.close()
     assert errors == []

@@ -11,10 +11,10 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.figures import read_figures
 from floodway.job.status.latencies import Sketch
 from floodway.job.status.reasons import keep_reason
 from floodway.job.status.status import NodePart, PlanPart, Status, at_inputs, write_status
-from floodway.job.status.tail import read_figures
 from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
 from floodway.network.model import Network
@@ -104,18 +104,18 @@ class MadeJob:
             "enrich->dashboard": round(CLICKS * keeps["clicks"]),
             "enrich->billing": round(CLICKS * keeps["clicks"]),
         }
-        lines = []
+        lines, mode = [], self.mode()
         for at, offered in places.items():
             kept = round(offered * keeps[at])
-            lines.append(self._line(at, "shedder", offered, kept, keeps[at]))
+            lines.append(self._line(at, "shedder", offered, kept, keeps[at], mode))
         passed = {line.at: line.kept for line in lines}
         sinks = {"live": "enrich->dashboard", "invoices": "enrich->billing", "revenue": "orders"}
         return [
             *lines,
-            *(self._line(out, "delivered", passed[at], passed[at], 1.0) for out, at in sinks.items()),
+            *(self._line(out, "delivered", passed[at], passed[at], 1.0, mode) for out, at in sinks.items()),
         ]
 
-    def _line(self, at: str, reason: str, offered: int, kept: int, keep: float) -> LedgerLine:
+    def _line(self, at: str, reason: str, offered: int, kept: int, keep: float, mode: Mode) -> LedgerLine:
         return LedgerLine(
             self.query,
             self.batch,
@@ -125,7 +125,7 @@ class MadeJob:
             kept,
             offered - kept,
             plan="1",
-            mode=self.mode(),
+            mode=mode,
             keep_ppm=round(keep * 1e6),
             time_us=self.now * 1_000_000,
         )
@@ -177,6 +177,7 @@ class MadeJob:
                 reason=keep_reason(760, 900, mode=self.mode(), target_seconds=TARGET, batch_seconds=1.3),
                 floor_seconds=0.4,
                 capacity_needed=1.8,
+                executors_more=4,
                 batch_count=self.figures.batch_count,
                 places=places,
                 delivered=dict(self.figures.fold.total.delivered),

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
@@ -18,18 +19,22 @@ import pytest
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from floodway.agent.node.api import node_routes
+from floodway.agent.node.node import node_routes
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.plane import ControlPlane
+from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
+from floodway.dashboard.job_sources import Reading
 from floodway.dashboard.past import sample_rates
-from floodway.dashboard.sources import Reading
 from floodway.job.status.status import Place, Rates, Status, read_status
 from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
+from tests.patience import PATIENCE_SECONDS, wait_until
+
+pytestmark = pytest.mark.usefixtures("patient_page")
 
 FIGURE1 = load_network(Path(__file__).resolve().parents[2] / "examples" / "networks" / "figure1.yaml")
 
@@ -130,7 +135,7 @@ def test_the_nodes_of_one_network_are_one_job_with_picture_and_ledger(tmp_path: 
             places = {**told.places, f"s{index + 1}": Place(0.5, arriving=100.0)}
             shown = agent(plane, time=now - 100 * index, places=places, ledger=told.ledger)
             urls.append(stack.enter_context(shown).url)
-        board = Board(UrlSource(urls))
+        board = Board(UrlSource(urls), clock=lambda: now)
         (job,) = board.snapshot()["jobs"]
         assert (job["name"], job["has_picture"], list(job["silent"])) == ("figure1", True, ["B"])
         assert job["places"]["clicks"]["offered"] == 5 * CLICKS
@@ -145,7 +150,7 @@ def test_all_agents_are_asked_at_once() -> None:
 
     def answering(name: str) -> Callable[[], Status]:
         def status() -> Status:
-            together.wait(timeout=10)
+            together.wait(PATIENCE_SECONDS)
             return node_status(name, "net", mode="off")
 
         return status
@@ -156,13 +161,17 @@ def test_all_agents_are_asked_at_once() -> None:
     assert (reading.name, reading.problem) == ("net", None)
 
 
-def test_an_agent_that_hangs_is_not_waited_for_twice() -> None:
+def test_an_agent_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked once; looks go on without it, and those that answer are shown."""
     asked = []
+    # As if the time of a wait were over when all but the first have answered, whatever the machine is at.
+    monkeypatch.setattr("floodway.dashboard.agents.wait", lambda futures, timeout: wait(futures[-1:]))
     with socket.create_server(("127.0.0.1", 0)) as hung, agent(ControlPlane(Alone(FIGURE1, "A"))) as server:
         url = f"http://127.0.0.1:{hung.getsockname()[1]}"
-        source = UrlSource([url, server.url])
+        source = UrlSource([url, server.url], clock=lambda: 0.0)
         looks = [{reading.place: reading for reading in source.read()} for _ in range(20)]
+        hung.settimeout(PATIENCE_SECONDS)
+        asked.append(hung.accept()[0])  # the thread that asks may be late, whatever the others have done
         hung.setblocking(False)
         while True:
             try:
@@ -178,21 +187,22 @@ def test_an_agent_that_hangs_is_not_waited_for_twice() -> None:
 
 def test_a_silent_agent_is_asked_less_and_less_and_is_back_when_it_answers() -> None:
     plane = ControlPlane(Alone(FIGURE1, "A"))
-    with agent(plane) as server:
-        url = server.url
+    (port,) = free_ports(1)
     now = 0.0
-    source = UrlSource([url], clock=lambda: now)
+    source = UrlSource([f"http://127.0.0.1:{port}"], clock=lambda: now)
     for _ in range(4):
         (reading,) = source.read()
         assert "does not answer" in str(reading.problem) or "not answered yet" in str(reading.problem)
         now += 40.0
-    with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))], port=int(url.rpartition(":")[2])):
-        for _ in range(200):
-            (reading,) = source.read()
+    with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))], port=port):
+
+        def is_back() -> bool:
+            nonlocal now, reading
             now += 40.0
-            if reading.problem is None:
-                break
-            time.sleep(0.02)
+            (reading,) = source.read()
+            return reading.problem is None
+
+        wait_until(is_back, "its answer")
     assert (reading.name, reading.problem) == ("A", None)
 
 

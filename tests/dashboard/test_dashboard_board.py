@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from floodway.agent.federation.figures import MemberRecord
+from floodway.agent.federation.participant_figures import MemberRecord
 from floodway.agent.watch.metrics import metrics_text
 from floodway.dashboard.board import Board
-from floodway.dashboard.sources import Reading, Sources, StateSource
+from floodway.dashboard.job_sources import Reading, Sources, StateSource
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status.participant_status import FragmentPart, ParticipantPart
+from floodway.job.status.parts import FragmentPart, ParticipantPart
 from floodway.job.status.status import ProcessPart, write_status
 from floodway.job.store.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
@@ -117,12 +117,12 @@ def test_a_folder_given_twice_is_one_job(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_silent_is_named(tmp_path: Path) -> None:
-    made_job(tmp_path / "net" / "nodes" / "A", ago=1, name="net", network=False, node="A")
+    alive = made_job(tmp_path / "net" / "nodes" / "A", ago=1, name="net", network=False, node="A")
     dead = made_job(tmp_path / "net" / "nodes" / "B", ago=3600, name="net", network=False, node="B")
-    board = Board(StateSource([tmp_path / "net"]))
+    board = Board(StateSource([tmp_path / "net"]), clock=lambda: alive.now + 1.0)
     (job,) = board.snapshot()["jobs"]
     assert job["stale"] and list(job["silent"]) == ["B"]
-    assert job["age_seconds"] == pytest.approx(3600, abs=60)
+    assert job["age_seconds"] == alive.now + 1.0 - dead.now
     told = {
         (sample.name, sample.labels.get("node")): sample.value
         for family in text_string_to_metric_families(metrics_text(board.watched()).decode())
@@ -185,9 +185,9 @@ def test_a_damaged_network_or_ledger_is_told(tmp_path: Path) -> None:
 def test_a_participant_is_shown_and_switched(tmp_path: Path) -> None:
     part = ParticipantPart(cpu=2.0, load=1.2, fragments={"utah": FragmentPart("A", cpu=1.2, rate=10.0, keep=0.4)})
     record = MemberRecord("A", tmp_path, target_seconds=10.0)
-    told = record.status(part, now=time.time(), process=ProcessPart(1), mode="enforce")
-    write_status(LocalStore(tmp_path), told)
-    board = Board(StateSource([tmp_path]))
+    now = time.time()
+    write_status(LocalStore(tmp_path), record.status(part, now=now, process=ProcessPart(1), mode="enforce"))
+    board = Board(StateSource([tmp_path]), clock=lambda: now)
     (job,) = board.snapshot()["jobs"]
     assert (job["stale"], job["participant"]["fragments"]["utah"]["keep"]) == (False, 0.4)
     assert job["load"] == {"A": 0.6}
@@ -206,6 +206,7 @@ def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:
     text = metrics_text(board.watched()).decode()
     assert 'floodway_would_drop_ratio{job_name="demo"} 0.0888' in text
     assert 'floodway_capacity_needed_ratio{job_name="demo"} 1.8' in text
+    assert 'floodway_executors_needed{job_name="demo"} 4.0' in text
 
 
 def test_what_is_dropped_now_is_what_the_chart_shows(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.signing import Security
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
 from floodway.job.shed_state import ShedFiles
+from tests.browser import new_tab
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import MadeJob
+from tests.patience import PATIENCE_SECONDS
 
 FIGURES = """() => [...document.querySelectorAll("#picture [data-value]")].map((e) => ({
     ...e.dataset, text: e.textContent}))"""
@@ -29,7 +31,9 @@ def opened(page: Page, served: Served) -> dict[str, Any]:
     """Open the page, wait for its figures, and ask the API for the same job."""
     page.goto(served.url)
     page.wait_for_selector("#picture [data-value]")
-    body: dict[str, Any] = httpx.get(f"{served.url}/v1/page/snapshot", trust_env=False).json()["jobs"][0]
+    body: dict[str, Any] = httpx.get(
+        f"{served.url}/v1/page/snapshot", trust_env=False, timeout=PATIENCE_SECONDS
+    ).json()["jobs"][0]
     return body
 
 
@@ -100,15 +104,14 @@ def test_the_mode_is_switched_with_the_keyboard_and_only_when_confirmed(page: Pa
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_it_all_without_scrolling_sideways(chromium: Browser, served: Served, scheme: str) -> None:
     dark = scheme == "dark"
-    context = chromium.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark" if dark else "light")
-    page = context.new_page()
+    page = new_tab(chromium, viewport={"width": 360, "height": 740}, color_scheme=scheme)
     opened(page, served)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     colours = page.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
     ink, paper = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours)
     assert (ink > paper) is dark
     assert abs(ink - paper) > 450, "text and background must differ well"
-    context.close()
+    page.context.close()
 
 
 def test_everything_has_a_name_and_nothing_leaves_this_machine(page: Page, served: Served) -> None:
@@ -127,7 +130,9 @@ def test_beyond_this_machine_the_page_asks_for_the_key_and_signs_with_it(page: P
     key = "0123456789abcdef-for-this-test"
     with page_server([made.root], security=Security(key.encode())) as server:
         with pytest.raises(PeerError, match="not signed"):
-            Client(server.url).post_json("/v1/page/mode", {"job": "demo", "mode": "off", "confirmed": True})
+            Client(server.url, timeout_seconds=PATIENCE_SECONDS).post_json(
+                "/v1/page/mode", {"job": "demo", "mode": "off", "confirmed": True}
+            )
         sent: list[str] = []
         page.on("request", lambda request: sent.append(request.url + json.dumps(request.headers)))
         page.goto(server.url)

@@ -13,17 +13,17 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from floodway.agent.federation.figures import MemberRecord
-from floodway.agent.federation.journal.journal import MoveRow
+from floodway.agent.federation.participant_figures import MemberRecord
+from floodway.agent.federation.participant_journal import MoveRow
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.plane import ControlPlane
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
 from floodway.job.shed_state import ShedFiles
-from floodway.job.status.participant_status import FragmentPart
+from floodway.job.status.parts import FragmentPart
 from floodway.job.status.status import LedgerPart, Place, ProcessPart, write_status
 from floodway.job.store.store import LocalStore
 from tests.agent.federation_world import FILE, agent
@@ -31,6 +31,7 @@ from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import KEEPS, MadeJob, demo_network
 from tests.dashboard.test_dashboard_agents import FIGURE1
 from tests.dashboard.test_dashboard_agents import agent as node_agent
+from tests.patience import PATIENCE_SECONDS
 
 DRAWN = """(chart) => {
   const svg = document.querySelector(chart + " svg"), number = (e, name) => Number(e.getAttribute(name));
@@ -43,7 +44,9 @@ KEY = "0123456789abcdef-for-this-test"
 
 
 def snapshot(url: str) -> dict[str, Any]:
-    body: dict[str, Any] = httpx.get(f"{url}/v1/page/snapshot", trust_env=False).json()["jobs"][0]
+    body: dict[str, Any] = httpx.get(f"{url}/v1/page/snapshot", trust_env=False, timeout=PATIENCE_SECONDS).json()[
+        "jobs"
+    ][0]
     return body
 
 
@@ -85,7 +88,7 @@ def test_a_participant_shows_what_it_keeps_its_contracts_and_its_moves(page: Pag
 
 def test_mixed_modes_and_a_silent_node_are_told(page: Page, tmp_path: Path) -> None:
     save_network(tmp_path, demo_network())
-    for name, ago, mode in (("A", 0, "enforce"), ("B", 60, "observe")):
+    for name, ago, mode in (("A", 0, "enforce"), ("B", 1800, "observe")):
         job = MadeJob(tmp_path / "nodes" / name, int(time.time()) - ago - 3, name="shop", node=name)
         job.start(network=False)
         ShedFiles(job.root).write_mode(mode)
@@ -108,7 +111,7 @@ def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: Ma
         page.goto(server.url)
         expect(page.locator("#sentence")).to_contain_text("the mode is observe; enforcing would keep 91.1%")
         expect(page.locator('[data-field="would"]')).to_have_text("8.9% if enforced")
-        expect(page.locator("#tile-capacity")).to_contain_text("1.80 × the present one")
+        expect(page.locator("#tile-capacity")).to_contain_text("1.80 × the present one: 4 executors more")
         expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for throughput.")
         expect(page.locator("#notes")).to_contain_text("network.json cannot be read")
 
@@ -124,6 +127,7 @@ def test_a_lost_connection_is_told_and_comes_back(page: Page, made: MadeJob) -> 
         expect(page.locator("#connection")).not_to_have_class("lost")
 
 
+@pytest.mark.usefixtures("patient_page")
 def test_a_network_by_the_addresses_of_its_nodes_is_one_picture(page: Page, tmp_path: Path) -> None:
     with ExitStack() as stack:
         rates = {"A": {"s1": Place(arriving=70.0)}, "B": {"s2": Place(arriving=30.0)}}

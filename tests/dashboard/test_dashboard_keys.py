@@ -14,10 +14,9 @@ from rich.console import Console
 from floodway.agent.watch.metrics import metrics_text
 from floodway.cli.top import table_of
 from floodway.dashboard.board import Board
-from floodway.dashboard.report import make_report
-from floodway.dashboard.report_html import to_html
-from floodway.dashboard.serve import page_server
-from floodway.dashboard.sources import StateSource
+from floodway.dashboard.job_report import make_report, to_html
+from floodway.dashboard.job_sources import StateSource
+from floodway.dashboard.routes import page_server
 from floodway.job.ledger.ledger import LedgerLine
 from floodway.job.status.status import KeyPart, ShedPart, Status, read_status, write_status
 from floodway.job.store.store import LocalStore
@@ -33,7 +32,7 @@ def job(tmp_path: Path) -> MadeJob:
     made.start()
     made.run(3)
     made.ledger.append([LedgerLine("q", 3, "clicks", "share", 400, 300, 100, time_us=made.now * 1_000_000)])
-    told = replace(status(made), shed=ShedPart("q", 3, 1.0, over=1234, first=56, keys=KEYS), mode="observe")
+    told = replace(status(made), shed=ShedPart("q", 3, 1.0, over=1234, first=56), keys=KEYS, mode="observe")
     write_status(LocalStore(made.root), told)
     return made
 
@@ -69,5 +68,5 @@ def test_the_page_lists_them(page: Page, job: MadeJob) -> None:
     with page_server([job.root]) as server:
         page.goto(server.url)
         expect(page.locator("#keys tbody tr").first).to_have_text("[b]noisy <1>90.0%25.9%")
-        write_status(LocalStore(job.root), replace(status(job), shed=None))
+        write_status(LocalStore(job.root), replace(status(job), keys=()))
         expect(page.locator("#keys-section")).to_be_hidden()

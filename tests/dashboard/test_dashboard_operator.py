@@ -12,13 +12,15 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
 from floodway.job.status.status import write_status
 from floodway.job.store.store import LocalStore
+from tests.browser import new_tab
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import CLICKS, MadeJob
 from tests.dashboard.test_dashboard_agents import counting_agent, made_status
 from tests.dashboard.test_dashboard_browser_cases import DRAWN
+from tests.patience import PATIENCE_SECONDS
 
 UNEXPLAINED = """() => {
   const shown = (e) => e.offsetParent !== null, text = (e) => (e?.textContent ?? "").trim();
@@ -55,17 +57,17 @@ FAINT = """() => {
 
 
 @pytest.fixture(params=["light", "dark"])
-def phone(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[Page]:
+def phone(request: pytest.FixtureRequest, chromium: Browser, patient_board: None) -> Iterator[Page]:
     """A tab of a phone's width, in both schemes."""
-    context = chromium.new_context(viewport={"width": 360, "height": 740}, color_scheme=request.param)
-    tab = context.new_page()
-    tab.set_default_timeout(20_000)
+    tab = new_tab(chromium, viewport={"width": 360, "height": 740}, color_scheme=request.param)
     yield tab
-    context.close()
+    tab.context.close()
 
 
 def snapshot(url: str) -> dict[str, Any]:
-    body: dict[str, Any] = httpx.get(f"{url}/v1/page/snapshot", trust_env=False, timeout=60).json()["jobs"][0]
+    body: dict[str, Any] = httpx.get(f"{url}/v1/page/snapshot", trust_env=False, timeout=PATIENCE_SECONDS).json()[
+        "jobs"
+    ][0]
     return body
 
 
@@ -143,12 +145,14 @@ def test_a_run_of_many_hours_can_be_seen_whole(page: Page, tmp_path: Path) -> No
     job.long(450, every=30, latency=1.9)
     with page_server([job.root]) as server:
         page.goto(server.url)
-        page.wait_for_selector("#range-section", timeout=60_000)  # it reads the whole ledger first
+        page.wait_for_selector("#range-section")  # it reads the whole ledger first
         page.locator('[data-range="whole"]').focus()
         page.keyboard.press("Enter")
         expect(page.locator('[data-range="whole"]')).to_have_attribute("aria-pressed", "true")
         page.wait_for_function("document.querySelector('#chart-latency path.line')?.getAttribute('d').length > 3000")
-        answer = httpx.get(f"{server.url}/v1/page/history", params={"job": "demo"}, trust_env=False, timeout=60)
+        answer = httpx.get(
+            f"{server.url}/v1/page/history", params={"job": "demo"}, trust_env=False, timeout=PATIENCE_SECONDS
+        )
         told = answer.json()["samples"]
         assert told[-1]["time"] - told[0]["time"] > 7 * 3600
         drawn = page.evaluate(DRAWN, "#chart-latency")

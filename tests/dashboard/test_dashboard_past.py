@@ -10,8 +10,8 @@ import pytest
 
 from floodway.dashboard.board import Board
 from floodway.dashboard.gauge import Gauge
+from floodway.dashboard.job_sources import Reading, StateSource
 from floodway.dashboard.past import MOST_POINTS, whole
-from floodway.dashboard.sources import Reading, StateSource
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from floodway.agent.loop.run_files import saved_report
 from floodway.agent.loop.runner import RunOptions, run_network
-from floodway.dashboard.report import make_report
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.job_report import make_report
+from floodway.dashboard.routes import page_server
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.options.targets import Target
@@ -20,6 +20,7 @@ from floodway.job.status.latencies import Sketch
 from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -32,9 +33,9 @@ name: page-run
 streams: {{s: {{max_rate: 800, log: {log}}}}}
 nodes: {{A: {{cpu: 1.0}}}}
 operators:
-  shared: {{node: A, from: s, kind: delay, cost: 0.0005}}
-  cheap: {{node: A, from: shared, kind: delay, cost: 0.0002}}
-  dear: {{node: A, from: shared, kind: delay, cost: 0.004}}
+  shared: {{node: A, from: s, run: 'tests.agent.waiting_service:call_half_ms', cost: 0.0005}}
+  cheap: {{node: A, from: shared, run: 'tests.agent.waiting_service:call_tenth_ms', cost: 0.0001}}
+  dear: {{node: A, from: shared, run: 'tests.agent.waiting_service:call', cost: 0.002}}
 outputs: {{q1: {{from: cheap}}, q2: {{from: dear}}}}
 """
 
@@ -51,8 +52,8 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
         # A generous target: the run then drains for as long as a first batch takes on a busy machine.
         options = RunOptions(seconds=3.0, root=root, target=Target(40.0), settle_seconds=0.0)
         result = run_network(network, options, spark)
-        snapshot = httpx.get(f"{server.url}/v1/page/snapshot", trust_env=False).json()
-        metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        snapshot = httpx.get(f"{server.url}/v1/page/snapshot", trust_env=False, timeout=PATIENCE_SECONDS).json()
+        metrics = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=PATIENCE_SECONDS).text
         seen += snapshot["jobs"]
     (job,) = seen
     lines = Ledger(LocalStore(root)).read()

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from floodway.cli.report import report
 from floodway.dashboard.advice import advice
-from floodway.dashboard.report import make_report
-from floodway.dashboard.report_html import to_html
+from floodway.dashboard.job_report import make_report, to_html
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status.latencies import Latency

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.loop.run_files import save_network
-from floodway.agent.node.api import node_routes
+from floodway.agent.node.node import node_routes
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.plane import ControlPlane
+from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
-from floodway.dashboard.sources import Sources, StateSource
+from floodway.dashboard.job_sources import Sources, StateSource
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
@@ -53,7 +54,7 @@ def test_a_shed_needs_no_network(tmp_path: Path) -> None:
     places = {"clicks": Place(0.5)}
     files.write_status(Status("clicks", "shed", "observe", now, keep=0.5, reason="a batch is full", places=places))
     Ledger(files.store).append([LedgerLine("q", 0, "clicks", "shedder", 40, 30, 10, time_us=int((now - 1) * 1e6))])
-    (job,) = Board(StateSource([tmp_path])).snapshot()["jobs"]
+    (job,) = Board(StateSource([tmp_path]), clock=lambda: now).snapshot()["jobs"]
     assert (job["name"], job["mode"], job["has_picture"], job["score"]) == ("clicks", "observe", False, None)
     assert job["places"]["clicks"]["keep"] == 0.5
     assert job["reason"] == "a batch is full"
@@ -75,10 +76,12 @@ def test_a_wrong_folder_or_name_is_refused(tmp_path: Path) -> None:
         Board(Sources([StateSource([tmp_path])])).set_mode("x", "off")
 
 
+@pytest.mark.usefixtures("patient_page")
 def test_agents_are_asked_and_switched_over_http() -> None:
     plane = ControlPlane(Alone(load_network(EXAMPLES / "figure1.yaml"), "A"))
 
-    with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))]) as server:
+    (port,) = free_ports(1)  # nobody else gets it when the agent has gone
+    with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))], port=port) as server:
         source = UrlSource([server.url])
         (reading,) = source.read()
         assert reading.name == "A" and reading.status is not None

@@ -24,10 +24,42 @@ def walked(walk: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", text)))
 
 
+class WithoutTypes(ast.NodeTransformer):
+    """Takes types out of a file: what is left runs."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        self.generic_visit(node)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        node.annotation = ast.Constant(None)
+        self.generic_visit(node)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        self.generic_visit(node)
+        return ast.Pass() if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
 def imports(file: Path) -> set[tuple[str, str]]:
-    """All (module, name) that a file imports from the package, also inside functions."""
-    nodes = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
-    return {(node.module, alias.name) for node in nodes for alias in node.names if node.module}
+    """All (module, name) that a file imports from the package and uses when it runs, also inside functions.
+
+    Of a package's front everything that it imports, for others.
+    """
+    tree = WithoutTypes().visit(ast.parse(file.read_text(encoding="utf-8")))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {
+        (node.module, alias.name)
+        for node in nodes
+        for alias in node.names
+        if node.module and (file.name == "__init__.py" or (alias.asname or alias.name) in used)
+    }
 
 
 def used_by(file: str) -> set[str]:
@@ -53,7 +85,7 @@ def test_a_walk_is_short_and_its_files_exist(walk: str) -> None:
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_the_files_of_a_walk_use_each_other(walk: str) -> None:
-    """Every file imports another one of the walk, or is imported by one, and all hang together."""
+    """Every file calls or makes something of another one of the walk, or the other way round, and all hang together."""
     files = set(walked(walk))
     uses = {file: used_by(file) & files for file in files}
     linked = {file: uses[file] | {one for one in files if file in uses[one]} for file in files}
@@ -65,3 +97,12 @@ def test_the_files_of_a_walk_use_each_other(walk: str) -> None:
             reached.add(file)
             waiting += linked[file]
     assert reached == files
+
+
+def test_a_file_that_only_names_the_types_of_another_does_not_use_it(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(
+        "from floodway.a import A, a\nfrom floodway.b import B\nif TYPE_CHECKING:\n    from floodway.c import C\n"
+        "def f(x: B, y: C) -> B:\n    z: A = a()\n    return z\n"
+    )
+    assert imports(file) == {("floodway.a", "a")}

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
+from tests.browser import new_tab
+
 PHONE, DESK = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
 TOO_WIDE = """() => [...document.querySelectorAll("article *")]
     .filter((one) => !one.closest(".md-typeset__scrollwrap, pre"))
@@ -39,8 +41,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 def test_nothing_is_cut_off_on_a_phone(chromium: Browser, site: Path, address: str) -> None:
-    context = chromium.new_context(viewport=PHONE)
-    page = context.new_page()
+    page = new_tab(chromium, viewport=PHONE)
     cut_off = {}
     for name in sorted(path.name for path in site.glob("*.html")):
         page.goto(f"{address}/{name}")
@@ -49,20 +50,18 @@ def test_nothing_is_cut_off_on_a_phone(chromium: Browser, site: Path, address: s
     assert cut_off == {}
     page.evaluate("document.querySelector('article').insertAdjacentHTML('beforeend', '<hr style=\"width: 900px\">')")
     assert len(page.evaluate(TOO_WIDE)) == 1  # it would have been found
-    context.close()
+    page.context.close()
 
 
 def test_a_reader_who_wants_it_dark_gets_it_dark(chromium: Browser, address: str) -> None:
-    context = chromium.new_context(viewport=DESK, color_scheme="dark")
-    page = context.new_page()
+    page = new_tab(chromium, viewport=DESK, color_scheme="dark")
     page.goto(f"{address}/index.html")
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
-    context.close()
+    page.context.close()
 
 
 def test_search_finds_an_option(chromium: Browser, address: str) -> None:
-    context = chromium.new_context(viewport=DESK)
-    page = context.new_page()
+    page = new_tab(chromium, viewport=DESK)
     page.goto(f"{address}/index.html")
     box = page.get_by_label("Search").first
     box.click()
@@ -72,4 +71,4 @@ def test_search_finds_an_option(chromium: Browser, address: str) -> None:
     expect(found.first).to_be_visible()
     found.first.click()
     expect(page.locator("h1")).to_have_text(re.compile("All parameters of shed"))
-    context.close()
+    page.context.close()

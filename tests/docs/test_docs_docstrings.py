@@ -23,6 +23,24 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 INHERITED = re.compile(r"^_")
 
 
+def protocols() -> list[set[str]]:
+    """The methods of every protocol of the package, which says what they are for; what has them all implements it."""
+    classes = [
+        item
+        for path in MODULES
+        for item in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(item, ast.ClassDef) and any(ast.unparse(base).startswith("Protocol") for base in item.bases)
+    ]
+    return [_functions(item) for item in classes]
+
+
+def _functions(item: ast.ClassDef) -> set[str]:
+    return {one.name for one in item.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+PROTOCOLS = protocols()
+
+
 def undocumented(path: Path) -> list[str]:
     """Public names of a module without a docstring, as `Class.method`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -37,12 +55,15 @@ def undocumented(path: Path) -> list[str]:
 
 
 def _methods(item: ast.ClassDef) -> list[str]:
-    """Public methods without a docstring; what implements a documented method of a base class inherits its text."""
+    """Public methods without a docstring; what implements a method of a base class or a protocol inherits its text."""
+    own = _functions(item)
+    inherited = {name for methods in PROTOCOLS if len(methods) > 1 and methods <= own for name in methods}
     bare = [
         method.name
         for method in item.body
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
         and not INHERITED.match(method.name)
+        and method.name not in inherited
         and not ast.get_docstring(method)
         and not any("overload" in ast.unparse(decorator) for decorator in method.decorator_list)
     ]

@@ -177,16 +177,16 @@ def test_the_page_on_watching(place: Path) -> None:
 def test_python_blocks(spark: SparkSession, place: Path) -> None:
     rows = spark.readStream.format("rate").load()
     events = rows.selectExpr(
-        "timestamp AS ts", "value AS price", "'click' AS kind", "'t' AS tenant", "value AS session"
+        "timestamp AS ts", "value AS price", "'click' AS kind", "'t' AS tenant", "value AS session", "'p' AS page"
     )
     names: dict[str, Any] = {"events": events}
     for page in ("docs/shed.md", "docs/federation.md"):
         for block in blocks_of(ROOT / page):
             if (block.language, block.note) == ("python", "spark"):
                 exec(compile(block.body, str(block), "exec"), names)
-    for name in ("orders", "sessions", "exact", "alerts", "fresh"):
+    for name in ("orders", "sessions", "exact", "alerts", "fresh", "fair", "seen", "priced"):
         writer = names[name].writeStream.format("noop").option("checkpointLocation", str(place / "checkpoints" / name))
-        writer.trigger(availableNow=True).start().awaitTermination(60)
+        assert writer.trigger(availableNow=True).start().awaitTermination(MOST_SECONDS)
     assert names["CATALOGUE"].get("hits").inputs == ("clicks",)
 
 

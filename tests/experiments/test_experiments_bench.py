@@ -13,6 +13,7 @@ from floodway.errors import InputError
 from floodway.experiments.bench import planning_fit as fit
 from floodway.experiments.bench import planning_large as large
 from floodway.experiments.bench import spark_drop_cpu as drop_cpu
+from floodway.experiments.bench import spark_shed_options as shed_options
 from floodway.experiments.bench.planning_exact import WarmSolver, chains, overloaded_rates, walk_of_rates
 from floodway.experiments.bench.registry import BENCHMARKS, GROUPS, choose, load
 from floodway.experiments.bench.result import each, interleave, portions_of
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class TestRegistry:
     def test_all_groups_and_ids_can_be_chosen_and_loaded(self) -> None:
         assert choose([], kafka=True) == choose(GROUPS) == list(BENCHMARKS)
-        assert set(BENCHMARKS) - set(choose([])) == {"kafka-source", "shed-kafka", "shed-step", "shed-price"}
+        of_loads = {f"shed-{kind}-{load}" for kind in ("kafka", "step") for load in ("1.3", "2", "4")}
+        assert set(BENCHMARKS) - set(choose([])) == {"kafka-source", "shed-price", *of_loads}
         assert all(callable(load(identifier)) for identifier in BENCHMARKS)
 
     def test_order_is_kept_and_nothing_runs_twice(self) -> None:
@@ -121,9 +123,31 @@ class TestSparkArithmetic:
         with pytest.raises(BenchError, match="no batch"):
             seen.after(20.0, 30.0)
 
+    def test_an_option_is_judged_by_what_it_adds_turn_by_turn(self) -> None:
+        tuples = shed_options.LARGE - shed_options.SMALL
+        plain = shed_options.Seen([100.0, 200.0, 100.0], [400.0, 500.0, 400.0], [0.5] * 6)
+        cheap = shed_options.Seen([104.0, 205.0, 103.0], [404.0 + 0.2e-3 * tuples, 505.0, 403.0], [0.5] * 6)
+        costly = shed_options.Seen([104.0, 205.0, 103.0], [x + 1e-3 * tuples for x in (404.0, 505.0, 403.0)], [0.4] * 6)
+        result = shed_options.result({"plain": plain, "max_age": cheap, "keep_rare": costly})
+        assert result.detail["max_age"]["ms per batch"] == 4.0
+        assert result.detail["max_age"]["ms per batch, spread"] == [3.0, 5.0]
+        assert result.detail["max_age"]["µs per tuple, spread"] == [0.0, 0.2] and result.detail["max_age"]["holds"]
+        assert result.detail["keep_rare"]["µs per tuple"] == 1.0 and not result.detail["keep_rare"]["holds"]
+        assert not result.holds and (result.ours, result.peer) == (104.0, 100.0)
+
 
 @pytest.mark.spark
 class TestOnSpark:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("option", shed_options.OPTIONS)
+    def test_every_option_of_shed_runs_and_drops_half(self, spark: SparkSession, tmp_path: Path, option: str) -> None:
+        register(spark)
+        bench = Workbench(spark, tmp_path)
+        options = shed_options.OPTIONS[option]
+        milliseconds, kept = shed_options.run(bench, bench.log(500 * 12, NARROW), 500, options)
+        # The first batches are cut before the first decision is there, and keep all.
+        assert milliseconds > 0.0 and 0.4 < kept < 0.95
+
     def test_the_plain_source_reads_every_tuple_as_the_floodway_source_does(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:

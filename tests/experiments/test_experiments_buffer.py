@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -44,8 +43,8 @@ def test_a_trace_is_run_on_and_named(tmp_path: Path) -> None:
 
 
 def test_every_registered_module_has_a_title_and_a_run() -> None:
-    for name, module in EXPERIMENTS.items():
-        found = importlib.import_module(module)
+    for name in EXPERIMENTS:
+        found = load(name)
         assert found.TITLE, name
         assert callable(found.run), name
 

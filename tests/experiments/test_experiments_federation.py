@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,12 +16,15 @@ from floodway.contracts.cost import InFlight
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Remeasured
-from floodway.contracts.participant import Settings, participant
+from floodway.contracts.participant_state import NegotiationTimes, participant
 from floodway.errors import InputError
 from floodway.experiments.federation import fig13
-from floodway.experiments.federation.story import Feeding, rows
-from floodway.simulation.federation import Federation
+from floodway.experiments.federation.story import Feeding, Sample, Story, _cpu_seconds, rows
+from floodway.experiments.result import Result
+from floodway.job.status.parts import MovePart
+from floodway.simulation.federation import SimulatedFederation
 from floodway.spark.log import LogReader, create_log
+from tests.patience import wait_until
 
 
 def test_the_script_tells_the_paper_story_on_a_simulated_clock() -> None:
@@ -29,11 +37,11 @@ def test_the_script_tells_the_paper_story_on_a_simulated_clock() -> None:
             InFlight(),
             file.contracts,
             [Task(part, Load(loads[part]), units=loads[part], kind=file.fragments[part].run) for part in parts],
-            Settings(period_seconds=5.0, wake_seconds=30.0),
+            NegotiationTimes(period_seconds=5.0, wake_seconds=30.0),
         )
         for name, parts in fig13.OWNED.items()
     ]
-    federation = Federation.of(members, period_seconds=5.0)
+    federation = SimulatedFederation.of(members, period_seconds=5.0)
     told: list[list[str]] = []
     for phase in fig13.PHASES:
         before = len(federation.moves)
@@ -64,6 +72,66 @@ def test_feeding_keeps_its_rate_and_ends_with_the_trace(tmp_path: Path) -> None:
     times = [row[0] for row in rows(tmp_path / "log")]
     assert len(times) == table.num_rows + 1 == LogReader(tmp_path / "log").end_positions()[0]
     assert (max(times) - sorted(times)[-2]).total_seconds() == pytest.approx(86_400.0)
+
+
+def test_a_short_trace_is_repeated_for_as_long_as_the_story_may_last() -> None:
+    table = generated(3, seconds=100.0, rate=2.0)
+    lasting = fig13._lasting(table)
+    times = lasting.column("at").to_pylist()
+    assert times == sorted(times) and lasting.num_rows % table.num_rows == 0
+    seconds = sum(phase.most for phase in fig13.PHASES)
+    assert lasting.num_rows / len(fig13.QUIET) >= seconds * 0.34 / fig13.COST
+
+
+def told(root: Path, routes: Sequence[str], *, fullest: float = 0.8, fed: int = 10) -> Result:
+    """The verdict on a story of these moves, whose fullest node had this load after the last of them."""
+    text = fig13._text([1, 2, 3])
+    loads = ({"A": 0.5, "B": 0.5, "C": 0.1}, {"A": 0.5, "B": fullest, "C": 0.6})
+    used = ({"A": 10.0, "B": 10.0, "C": 10.0}, {"A": 110.0, "B": 60.0, "C": 35.0})
+    story = Story(root, text, parse_federation(text), SCHEMA)
+    story.samples = [Sample(at, load, cpu, 4) for at, load, cpu in zip((100.0, 200.0), loads, used, strict=True)]
+    story.feeds = {"u0": Feeding(root / "log", generated(3, seconds=100.0, rate=2.0), fed=fed)}
+    moves = [MovePart(str(i), route[0], route[-1], "done", float(i), ("u0",)) for i, route in enumerate(routes)]
+    ends = [fig13.PhaseEnd(phase.name, 20.0 * i, phase.moves) for i, phase in enumerate(fig13.PHASES)]
+    return fig13._result(story, moves, ends, [], {"u0": fig13.Unmoved(True, 7, 0.0005)}, None)
+
+
+THREE = ("A→B", "A→B", "A→C")
+
+
+@pytest.mark.parametrize("last", ["B→C", "B→A"])
+def test_the_story_holds_whoever_takes_the_spike(tmp_path: Path, last: str) -> None:
+    result = told(tmp_path, (*THREE, last))
+    assert result.holds, result.reason
+    assert result.measured["cores"]["A"] == {"declared": 0.5, "used by its processes": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("routes", "fullest", "fed", "beginning"),
+    [
+        ((*THREE, "A→B"), 0.8, 10, "the spike at B brings one move"),
+        (THREE, 0.8, 10, "the spike at B brings one move"),
+        ((*THREE, "B→A", "B→C"), 0.8, 10, "the spike at B brings one move"),
+        (("A→C", "A→B", "A→B", "B→C"), 0.8, 10, "load moves A→B twice, then A→C"),
+        ((*THREE, "B→C"), 1.2, 10, "after that move all operate within capacity"),
+        ((*THREE, "B→C"), 0.8, 10_000, "no part of the trace ended"),
+    ],
+)
+def test_another_story_does_not(
+    tmp_path: Path, routes: Sequence[str], fullest: float, fed: int, beginning: str
+) -> None:
+    (missed,) = told(tmp_path, routes, fullest=fullest, fed=fed).unmet
+    assert missed.text.startswith(beginning)
+
+
+def test_the_cpu_of_a_session_is_that_of_all_its_processes() -> None:
+    busy = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    process = subprocess.Popen([sys.executable, "-c", busy], start_new_session=True)
+    try:
+        wait_until(lambda: _cpu_seconds(process.pid) > 0.3, "CPU time of a child's child")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_traces_are_read_by_their_columns(tmp_path: Path) -> None:

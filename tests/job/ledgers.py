@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from floodway.job.ledger.ledger_line import LedgerLine
-from floodway.job.store.store import LocalStore, Store
+from floodway.job.store.store import InTime, LocalStore, Store, always
 
 
 def open_segment(store: LocalStore) -> Path:
@@ -33,9 +33,9 @@ class Objects:
         self.asked.append(f"read {name}")
         return self._store.read(name)
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         self.asked.append(f"write {name}")
-        self._store.write(name, data, durable=durable)
+        return self._store.write(name, data, durable=durable, in_time=in_time)
 
     def create(self, name: str, data: bytes) -> bool:
         self.asked.append(f"create {name}")

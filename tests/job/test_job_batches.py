@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job.ledger.downsample import DAY
+from floodway.job.ledger.timeline import DAY
 from floodway.job.status import batches as module
 from floodway.job.status.batches import FOLDER, HISTORY, Batch, BatchLog, BatchReader, segments
 from floodway.job.status.latencies import Sketch

@@ -8,27 +8,42 @@ from typing import Any, get_args
 
 import pytest
 
+import floodway
 from floodway.cli.node import node
 from floodway.cli.participant import participant
 from floodway.cli.run import run
 from floodway.cli.up import up
 from floodway.errors import InputError, PlanningError
+from floodway.job.options.accuracy import Accuracy
 from floodway.job.options.flags import FLAGS, Kind, arguments, parsed
 from floodway.job.options.options import JobOptions
 from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.planning.plan import Objective
+from floodway.spark.shed.options import refuse_unknown
 
 OTHER: dict[str, Any] = {
     "mode": "observe",
     "target": Target(2.5, 0.95),
+    "targets": {"q": Target(2.0), "p": Target(8.0, 0.95)},
     "controller": "latency",
     "planner": "solver",
     "epsilon": 0.1,
     "objective": Objective.FAIR,
     "headroom": 0.95,
+    "plans": "advance",
     "replan": True,
     "drop": "range",
+    "lossless": True,
+    "max_age": 600.0,
+    "skip_when_lag": 5000,
+    "shed_after": 90.0,
+    "ask_executors": True,
+    "share_by": {"s1": "tenant", "s2": "shop"},
+    "weights": {"gold": 3.0, "free": 0.5},
+    "keep_rare": 2,
+    "rare_by": {"s1": "page"},
+    "accuracy": {"s1": Accuracy("sum(price)", by="page", within=0.05, over="1m")},
     "side_output": 20,
     "on_loss": "skip",
     "retain_bytes": 10**6,
@@ -89,13 +104,54 @@ def test_a_flag_written_again_means_the_same(name: str) -> None:
     assert arguments(JobOptions(), panels=PANELS) == []
 
 
-def test_what_makes_no_sense_is_refused_with_the_reason() -> None:
-    refused = {name: flag for name, flag in FLAGS.items() if "participant" in flag.refused}
-    assert "buffer" in refused and "master" not in refused
-    for name, flag in refused.items():
-        given = False if flag.form == "switch" else "x"
-        with pytest.raises(InputError, match=f"{flag.flag} means nothing to a participant: .+ Leave it out"):
-            parsed("participant", {name: given})
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_takes_an_option_or_refuses_it_with_the_reason(kind: Kind) -> None:
+    """The table of options and kinds: no option is passed over in silence."""
+    for name, flag in FLAGS.items():
+        words = arguments(JobOptions(**{name: OTHER[name]}), panels=PANELS)
+        texts = tuple(word.partition("=")[2] for word in words)
+        given = not words[0].startswith("--no-") if flag.form == "switch" else texts
+        if kind in flag.refused:
+            assert kind in ("participant", "shed")
+            with pytest.raises(InputError, match=f"{flag.flag} means nothing to a {kind}: .+ Leave it out"):
+                parsed(kind, {name: given})
+        else:
+            assert parsed(kind, {name: given}) == {name: OTHER[name]}
+
+
+SHED_ONLY = {
+    "name": "a network's is in its file",
+    "options": "of a control law: a network takes a law with its defaults",
+    "utility": "a network's outputs have weights",
+    "floor": "of utilities",
+    "key": "a network drops single tuples, or by --share-by",
+    "identity": "Floodway's source has positions",
+    "arrival": "Floodway's source has the time of the append",
+    "timestamp": "likewise",
+    "window": "a network finds the windows of its operators",
+    "seed": "a network's salt is in its decision",
+    "expires_after": "a network's decision is in the offset",
+    "state_dir": "--state",
+}
+"""Arguments of `floodway.shed` that no other kind of job has, and what these have instead."""
+
+
+def test_a_shed_has_every_option_that_it_does_not_refuse() -> None:
+    taken = {
+        "target_latency" if name == "target" else name for name, flag in FLAGS.items() if "shed" not in flag.refused
+    }
+    assert taken | SHED_ONLY.keys() == inspect.signature(floodway.shed).parameters.keys()
+    assert not taken & SHED_ONLY.keys()
+
+
+def test_a_setting_of_a_shed_that_makes_no_sense_is_refused_with_the_reason() -> None:
+    for name, flag in FLAGS.items():
+        if "shed" in flag.refused:
+            with pytest.raises(InputError, match=f"floodway.clicks.{name} means nothing to a shed: .+ Leave it out"):
+                refuse_unknown([f"spark.floodway.clicks.{name}"])
+
+
+def test_what_was_not_given_is_left_out() -> None:
     assert parsed("participant", {"master": "yarn", "mode": None, "settings": ()}) == {"master": "yarn"}
 
 
@@ -105,12 +161,18 @@ def test_what_makes_no_sense_is_refused_with_the_reason() -> None:
         ({"mode": "enforced"}, "--mode 'enforced' is not known. Did you mean enforce?"),
         ({"target": "0"}, "--target 0 is not a duration above 0"),
         ({"target": "2 parsecs"}, "--target 2 parsecs is not a duration"),
+        ({"targets": "2s"}, "--targets: '2s' is not OUTPUT=TARGET"),
+        ({"targets": "q=soon"}, "--targets q= soon is not a duration above 0"),
         ({"headroom": "1.5"}, "--headroom 1.5 is not a share"),
         ({"retain_bytes": "many"}, "--retain-bytes many is not a size"),
+        ({"skip_when_lag": "0"}, "--skip-when-lag 0 is not a whole number of at least 1"),
         ({"side_output": "-1"}, "--side-output -1 is not a whole number"),
         ({"settings": ("spark.ui.enabled",)}, "--conf: 'spark.ui.enabled' is not key=value"),
         ({"deadlines": "s1=2s s2=1s"}, "Put commas between them: --deadlines s1=2s,s2=1s"),
         ({"deadlines": "s1=2s,s1=3s"}, "'s1' is given twice"),
+        ({"share_by": "tenant"}, "--share-by: 'tenant' is not STREAM=COLUMN. Write --share-by clicks=tenant"),
+        ({"share_by": "s1=a,s1=b"}, "--share-by: 's1=b' is given twice"),
+        ({"keep_rare": "0"}, "--keep-rare 0 is not a whole number of at least 1"),
     ],
 )
 def test_wrong_text_is_refused_with_the_flag(given: dict[str, Any], message: str) -> None:
@@ -127,13 +189,50 @@ def test_options_are_checked_against_the_network_before_anything_starts() -> Non
         JobOptions(controller="bacth").checked(network)
     with pytest.raises(PlanningError, match="the 'fit' planner prepares plans for weighted throughput only"):
         JobOptions(planner="fit", objective=Objective.FAIR).checked(network)
+    with pytest.raises(InputError, match="--max-age and a buffer exclude each other"):
+        JobOptions(max_age=1.0, buffer="cwb").checked(network)
+    with pytest.raises(InputError, match="--lossless and a buffer exclude each other"):
+        JobOptions(lossless=True, deadlines={"s1": 1.0}).checked(network)
+    with pytest.raises(InputError, match="--shed-after and --lossless exclude each other"):
+        JobOptions(shed_after=9.0, lossless=True).checked(network)
+    with pytest.raises(InputError, match="--lossless does not work with --controller pid"):
+        JobOptions(lossless=True, controller="pid").checked(network)
     with pytest.raises(InputError, match="no stream"):
         JobOptions(deadlines={"s9": 1.0}).checked(network)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share_by": {"s2": "a"}}, "--share-by: no stream is called 's2'"),
+        ({"weights": {"gold": 3.0}}, "--weights are of keys, and no key is named"),
+        ({"share_by": {"s1": "a"}, "weights": {"gold": 0.0}}, "--weights: gold=0 is not above 0"),
+        ({"rare_by": {"s1": "a"}}, "--keep-rare does not say how many"),
+        ({"keep_rare": 1}, "--keep-rare keeps tuples of every key, and no key is named"),
+        ({"keep_rare": 10**6, "rare_by": {"s1": "a"}}, "--keep-rare 1000000 is above 10,000"),
+        ({"share_by": {"s1": "a"}, "buffer": "cwb"}, "--share-by and a buffer exclude each other"),
+        ({"share_by": {"s1": "a"}, "lossless": True}, "--share-by and --lossless exclude each other"),
+        ({"share_by": {"s1": "a"}, "drop": "range"}, "--share-by and --drop range exclude each other"),
+        ({"keep_rare": 1, "rare_by": {"s1": "a"}, "on_loss": "skip"}, "--keep-rare and --on-loss skip exclude"),
+    ],
+)
+def test_keys_that_cannot_be_shed_by_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        JobOptions(**options).checked(parse_network(NETWORK))
+    assert JobOptions(share_by={"s1": "tenant"}, keep_rare=1).checked(parse_network(NETWORK))
 
 
 def test_the_target_is_the_option_else_the_strictest_output() -> None:
     network = parse_network(NETWORK)
     assert JobOptions().target_for(network) == Target(3.0)
     assert JobOptions(target=Target(1.5)).target_for(network) == Target(1.5)
+    assert JobOptions().target_for(network, ["q"]) == Target(4.0)
+    own = JobOptions(targets={"q": Target(8.0, 0.95)}, target=Target(9.0))
+    assert own.target_for(network, ["q"]) == Target(8.0, 0.95) == own.target_for(network)
+    assert own.target_for(network, ["p"]) == Target(9.0)
+    p95 = parse_network(NETWORK.replace("latency: 4s", "latency: p95 < 3.5s"))
+    assert JobOptions().target_for(p95) == Target(3.5, 0.95)
+    with pytest.raises(InputError, match="--targets: no output is called 'r'"):
+        JobOptions(targets={"r": Target(1.0)}).checked(network)
     bare = parse_network(NETWORK.replace(", latency: 4s", "").replace(", latency: 3s", ""))
     assert JobOptions().target_for(bare) == Target(2.0)

@@ -53,10 +53,8 @@ def test_a_conflict_and_a_gap_count_no_tuples() -> None:
 
 
 def test_a_source_accounts_in_the_order_of_the_fold() -> None:
-    stages = list(Account(offered=20, shedder=1, adaptor=2, cleaner=3, retention=4).stages())
-    assert [reason for reason, _, _ in stages] == [
-        reason for reason in ORDER if reason not in ("dead-letter", "share", "stale", "lag")
-    ]
+    stages = list(Account(offered=30, shedder=1, share=5, adaptor=2, cleaner=3, retention=4, stale=2, lag=3).stages())
+    assert [reason for reason, _, _ in stages] == [reason for reason in ORDER if reason != "dead-letter"]
     lines = [LedgerLine("q", 0, "s", reason, offered, kept, offered - kept) for reason, offered, kept in stages]
     assert Counts.of(lines).kept["s"] == 10 == stages[-1][2]
 
@@ -89,6 +87,19 @@ def test_gaps_and_conflicts_are_told() -> None:
         "query q, s, batch 4: a replay counted otherwise (offered 2, kept 1, dropped 1)",
     ]
     assert fold.total.offered["s"] == 20
+
+
+def test_a_gap_is_over_when_its_batches_were_counted_after_all() -> None:
+    fold = Fold([line(0), LedgerLine("q", 1, "s", "gap", 0, 0, 0, until=3), line(4), line(2)])
+    assert fold.lost_batches == 2
+    again = Fold.restored(fold.snapshot())
+    for found in (fold, again):
+        assert found.differences() == [
+            "query q, s: no counts for batches 1 to 1",
+            "query q, s: no counts for batches 3 to 3",
+        ]
+        found.add([line(1), line(3)])
+        assert (found.lost_batches, found.differences()) == (0, [])
 
 
 def test_a_window_knows_how_much_of_it_the_ledger_covers() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from floodway.job.store import line_files
-from floodway.job.store.kept_lines import KeptLines
 from floodway.job.store.line_files import FileLog
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 
 
@@ -21,7 +20,6 @@ def size(folder: Path) -> int:
 def test_a_year_of_lines_takes_no_more_than_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """365 days of 100 appends each, with segments as much smaller than the real ones as the year is shorter."""
     monkeypatch.setattr(line_files, "SEGMENT_BYTES", 2_000)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     store, sizes = LocalStore(tmp_path), []
     lines = KeptLines(store, "figures", kept_segments=4)
     for day in range(365):
@@ -40,7 +38,6 @@ def test_a_year_of_lines_takes_no_more_than_a_day(tmp_path: Path, monkeypatch: p
 
 def test_a_start_reads_the_newest_segments_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "SEGMENT_BYTES", 2_000)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     lines = KeptLines(LocalStore(tmp_path), "figures", kept_segments=100)
     for number in range(3_000):
         lines.append([{"number": number}])

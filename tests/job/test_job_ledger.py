@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job.ledger import ledger_memory
+from floodway.job.ledger import ledger_line
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerError, LedgerLine
-from floodway.job.ledger.ledger_memory import RecentLines
+from floodway.job.ledger.ledger_line import RecentLines
 from floodway.job.ledger.ledger_tail import LedgerTail
 from floodway.job.store import line_files, line_objects
 from floodway.job.store.store import LocalStore, Store
@@ -30,7 +30,7 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of about 20 lines, or 16 appends; a writer that remembers 5 to 10 batches."""
     monkeypatch.setattr(line_files, "SEGMENT_BYTES", 4000)
     monkeypatch.setattr(line_objects, "GROUPS", (4, 16))
-    monkeypatch.setattr(ledger_memory, "KEPT_BATCHES", 5)
+    monkeypatch.setattr(ledger_line, "KEPT_BATCHES", 5)
 
 
 def write_one_by_one(store: Store, batches: range) -> None:

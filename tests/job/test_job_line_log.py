@@ -14,6 +14,7 @@ from floodway.job.store.line_log import LineLog
 from floodway.job.store.line_objects import GRACE_SECONDS, ObjectLog, chain
 from floodway.job.store.store import LocalStore, StoreError
 from tests.job.ledgers import Objects
+from tests.synced import note_syncs
 
 KINDS = ("disk", "objects")
 
@@ -26,6 +27,16 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_log(kind: str, folder: Path) -> LineLog:
     return FileLog(LocalStore(folder), "log") if kind == "disk" else ObjectLog(Objects(folder), "log")
+
+
+def test_a_new_segment_is_synced_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FileLog(LocalStore(tmp_path), "log")
+    end = fill(log, 0, 1)
+    synced = note_syncs(monkeypatch)
+    end = fill(log, 1, 1, end)
+    assert synced == ["file"]
+    fill(log, 2, 20, end)
+    assert "folder log" in synced
 
 
 def text(log: LineLog, start: int = 0) -> list[str]:

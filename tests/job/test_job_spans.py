@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.job.ledger.spans import PAUSE_SECONDS, Running
+from floodway.job.ledger.timeline import PAUSE_SECONDS, Running
 
 
 def noted(*seconds: int, query: str = "q") -> Running:

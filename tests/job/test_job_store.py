@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from floodway.errors import InputError
 from floodway.job.store.store import LocalStore, StoreError, checked_place, file_mode, local_folder, probe
 from floodway.spark.session.stores import open_store
+from tests.synced import note_syncs
 
 
 def test_objects_are_written_read_listed_and_removed(tmp_path: Path) -> None:
@@ -72,25 +72,32 @@ def test_threads_that_replace_one_object_do_not_disturb_each_other(tmp_path: Pat
 
 
 def test_a_write_is_synced_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
-        synced.append(f"{kind} {Path(f'/proc/self/fd/{descriptor}').readlink().name.split('.')[0]}")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    synced = note_syncs(monkeypatch)
     (tmp_path / "there").mkdir()
     store = LocalStore(tmp_path / "there")
     store.write("a", b"1")
-    assert synced == ["file ", "folder there"]
+    assert synced == ["file", "folder there"]
     synced.clear()
     assert store.create("new/b", b"1")
-    assert synced == ["folder there", "file ", "folder new"]
+    assert synced == ["folder there", "file", "folder new"]
     synced.clear()
     store.write("c", b"1", durable=False)
     assert synced == []
+
+
+def test_a_write_is_given_up_after_all_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = note_syncs(monkeypatch)
+    store = LocalStore(tmp_path)
+    store.write("a", b"1")
+    synced.clear()
+    asked: list[list[str]] = []
+
+    def too_late() -> bool:
+        asked.append([*synced])
+        return False
+
+    assert not store.write("a", b"2", in_time=too_late)
+    assert (store.read("a"), asked, [path.name for path in tmp_path.iterdir()]) == (b"1", [["file"]], ["a"])
 
 
 def test_what_a_store_makes_is_the_users_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.status.tail import JobTail
+from floodway.job.status.figures import JobTail
 from floodway.job.store.store import LocalStore
 from tests.dashboard.made_state import CLICKS, MadeJob
 from tests.job.ledgers import open_segment

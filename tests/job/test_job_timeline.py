@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from floodway.job.ledger.downsample import DAY, HOUR, STEPS, Downsampled
 from floodway.job.ledger.fold import Counts
-from floodway.job.ledger.timeline import Timeline
+from floodway.job.ledger.timeline import DAY, HOUR, STEPS, Downsampled, Timeline
 
 NEVER, EVER = 0, 2**40
 

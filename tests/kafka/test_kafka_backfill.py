@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 import floodway
@@ -16,17 +18,21 @@ from floodway.errors import InputError
 from floodway.job.ledger.backfill import Live
 from floodway.job.ledger.facts import FactsLog
 from floodway.job.ledger.ledger import Ledger
+from floodway.spark.audit.shed import audit_shed
 from floodway.spark.shed.recovery.backfill import Backfill, BackfillError
 from floodway.spark.shed.recovery.recover import Recovery
 from floodway.spark.shed.shed import Shedder
 from scripts.kafka_broker import Broker
-from tests.patience import wait_until
+from tests.kafka.producers import ordered
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.spark.shedding import Scripted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = 400
-BATCHES = 5
+PARTITIONS = 2
+BATCHES = 4
+"""A run's first batch decides nothing, and its second keeps all: two that drop."""
 SCHEMA = "id int, user int, value double, ts timestamp"
 
 
@@ -54,7 +60,7 @@ class Job:
             .option("checkpointLocation", str(folder / "checkpoint"))
             .start()
         )  # fmt: skip
-        self.producer = Producer({"bootstrap.servers": broker.address})
+        self.producer = Producer(ordered(broker.address))
         self.topic = topic
         self.sent = 0
 
@@ -66,11 +72,13 @@ class Job:
         for number in range(self.sent, self.sent + RECORDS):
             hour = number // RECORDS
             body = {"id": number, "user": number % 20, "value": number % 10, "ts": f"2026-01-01T{hour:02d}:00:00Z"}
-            self.producer.produce(self.topic, value=json.dumps(body).encode())
+            self.producer.produce(self.topic, value=json.dumps(body).encode(), partition=number % PARTITIONS)
         self.sent += RECORDS
-        assert self.producer.flush(60) == 0
+        assert self.producer.flush(PATIENCE_SECONDS) == 0
         self.query.processAllAvailable()
         wait_until(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
+        valid = self.shed.loop.control.latest.valid_from_us
+        wait_until(lambda: time.time_ns() // 1000 > valid, "the decision")
 
 
 @pytest.fixture
@@ -79,7 +87,7 @@ def make(spark: SparkSession, broker: Broker, tmp_path: Path) -> Any:
     jobs: list[Job] = []
 
     def made(name: str, **options: Any) -> Job:
-        job = Job(spark, broker, broker.create_topic(name, 2), tmp_path, options)
+        job = Job(spark, broker, broker.create_topic(name, PARTITIONS), tmp_path, options)
         jobs.append(job)
         for _ in range(BATCHES):
             job.send()
@@ -92,21 +100,33 @@ def make(spark: SparkSession, broker: Broker, tmp_path: Path) -> Any:
         job.query.stop()
 
 
+def on_files(name: str, **options: Any) -> Any:
+    """Options whose drops are also found again to the tuple by a test of tests/spark, which needs no broker."""
+    return pytest.param(options, id=name, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"identity": "id"},
-        {"utility": "value", "identity": "id"},
-        {"key": "user"},
-        {"window": floodway.WindowDrop("ts", "1 hour")},
+        pytest.param({"identity": "id"}, id="hash"),
+        on_files("utility", utility="value", identity="id"),
+        on_files("key", key="user"),
+        pytest.param({"window": floodway.WindowDrop("ts", "1 hour")}, id="window"),
+        on_files("shares", share_by="least(user, 3)", identity="id", weights={"0": 2}),
+        on_files("rare", keep_rare=2, rare_by="user", identity="id"),
+        on_files("shares-rare", keep_rare=1, share_by="least(user, 3)"),
+        on_files(
+            "accuracy", accuracy=floodway.Accuracy("sum(value)", by="user % 2", within=0.2, share=0.9), identity="id"
+        ),
     ],
-    ids=["hash", "utility", "key", "window"],
 )
 def test_kept_and_dropped_are_all(make: Callable[..., Job], request: Any, options: dict[str, Any]) -> None:
     job = make(f"dropped-{request.node.callspec.id}", **options)
     gone = floodway.dropped("clicks", kafka=job.kafka, through=parsed, state_dir=str(job.shed.files.folder.parent))
     ids = [row.id for row in gone.select("id").collect()]
     assert sorted([*ids, *job.kept]) == list(range(job.sent))
+    audit = audit_shed("clicks", job.shed.files, time.time())
+    assert audit.differences == () and (audit.offered, audit.dropped) == (job.sent, len(ids))
 
 
 def filled(spark: SparkSession, job: Job, run: Any, live: Any = lambda: Live(False)) -> Backfill:
@@ -141,7 +161,9 @@ def test_a_backfill_cut_short_goes_on_and_the_books_agree(make: Callable[..., Jo
     assert list(filled(spark, job, dies).steps()) == []  # nothing is left to do
 
 
-def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(make: Callable[..., Job], spark: SparkSession) -> None:
+def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(
+    make: Callable[..., Job], spark: SparkSession, broker: Broker
+) -> None:
     job = make("breaker", identity="id")
     live = iter([Live(True, 1.0, 2.0, keep=0.4), Live(True, 3.0, 2.0), *[Live(True, 1.0, 2.0)] * 100])
 
@@ -153,9 +175,20 @@ def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(make: Callable[..
     with pytest.raises(BackfillError, match="the warehouse is full"):
         told += [one.waiting for one in work.steps()]
     assert work.progress().recovered == 0
+    # What retention takes before the cause is mended is counted as lost.
+    admin, dropped = AdminClient({"bootstrap.servers": broker.address}), work.progress().dropped
+    for future in admin.delete_records([TopicPartition(job.topic, 0, OFFSET_END)]).values():
+        future.result()
+    written: list[int] = []
+    work = filled(spark, job, lambda frame, _: written.extend(row.id for row in frame.collect()))
+    *_, last = work.steps()
+    assert (last.recovered, last.recovered + last.lost, last.remaining) == (len(written), dropped, 0)
+    assert 0 < last.recovered < dropped and work.differences() == []
 
 
 def test_what_never_ran_or_cannot_be_read_again_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="dropped nothing"):
+    with pytest.raises(InputError, match="nobody holds no shed that has run"):
         floodway.dropped("nobody", kafka={}, state_dir=str(tmp_path), spark=spark)
+    with pytest.raises(InputError, match="kafka= does not say where the tuples of 'nobody' are read again"):
+        floodway.dropped("nobody", state_dir=str(tmp_path), spark=spark)
     assert list(FactsLog(floodway.shed("x", target_latency=1, state_dir=str(tmp_path)).files.store).read()) == []

@@ -11,16 +11,17 @@ from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from scripts.kafka_broker import Broker
+from tests.kafka.producers import ordered
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.kafka
 
 
 def produce(broker: Broker, topic: str, values: range) -> None:
-    producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
+    producer = Producer(ordered(broker.address))
     for value in values:
         producer.produce(topic, key=str(value % 7), value=str(value))
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def consume(broker: Broker, topic: str, count: int) -> list[int]:
@@ -96,5 +97,5 @@ def test_spark_streams_from_topic_to_topic_across_a_restart(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(PATIENCE_SECONDS)
     assert sorted(consume(broker, target, 500)) == list(range(500))

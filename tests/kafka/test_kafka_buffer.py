@@ -15,9 +15,10 @@ from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader
-from floodway.spark.query.layout import Layout
-from floodway.spark.source.record_times import RecordTimes
+from floodway.spark.query.layout import RunLayout
+from floodway.spark.source.kafka import RecordTimes
 from scripts.kafka_broker import Broker
+from tests.kafka.producers import ordered
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -38,7 +39,7 @@ STALE, STALE_SECONDS = 4_000, 120.0
 
 def produce(address: str, topic: str, ids: range, age_seconds: float) -> None:
     """Records that say they were created `age_seconds` ago."""
-    producer = Producer({"bootstrap.servers": address})
+    producer = Producer(ordered(address))
     created = round(1000 * (time.time() - age_seconds))
     for number in ids:
         producer.produce(topic, b'{"id": %d}' % number, partition=0, timestamp=created)
@@ -84,11 +85,11 @@ def test_records_past_their_deadline_are_dropped_by_the_cleaner(spark: Session, 
     finally:
         stop.set()
         load.join()
-    assert audit(network, Layout(tmp_path)).differences == ()
+    assert audit(network, RunLayout(tmp_path)).differences == ()
     dropped = body["dropped"]["alarms"]
     assert body["offered"]["alarms"] == body["kept"]["alarms"] + sum(dropped.values())
     # Seen for the first time by this run, and late all the same: only where old and new meet is the age a guess.
-    sink = LogReader(Layout(tmp_path).root / "outputs" / "raised")
+    sink = LogReader(RunLayout(tmp_path).root / "outputs" / "raised")
     ends = sink.end_positions().items()
     ids = [row["id"] for partition, end in ends for b in sink.read(partition, 0, end) for row in b.to_pylist()]
     assert sum(number < STALE for number in ids) < STALE / 8

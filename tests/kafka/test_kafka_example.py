@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import floodway
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
-from tests.patience import wait_until
+from tests.kafka.producers import ordered
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -33,7 +34,7 @@ def example() -> ModuleType:
 def test_the_example_counts_every_click_and_says_so(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     job = example()
     topic = broker.create_topic("windowed-count", 2)
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer(ordered(broker.address))
     for number in range(RECORDS):
         producer.produce(topic, value=b"page-%d" % (number % 3))
     producer.flush()
@@ -47,7 +48,7 @@ def test_the_example_counts_every_click_and_says_so(spark: SparkSession, broker:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     rows = spark.sql(
         "SELECT page, sum(seen) AS seen, sum(estimate) AS estimate FROM windowed_count_example GROUP BY page"
     )

@@ -11,14 +11,16 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from floodway.agent.federation.audit import audit_federation
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.store import LocalStore
+from floodway.spark.audit.run import audit_federation
 from floodway.spark.log import LogReader
 from scripts.kafka_broker import Broker
 from tests.agent.federation_on_spark import Running, participant_on, wait
+from tests.kafka.producers import ordered
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -48,12 +50,12 @@ def test_a_fragment_that_reads_a_topic_moves(
     topic = broker.create_topic("federation-tens")
     a, b = free_ports(2)
     federation = parse_federation(FEDERATION.format(a=a, b=b, broker=broker.address, topic=topic))
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer(ordered(broker.address))
 
     def produce(start: int, end: int) -> None:
         for number in range(start, end):
             producer.produce(topic, value=b'{"id": %d}' % number)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
 
     def found() -> list[tuple[int, int, int]]:
         path = tmp_path / "shared" / "outputs" / "tens"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,13 @@ import floodway
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
+from tests.kafka.producers import ordered
 from tests.patience import wait_until
 from tests.spark.shedding import Scripted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-TUPLES, LIMIT, MOST = 6_000, 500, 1_000
+TUPLES, LIMIT, MOST = 8_000, 1_000, 500
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
@@ -27,7 +30,7 @@ def test_the_oldest_of_a_long_backlog_are_skipped(
     spark: SparkSession, broker: Broker, tmp_path: Path, mode: str
 ) -> None:
     topic = broker.create_topic(f"lag-{mode}", 2)
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer(ordered(broker.address))
     for number in range(TUPLES):
         producer.produce(topic, value=b"%d" % number, partition=number % 2)
     producer.flush()
@@ -36,14 +39,17 @@ def test_the_oldest_of_a_long_backlog_are_skipped(
         topic, target_latency="30s", mode=mode, skip_when_lag=MOST, controller=Scripted([1.0]), state_dir=str(tmp_path)
     )
     seen: dict[int, list[int]] = {}
+    ledger = Ledger(shed.files.store)
 
     def sink(batch: DataFrame, number: int) -> None:
+        # What is decided on a batch is in force when the next ends, however slowly the machine reports.
+        wait_until(lambda: number == 0 or any(line.batch == number - 1 for line in ledger.lines()), "a report")
+        wait_until(lambda: time.time_ns() // 1000 > shed.loop.control.latest.valid_from_us, "the decision")
         seen[number] = [row.n for row in batch.select(fn.col("value").cast("string").cast("int").alias("n")).collect()]
 
     stream = spark.readStream.format("kafka").options(**kafka, maxOffsetsPerTrigger=str(LIMIT)).load()
     query = stream.transform(shed).writeStream.foreachBatch(sink)
     running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    ledger = Ledger(shed.files.store)
     try:
         wait_until(lambda: ledger.fold().total.offered.total() == TUPLES)
     finally:
@@ -57,7 +63,9 @@ def test_the_oldest_of_a_long_backlog_are_skipped(
         return
     # The first batches ran before anybody knew of the backlog.
     assert fold.total.dropped[topic, "lag"] == TUPLES - len(kept) > TUPLES / 2
-    assert set(range(TUPLES - MOST, TUPLES)) <= kept
+    # Of each partition the newest are left: together as many as may wait, but for rounding.
+    newest = [next((n for n in count() if TUPLES - 2 + part - 2 * n not in kept), TUPLES) for part in (0, 1)]
+    assert sum(newest) >= MOST - 2
     again = floodway.dropped(topic, kafka=kafka, spark=spark, state_dir=str(tmp_path))
     gone = {int(row.n) for row in again.select(fn.col("value").cast("string").alias("n")).collect()}
     assert gone == set(range(TUPLES)) - kept

@@ -24,7 +24,7 @@ from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -64,8 +64,8 @@ def test_there_and_back_with_the_first_arrival(broker: Broker) -> None:
     prepare_link(address, DDL, 2)
     prepare_link(address, DDL, 2)  # a restarted writer
     assert link_schema(address) == DDL
-    assert append_link(tuples(5), address, 0, f"{WRITER}:0:0", arrivals(5)) == 5
-    assert append_link(tuples(3, 5), address, 1, f"{WRITER}:0:1", arrivals(3)) == 3
+    assert append_link(tuples(5), address, 0, f"{WRITER}:0:0", arrivals(5)).count == 5
+    assert append_link(tuples(3, 5), address, 1, f"{WRITER}:0:1", arrivals(3)).count == 3
     rows = read(address)
     assert sorted(str(row["id"]) for row in rows) == list("01234567")
     assert {row["_arrival"] for row in rows} == {WHEN}
@@ -78,21 +78,24 @@ def test_there_and_back_with_the_first_arrival(broker: Broker) -> None:
 def test_a_batch_that_is_repeated_is_there_once(broker: Broker) -> None:
     address = f"kafka://{broker.address}/once.a--b"
     prepare_link(address, DDL, 1)
-    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)) == 10
-    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)) == 0
-    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)) == 10  # the same tuples, another batch
-    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)) == 0
+    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)).count == 10
+    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)).count == 0
+    assert (
+        append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)).count == 10
+    )  # the same tuples, another batch
+    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)).count == 0
     assert link_counts(address, [WRITER]).batches == {WRITER: Counter({0: 10, 1: 10})}
 
 
 def test_a_second_writer_is_seen_by_the_first(broker: Broker) -> None:
     address = f"kafka://{broker.address}/second.a--b"
     prepare_link(address, DDL, 1)
-    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)) == 10
+    assert append_link(tuples(10), address, 0, f"{WRITER}:0:0", arrivals(10)).count == 10
     other = [sys.executable, "-c", PROGRAM.replace("200_000", "20")]
-    subprocess.run([*other, address], check=True, timeout=60, capture_output=True)  # batch 3
-    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)) == 10
-    assert append_link(tuples(20), address, 0, f"{WRITER}:3:0", None) == 20  # not at the end any more: told as repeated
+    subprocess.run([*other, address], check=True, timeout=PATIENCE_SECONDS, capture_output=True)  # batch 3
+    assert append_link(tuples(10), address, 0, f"{WRITER}:1:0", arrivals(10)).count == 10
+    # Not at the end any more: told as repeated.
+    assert append_link(tuples(20), address, 0, f"{WRITER}:3:0", None).count == 20
     counts = link_counts(address, [WRITER])
     assert counts.batches[WRITER] == Counter({0: 10, 1: 10, 3: 20}) and counts.repeated == 20
 
@@ -119,7 +122,9 @@ def test_a_writer_that_is_killed_anywhere_in_a_batch_loses_and_doubles_nothing(b
         if seen[-1] == 200_000:
             break
     assert 0 < seen[0] < 200_000, seen  # it was killed in the middle
-    done = subprocess.run([sys.executable, "-c", PROGRAM, address], check=True, timeout=120, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, address], check=True, timeout=PATIENCE_SECONDS, capture_output=True
+    )
     assert done.stdout == b"ready\n"
     counts = link_counts(address, [WRITER])
     assert (counts.batches[WRITER][3], counts.repeated, counts.foreign, counts.length) == (200_000, 0, 0, 200_010)

@@ -14,12 +14,13 @@ from floodway.job.options.options import OnLoss
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import PositionError
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
 from tests.kafka.test_kafka_buffer import produce
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -41,7 +42,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 def delete_before(broker: Broker, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.address})
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(timeout=30)
+        future.result(timeout=PATIENCE_SECONDS)
 
 
 def test_records_deleted_under_a_batch_are_passed_over_and_told(broker: Broker) -> None:
@@ -82,5 +83,5 @@ def test_records_that_the_broker_deleted_are_counted(spark: Session, broker: Bro
     body = run(2_000, "skip")
     assert (body["offered"], body["kept"]) == ({"clicks": 2_000}, {"clicks": 1_300})
     assert body["dropped"] == {"clicks": {"retention": 700}}
-    found = audit(network, Layout(tmp_path))
+    found = audit(network, RunLayout(tmp_path))
     assert (found.differences, found.tuples_delivered) == ((), 1_300)

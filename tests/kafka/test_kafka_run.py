@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from confluent_kafka import Producer
 
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.errors import FloodwayError
-from floodway.job.ledger.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.targets import Target
+from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.audit.run import audit
@@ -22,11 +24,13 @@ from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
 from floodway.spark.query.dead_letters import DEAD
 from floodway.spark.query.journal import query_key
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
+from tests.kafka.producers import ordered
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -39,7 +43,7 @@ name: kafka
 streams:
   clicks: {{max_rate: 3000, log: "kafka://{address}/{topic}", schema: "id bigint, value double"}}
 nodes: {{A: {{cpu: 1.0}}}}
-operators: {{work: {{node: A, from: clicks, kind: delay, cost: 0.001}}}}
+operators: {{work: {{node: A, from: clicks, run: 'tests.agent.waiting_service:call_1ms', cost: 0.001}}}}
 outputs: {{q: {{from: work}}}}
 """
 
@@ -48,7 +52,7 @@ class Load:
     """Produces JSON records at a rate, one in a hundred of them malformed, until it is stopped."""
 
     def __init__(self, address: str, topic: str, rate: int) -> None:
-        self._producer = Producer({"bootstrap.servers": address, "message.timeout.ms": 120_000, "linger.ms": 20})
+        self._producer = Producer(ordered(address) | {"message.timeout.ms": 1000 * PATIENCE_SECONDS, "linger.ms": 20})
         self._topic, self._rate = topic, rate
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -61,7 +65,7 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        assert self._producer.flush(120) == 0
+        assert self._producer.flush(PATIENCE_SECONDS) == 0
 
     def _run(self) -> None:
         begun = time.monotonic()
@@ -78,7 +82,7 @@ def options(root: Path, seconds: float) -> RunOptions:
 
 
 def offered(network: Network, root: Path) -> int:
-    result = audit(network, Layout(root))
+    result = audit(network, RunLayout(root))
     assert result.differences == ()
     return result.tuples_offered
 
@@ -86,18 +90,24 @@ def offered(network: Network, root: Path) -> int:
 def test_dead_letters_are_counted_and_kept(spark: Session, broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic("run-clicks", 2)
     network = parse_network(NETWORK.format(address=broker.address, topic=topic))
+    ended = threading.Event()
+
+    def look(status: Status) -> None:
+        if any(
+            line.reason == Reason.DEAD_LETTER and line.dropped for line in Ledger(RunLayout(tmp_path).store).lines()
+        ):
+            ended.set()
+
+    chosen = replace(options(tmp_path, PATIENCE_SECONDS), settle_seconds=0.0, progress=look, ended=ended)
     with Load(broker.address, topic, 1500) as load:
-        for _ in range(8):  # a busy machine may not end a batch in the first run
-            body = run_network(network, options(tmp_path, 15.0), spark).to_dict()
-            if "dead-letter" in body["dropped"].get("clicks", {}):
-                break
+        body = run_network(network, chosen, spark).to_dict()
     dropped = body["dropped"]["clicks"]
     assert body["offered"]["clicks"] == body["kept"]["clicks"] + sum(dropped.values())
     assert 0 < offered(network, tmp_path) <= load.sent
-    letters = LogReader(Layout(tmp_path).root / "dead-letters" / "clicks")
+    letters = LogReader(RunLayout(tmp_path).root / "dead-letters" / "clicks")
     rows = [row for batch in letters.read(0, 0, letters.end_positions()[0]) for row in batch.to_pylist()]
     # To the record, of the batches that are in the ledger; one that could not end in time has written its own already.
-    accounted = {line.batch for line in Ledger(Layout(tmp_path).store).read()}
+    accounted = {line.batch for line in Ledger(RunLayout(tmp_path).store).read()}
     query = query_key("A.main", tmp_path / "checkpoints" / "A.main")
     counted = count_log(letters.meta.path, writer_of(query, DEAD)).batches
     assert sum(count for batch, count in counted.items() if batch in accounted) == dropped["dead-letter"] > 0

@@ -17,6 +17,7 @@ from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
 from scripts.kafka_broker import Broker
 from tests.docs.pages import ROOT, Block, blocks_of, command_line, commands
+from tests.kafka.producers import ordered
 from tests.patience import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -33,7 +34,7 @@ def blocks(page: str, language: str) -> list[Block]:
 def source(broker: Broker, topic: str) -> dict[str, str]:
     """Options of a job that reads the topic, which has some clicks."""
     broker.create_topic(topic, 2)
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = Producer(ordered(broker.address))
     for number in range(RECORDS):
         producer.produce(topic, key=b"%d" % (number % 2), value=b"page-%d" % (number % 3))
     producer.flush()

@@ -14,7 +14,12 @@ CONNECT = os.environ.get("FLOODWAY_TEST_SESSION") == "connect"
 REFUSED = CONNECT and pyspark.__version__.startswith("3.")
 collect_ignore = ["test_matrix_shed.py" if REFUSED else "test_matrix_refused.py"]
 
-SETTINGS = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "UTC"}
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.session.timeZone": "UTC",
+    # A test that is held up between two files is no query that waits for data.
+    "spark.sql.streaming.noDataProgressEventInterval": "1d",
+}
 CLASSIC = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
 """What a Connect client cannot set."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from pyspark.sql import functions as fn
 import floodway
 from floodway.control.base import Decision, Observation, State
 from floodway.errors import InputError
+from floodway.job.ledger.facts import BatchFacts
 from floodway.job.status.status import Status, Totals
-from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.line_log import KeptLines
+from floodway.spark.shed.recovery.fate import Rule, fate, missing
 
 PATIENCE_SECONDS = 240.0
 ROWS = 2000
@@ -26,7 +28,8 @@ ROWS = 2000
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"gave up waiting for {what}"
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"gave up waiting for {what}")
         time.sleep(0.05)
 
 
@@ -37,6 +40,8 @@ class Job:
     spark: SparkSession
     folder: Path
     options: dict[str, Any]
+    before: tuple[str, ...] = ("*",)
+    """What the job selects before the shed."""
     fed: int = 0
     query: Any = None
 
@@ -50,7 +55,7 @@ class Job:
             .json(str(self.folder / "in"))
         )
         self.query = (
-            after(source.withWatermark("ts", "1 hour").transform(self.shed))
+            after(source.selectExpr(*self.before).withWatermark("ts", "1 hour").transform(self.shed))
             .writeStream.format("parquet")
             .option("path", str(self.folder / "out"))
             .option("checkpointLocation", str(self.folder / "checkpoint"))
@@ -107,6 +112,16 @@ class Half(floodway.Controller[State]):
         return state, Decision(0.5 * observation.waiting, 1.0, "half")
 
 
+@dataclass(frozen=True)
+class Tenth(Half):
+    """Keeps a tenth."""
+
+    name = "tenth"
+
+    def update(self, state: State, observation: Observation) -> tuple[State, Decision]:
+        return state, Decision(0.1 * observation.waiting, 1.0, "tenth")
+
+
 def feed_until_dropping(job: Job) -> None:
     while job.totals().kept == job.totals().offered:
         job.feed()
@@ -148,6 +163,8 @@ def test_the_kill_switch_keeps_everything(job: Job) -> None:
     feed_until_dropping(job)
     job.shed.files.write_mode("off")
     job.feed()
+    in_force_us = job.shed.loop.control.latest.valid_from_us
+    wait_for("the mode to be in force", lambda: time.time_ns() // 1000 >= in_force_us)
     kept = job.totals().kept
     job.feed()
     status = job.status()
@@ -176,6 +193,68 @@ def test_what_is_kept_is_chosen(job: Job, options: dict[str, Any]) -> None:
     else:
         assert all((i % 50 in {j % 50 for j in last}) == (i in last) for i in last)
         assert len({i % 50 for i in last}) * (ROWS // 50) == len(last)
+
+
+@pytest.mark.parametrize("share_by", [None, "user % 2"])
+def test_the_first_of_every_key_are_kept(job: Job, share_by: str | None) -> None:
+    job.options = {"identity": "id", "controller": Tenth(), "keep_rare": 1, "rare_by": "user", "share_by": share_by}
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    job.feed()
+    last = {i for i in job.kept() if i // ROWS == job.fed - 1}
+    assert {i % 50 for i in last} == set(range(50)) and len(last) < ROWS / 2
+    status = job.status()
+    assert status is not None and status.shed is not None and status.shed.first >= 50
+
+
+def test_what_waits_behind_a_position_is_skipped(job: Job) -> None:
+    """The positions are those of a file's columns: there is no broker on every version."""
+    job.options = {"controller": Half(), "skip_when_lag": 100}
+    job.before = ("'clicks' AS topic", "CAST(id % 2 AS int) AS partition", "id AS offset", "*")
+    job.start()
+    job.feed()
+    control = job.shed.loop.control
+    latest = control.put(replace(control.latest, skip={"clicks": (2 * ROWS, ROWS + 500)}, mode="enforce"))
+    wait_for("the decision", lambda: time.time_ns() // 1000 > latest.valid_from_us)
+    job.feed()
+    gone = set(range(ROWS, 2 * ROWS)) - job.kept()
+    assert {i for i in range(ROWS, 2 * ROWS) if i % 2 == 0 or i < ROWS + 500} <= gone
+    assert job.totals().dropped["lag"] == ROWS // 2 + 250
+
+
+def test_what_is_older_than_its_age_is_skipped(job: Job) -> None:
+    job.options = {"identity": "id", "max_age": "1h", "timestamp": "at"}
+    job.before = ("*", "if(id % 4 = 0, now(), timestamp'2026-01-01 00:00:00') AS at")
+    job.start()
+    job.feed()
+    assert job.kept() == set(range(0, ROWS, 4))
+    assert job.totals().dropped == {"stale": ROWS * 3 // 4}
+
+
+def test_the_windows_that_a_backfill_must_fill_are_found(any_spark: SparkSession) -> None:
+    rule = Rule((), window=floodway.WindowDrop("ts", "20 seconds", "10 seconds").shape, time_column="ts", salt=3)
+    facts = BatchFacts("q", 0, 0, "enforce", 0, 0, 0, 0, epochs=((-(1 << 62), 400_000, 400_000),))
+    windows = missing(rule, facts)
+    assert windows is not None
+    events = any_spark.range(600).select(fn.timestamp_seconds("id").alias("ts"))
+    found = events.select(fate(events, rule, facts).alias("kept"), fn.size(windows).alias("missing")).collect()
+    # What was dropped is missing from both of its windows; of what was kept a part is missing from one.
+    assert {(row.kept, row.missing) for row in found} == {(False, 2), (True, 1), (True, 0)}
+
+
+def test_groups_keep_what_an_accuracy_needs(job: Job) -> None:
+    target = floodway.Accuracy("sum(value)", by="if(user < 2, user, 2)", within=0.1, share=1.0)
+    job.options = {"identity": "id", "controller": Tenth(), "accuracy": target}
+    job.start()
+    job.feed()
+    feed_until_dropping(job)
+    job.feed()
+    last = {i for i in job.kept() if i // ROWS == job.fed - 1}
+    small = [i for i in last if i % 50 < 2]
+    assert len(small) / len(last) > 3 * 2 / 50 and ROWS / 10 < len(last) < ROWS
+    status = job.status()
+    assert status is not None and status.accuracy is not None and status.accuracy.held
 
 
 def test_estimates_from_weights_are_near_the_truth(job: Job) -> None:

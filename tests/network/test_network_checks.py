@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import NetworkError
-from floodway.network.checks import check_keeps, check_rates, require_costs
-from floodway.network.dump import network_to_json, network_to_yaml
-from floodway.network.file import load_network, parse_network
+from floodway.network.file import load_network, network_to_json, network_to_yaml, parse_network
+from floodway.network.file_checks import check_keeps, check_rates, require_costs
 from floodway.network.flow import flows, max_feasible_rates
 from floodway.network.model import Arc, Network, Node, Operator, Output, Stream
 from floodway.network.suggest import did_you_mean, nearest

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import NetworkError, Problem
-from floodway.network.dump import network_to_yaml
-from floodway.network.file import MAX_BYTES, load_network, parse_network
+from floodway.network.file import MAX_BYTES, load_network, network_to_yaml, parse_network
 from floodway.network.model import OperatorKind
 
 GOOD = """\
@@ -237,6 +236,14 @@ def test_durations_in_every_unit() -> None:
     assert parse_network(changed("s1: {", "s1: {deadline: 500us, ")).streams["s1"].deadline == pytest.approx(5e-4)
 
 
+def test_a_target_may_be_a_percentile() -> None:
+    output = parse_network(changed("{from: g}", "{from: g, latency: p99.9 < 1500ms}")).outputs["q2"]
+    assert (output.latency, output.quantile) == (1.5, 0.999)
+    for wrong in ("p30 < 2s", "p95 < soon", "q95 < 2s", "<"):
+        with pytest.raises(NetworkError, match="must be a target such as 2s or p95 < 3s"):
+            parse_network(changed("{from: g}", f"{{from: g, latency: '{wrong}'}}"))
+
+
 def test_costs_rates_and_sizes_in_units() -> None:
     network = parse_network(changed("from: s1, cost: 1.0", "from: s1, cost: 0.5ms"))
     assert network.operators["a1"].cost == pytest.approx(5e-4)
@@ -279,7 +286,7 @@ def test_all_settings_of_every_section_survive_writing() -> None:
     )
     text = text.replace("A: {cpu: 1.0}", "A: {cpu: 3, url: 'http://127.0.0.1:8470', spark: {a.b: true, c: 1e3}}")
     text = text.replace("from: s1, ", "from: s1, run: my.module:function, bytes: 12, ")
-    text = text.replace("{from: g}", "{from: g, weight: 0, latency: 2s, tier: 3, sink: /somewhere}")
+    text = text.replace("{from: g}", "{from: g, weight: 0, latency: p95 < 2s, tier: 3, sink: /somewhere}")
     network = parse_network(text)
     assert network.nodes["A"].spark == {"a.b": "true", "c": "1e3"}
     assert network.streams["s1"].priority == -2

@@ -13,10 +13,11 @@ from floodway.errors import InputError
 from floodway.network.fair import fair
 from floodway.network.file import load_network
 from floodway.network.layering import Spacing, spread
-from floodway.network.layout import Layout, Rectangle, lay_out
 from floodway.network.model import Network
 from floodway.network.picture import save_picture
+from floodway.network.picture_layout import PictureLayout, Rectangle, lay_out
 from floodway.network.text import network_text
+from tests.effort import tries
 from tests.strategies import networks
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
@@ -37,7 +38,7 @@ def inside(one: Rectangle, other: Rectangle) -> bool:
     )
 
 
-def check_layout(network: Network, layout: Layout) -> None:
+def check_layout(network: Network, layout: PictureLayout) -> None:
     for (first, one), (second, other) in combinations(layout.boxes.items(), 2):
         assert not overlap(one, other), f"{first} and {second} overlap"
     for (first, one), (second, other) in combinations(layout.groups.items(), 2):
@@ -55,7 +56,7 @@ def check_layout(network: Network, layout: Layout) -> None:
             assert not any(overlap(lane, box) for box in layout.boxes.values()), f"{arc} crosses a box"
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(30), deadline=None, derandomize=True)
 @given(networks(4, 10, 4, stream_outputs=True, node_cycles=True))
 def test_nothing_overlaps_in_any_network(network: Network) -> None:
     def size(name: str) -> tuple[float, float]:

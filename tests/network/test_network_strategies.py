@@ -7,12 +7,13 @@ from hypothesis import Phase, find, given, settings
 
 from floodway.network.flow import fixed_memory
 from floodway.network.model import Network, OperatorKind
+from tests.effort import tries
 from tests.strategies import networks
 
-QUICK = settings(max_examples=500, deadline=None, derandomize=True, phases=[Phase.generate], database=None)
+QUICK = settings(max_examples=tries(500), deadline=None, derandomize=True, phases=[Phase.generate], database=None)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=tries(50), deadline=None, derandomize=True)
 @given(networks(4, 8, 3))
 def test_every_producer_is_read_and_memory_holds_the_join_windows(network: Network) -> None:
     assert all(network.consumers[name] for name in (*network.streams, *network.operators))
@@ -20,7 +21,7 @@ def test_every_producer_is_read_and_memory_holds_the_join_windows(network: Netwo
         assert node.memory is None or node.memory >= fixed_memory(network, name)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(30), deadline=None, derandomize=True)
 @given(networks(splits=False))
 def test_without_splits_nothing_is_read_twice(network: Network) -> None:
     assert network.drop_locations == tuple(network.streams)

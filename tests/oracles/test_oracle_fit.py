@@ -18,11 +18,12 @@ from floodway.planning.fit.leaf import leaf_table
 from floodway.planning.fit.merge import merge_tables, through_pair, within_load
 from floodway.planning.fit.table import FitTable, without_dominated
 from floodway.planning.program import Program
+from tests.effort import tries
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(NUMBERS, st.integers(1, 7), st.integers(1, 3), st.integers(2, 9))
 def test_lattice_has_all_feasible_points_and_no_other(seed: int, inputs: int, resources: int, steps: int) -> None:
     steps = min(steps, 3) if inputs > 4 else steps
@@ -35,7 +36,7 @@ def test_lattice_has_all_feasible_points_and_no_other(seed: int, inputs: int, re
     assert codes.tolist() == every[inside].tolist()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(NUMBERS, st.integers(4, 7), st.integers(1, 4))
 def test_index_finds_what_a_scan_finds(seed: int, inputs: int, resources: int) -> None:
     generator = np.random.default_rng(seed)
@@ -65,7 +66,7 @@ def test_index_of_the_full_table_looks_at_few_halves() -> None:
     assert (index.rows, index.work) == (43758, 3003)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(NUMBERS, st.integers(1, 4), st.integers(1, 300))
 def test_dominance_equals_brute_force(seed: int, inputs: int, rows: int) -> None:
     generator = np.random.default_rng(seed)
@@ -108,7 +109,7 @@ def test_merge_equals_brute_force() -> None:
     assert np.all(merged.loads <= 1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(NUMBERS)
 def test_pairs_of_a_join_or_union_make_the_rate(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -140,7 +141,7 @@ def _split(branches: list[tuple[float, float, float]], shared: float, streams: i
     return Network("split", names, {"N": Node("N")}, operators, outputs)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.integers(1, 20), st.integers(1, 4), st.integers(1, 5)), min_size=2, max_size=4),
     st.integers(1, 8),
@@ -157,7 +158,7 @@ def test_greedy_local_plans_are_optimal(branches: list[tuple[int, int, int]], sh
         assert score == pytest.approx(exact.optimum(rates), rel=1e-7, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(30), deadline=None, derandomize=True)
 @given(NUMBERS, st.integers(1, 3))
 def test_box_is_the_best_response_on_a_fine_grid(seed: int, resources: int) -> None:
     generator = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.planning.quadtree import DEPTH, GRID, RegionQuadtree
+from tests.effort import tries
 
 
 def random_tree(seed: int, dimensions: int, splits: int) -> RegionQuadtree:
@@ -30,7 +31,7 @@ def scan(tree: RegionQuadtree, rates: list[float]) -> list[int]:
     return found
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(0, 25))
 def test_find_agrees_with_a_scan(seed: int, dimensions: int, splits: int) -> None:
     tree = random_tree(seed, dimensions, splits)

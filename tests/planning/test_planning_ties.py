@@ -19,6 +19,7 @@ from floodway.network.model import Network, Output
 from floodway.planning import store
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
+from tests.effort import tries
 from tests.oracles.plan_checks import check_plan, example, hard_rates
 from tests.strategies import networks
 
@@ -134,7 +135,7 @@ def alike(network: Network) -> Network:
 ALIKE = networks(stream_outputs=True, node_cycles=True).map(alike)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(30), deadline=None, derandomize=True)
 @given(ALIKE, st.integers(0, 2**32 - 1))
 def test_even_plans_are_optimal_and_feasible_at_any_rates(network: Network, seed: int) -> None:
     planner = ExactPlanner(Program(network))
@@ -147,7 +148,7 @@ def test_even_plans_are_optimal_and_feasible_at_any_rates(network: Network, seed
             assert plan.score == pytest.approx(best, rel=2e-9, abs=1e-12)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=tries(30), deadline=None, derandomize=True)
 @given(ALIKE, st.integers(0, 2**32 - 1))
 def test_no_optimal_plan_is_more_even(network: Network, seed: int) -> None:
     program = Program(network)

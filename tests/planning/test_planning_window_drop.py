@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.planning.window_drop import ALWAYS, PPM, Epoch, Epochs, WindowShape, fan_out, slot_ppm
+from floodway.planning.windows.window_drop import ALWAYS, PPM, Epoch, Epochs, WindowShape, fan_out, slot_ppm
+from tests.effort import tries
 
 SALT = 7
 
@@ -38,7 +39,7 @@ def batches_of(shape: WindowShape, time_us: int) -> set[int]:
 
 
 @given(shapes(), st.integers(0, PPM))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=tries(100), deadline=None, derandomize=True)
 def test_every_emitted_window_has_all_its_tuples(shape: WindowShape, keep_ppm: int) -> None:
     passed = {t for t in range(-60, 60) if any(shape.kept(start, keep_ppm, SALT) for start in batches_of(shape, t))}
     for start in range(-40, 40):
@@ -48,7 +49,7 @@ def test_every_emitted_window_has_all_its_tuples(shape: WindowShape, keep_ppm: i
 
 
 @given(shapes())
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=tries(50), deadline=None, derandomize=True)
 def test_fates_are_nested_so_lowering_only_removes_windows(shape: WindowShape) -> None:
     starts = [shape.offset_us + i * shape.batch_us for i in range(50)]
     kept = [{s for s in starts if shape.kept(s, keep, SALT)} for keep in (0, 200_000, 600_000, PPM)]
@@ -136,7 +137,7 @@ def test_a_window_that_is_open_for_long_needs_one_entry() -> None:
 
 
 @given(shapes(), st.integers(0, 10**6), st.integers(0, 3))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=tries(150), deadline=None, derandomize=True)
 def test_subset_guarantee_with_rate_changes_and_late_news(shape: WindowShape, seed: int, delay: int) -> None:
     """Micro-batches with disordered event times; what a batch saw is heard of `delay` batches later."""
     rng = random.Random(seed)

@@ -7,19 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.agent.planes.agent import Agent
-from floodway.agent.planes.dfit.own import Measured, as_measured
+from floodway.agent.planes.dfit.own import NodeMeasures, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
-from floodway.agent.planes.dfit.topology import Topology
+from floodway.agent.planes.dfit.topology import ClusterTopology
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.program import Program
 from tests.agent.test_agent_dfit import settled, told_all
+from tests.effort import tries
 from tests.planning.test_planning_fit_nodes import tree
 from tests.strategies import networks, rates_for
 
 NETWORK = tree(7, 2, seed=6)
-TOPOLOGY = Topology(NETWORK)
+TOPOLOGY = ClusterTopology(NETWORK)
 NODES = list(NETWORK.nodes)
 RESTARTS = st.lists(st.tuples(st.sampled_from(NODES), st.booleans()), max_size=4)
 COSTS = st.dictionaries(st.sampled_from(list(NETWORK.operators)), st.sampled_from((0.25, 0.5, 1.5, 2.5)), max_size=4)
@@ -33,15 +34,15 @@ def restart(sim: SimulatedAgents, node: str, with_journal: bool) -> None:
     sim.agents[node].observe({}, killed.state.members[node].measured, sim.now_seconds)
 
 
-def measured_by_node(costs: dict[str, float]) -> dict[str, Measured]:
+def measured_by_node(costs: dict[str, float]) -> dict[str, NodeMeasures]:
     found: dict[str, dict[str, float]] = {}
     for name, factor in costs.items():
         operator = NETWORK.operators[name]
         found.setdefault(operator.node, {})[name] = factor * (operator.cost or 1.0)
-    return {node: Measured(own, {}) for node, own in found.items()}
+    return {node: NodeMeasures(own, {}) for node, own in found.items()}
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=tries(12), deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     loss=st.sampled_from((0.0, 0.1, 0.4)),
@@ -70,7 +71,7 @@ def test_lost_doubled_overtaken_and_restarted_the_tables_are_the_same(
     assert set(sim.refused) == set()
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=tries(20), deadline=None, derandomize=True)
 @given(st.data(), networks(3, 7, 4))
 def test_any_network_is_planned_near_its_optimum_by_agents_that_know_their_children_only(
     data: st.DataObject, network: Network

@@ -20,6 +20,7 @@ from floodway.buffering.schedulers import scheduler, schedulers
 from floodway.simulation.arrivals import poisson
 from floodway.simulation.buffer import Run, simulate
 from floodway.simulation.tuples import draw
+from tests.effort import tries
 
 PAIRS = [(s, a) for s in schedulers() for a in adaptors()]
 CLASSES = (
@@ -28,7 +29,7 @@ CLASSES = (
     QueueClass("t"),
     QueueClass("t", 0.0),
 )
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+quick = settings(max_examples=tries(60), deadline=None, derandomize=True)
 
 
 def simulated(scheduler_name: str, adaptor_name: str, *, seed: int, limit: int, load: float, cleans: bool) -> Run:
@@ -39,7 +40,7 @@ def simulated(scheduler_name: str, adaptor_name: str, *, seed: int, limit: int, 
 
 
 @pytest.mark.parametrize(("scheduler_name", "adaptor_name"), PAIRS)
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=tries(8), deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     limit=st.integers(0, 60),
@@ -110,7 +111,7 @@ views = st.builds(
 
 
 @pytest.mark.parametrize(("scheduler_name", "adaptor_name"), PAIRS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=tries(25), deadline=None, derandomize=True)
 @given(
     found=st.lists(views, min_size=1, max_size=5),
     budget=st.one_of(st.just(0.0), st.floats(1e-3, 1e3)),

@@ -13,17 +13,18 @@ from floodway.contracts.cost import InFlight, added_cost, saved_cost
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import Move, Offer, Reject, Send, Tick
-from floodway.contracts.participant import Participant, Settings, participant
-from floodway.simulation.federation import Federation
+from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
+from floodway.simulation.federation import SimulatedFederation
 from tests.contracts.made import fixed_price
+from tests.effort import tries
 
 NAMES = "ABCD"
-TRY_ALWAYS = Settings(notifications=False)
+TRY_ALWAYS = NegotiationTimes(notifications=False)
 SLACK = 1e-6
 
 
 @st.composite
-def uneven(draw: st.DrawFn) -> Federation:
+def uneven(draw: st.DrawFn) -> SimulatedFederation:
     """Fragments from light to heavier than any partner could take; contracts with ranges, kinds and service."""
     names = NAMES[: draw(st.integers(2, 4))]
     contracts = [
@@ -52,10 +53,10 @@ def uneven(draw: st.DrawFn) -> Federation:
         members.append(
             participant(name, InFlight(cpu=draw(st.sampled_from([0.5, 1.0, 2.0]))), contracts, own, TRY_ALWAYS)
         )
-    return Federation.of(members)
+    return SimulatedFederation.of(members)
 
 
-def chances(federation: Federation) -> Iterator[str]:
+def chances(federation: SimulatedFederation) -> Iterator[str]:
     """Every task that some partner would take at a price that its holder would rather pay than keep it."""
     for giver in federation.members.values():
         for contract in giver.gives_to.values():
@@ -68,9 +69,9 @@ def chances(federation: Federation) -> Iterator[str]:
                     yield f"{task.name}: {contract} at {asked}"
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=tries(80), deadline=None, derandomize=True)
 @given(uneven())
-def test_a_round_moves_something_whenever_something_acceptable_pays(federation: Federation) -> None:
+def test_a_round_moves_something_whenever_something_acceptable_pays(federation: SimulatedFederation) -> None:
     for _ in range(200):
         open_chances = list(chances(federation))
         if federation.round() == 0:

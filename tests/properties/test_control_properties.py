@@ -13,6 +13,7 @@ from floodway.control.cost_model import CostModel, learn
 from floodway.control.latency import choose_gain, law_factor, stability_bound
 from floodway.control.loop import Loop
 from floodway.control.registry import controllers, make_controller
+from tests.effort import tries
 
 counts = st.floats(0.0, 1e12)
 seconds = st.one_of(st.none(), st.floats(0.0, 1e6), st.just(math.nan))
@@ -37,7 +38,7 @@ def every(floor: float) -> list[Controller[Any]]:
     ]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(history=st.lists(observations, max_size=25), floor=st.sampled_from([1e-6, 1.0, 10.0]))
 def test_decisions_stay_within_floor_and_waiting_for_any_history(history: list[Observation], floor: float) -> None:
     for controller in every(floor):
@@ -49,7 +50,7 @@ def test_decisions_stay_within_floor_and_waiting_for_any_history(history: list[O
             assert 0.0 <= decision.keep(seen.waiting) <= 1.0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(history=st.lists(observations, max_size=15), cut=st.integers(0, 15))
 def test_a_restart_at_any_point_changes_nothing(history: list[Observation], cut: int) -> None:
     for controller in every(1.0):
@@ -60,7 +61,7 @@ def test_a_restart_at_any_point_changes_nothing(history: list[Observation], cut:
             assert straight.step(seen) == resumed.step(seen), controller.name
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=tries(100), deadline=None, derandomize=True)
 @given(
     target=st.floats(0.01, 100.0),
     tick=st.floats(0.01, 10.0),
@@ -77,7 +78,7 @@ def test_the_law_falls_with_latency_and_the_chosen_gain_is_stable(
     assert law_factor(gain, target, target) == 1.0
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=tries(100), deadline=None, derandomize=True)
 @given(
     overhead=st.floats(0.0, 1.0),
     cost=st.floats(1e-6, 1e-1),

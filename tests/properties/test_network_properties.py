@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodway.network.dump import network_to_json, network_to_yaml
-from floodway.network.fair import fair
-from floodway.network.file import parse_network
+from floodway.network.fair import fair, water_fill
+from floodway.network.file import network_to_json, network_to_yaml, parse_network
 from floodway.network.flow import flows, max_feasible_rates
 from floodway.network.model import Arc, Network
-from floodway.network.sharing import water_fill
+from tests.effort import tries
 from tests.strategies import hundredths, keeps_for, networks, rates_for
 
-CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=tries(60), deadline=None, derandomize=True)
 ALMOST = 1e-9
 
 

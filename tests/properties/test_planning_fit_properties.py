@@ -14,6 +14,7 @@ from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.planner import FitPlanner, Spread
 from floodway.planning.fit.reduce import reduce_program
 from floodway.planning.program import Program
+from tests.effort import tries
 from tests.oracles.plan_checks import check_plan, hard_rates
 from tests.strategies import networks
 
@@ -21,7 +22,7 @@ ANY = networks(max_streams=4, max_operators=8, max_nodes=4, stream_outputs=True,
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(ANY, SEEDS, st.sampled_from([0.02, 0.05, 0.2]))
 def test_fit_stays_within_epsilon_at_any_rates(network: Network, seed: int, epsilon: float) -> None:
     program = Program(network)
@@ -33,7 +34,7 @@ def test_fit_stays_within_epsilon_at_any_rates(network: Network, seed: int, epsi
     assert planner.achieved_epsilon <= epsilon
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=tries(25), deadline=None, derandomize=True)
 @given(
     networks(max_streams=3, max_operators=5, splits=False),
     SEEDS,
@@ -52,7 +53,7 @@ def test_every_spread_rule_keeps_epsilon(network: Network, seed: int, spread: Sp
         assert plan.score >= exact.plan(rates).score * 0.9 * (1 - 1e-9), rates
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(ANY, SEEDS)
 def test_dfit_stays_within_epsilon(network: Network, seed: int) -> None:
     program = Program(network)
@@ -63,7 +64,7 @@ def test_dfit_stays_within_epsilon(network: Network, seed: int) -> None:
         assert plan.score >= exact.plan(rates).score * 0.9 * (1 - 1e-9), (rates, planner.clusters)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(networks(max_streams=3, max_operators=8, max_nodes=5, node_cycles=True))
 def test_clusters_form_a_forest_of_all_nodes_in_use(network: Network) -> None:
     clusters = cluster_forest(network)
@@ -79,7 +80,7 @@ def test_clusters_form_a_forest_of_all_nodes_in_use(network: Network) -> None:
             assert set(cluster.inputs) <= set(network.streams)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(ANY, SEEDS)
 def test_fragments_share_nothing_and_lose_nothing(network: Network, seed: int) -> None:
     program = Program(network)

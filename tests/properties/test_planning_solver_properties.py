@@ -14,6 +14,7 @@ from floodway.planning.solver_cells import Budget
 from floodway.planning.solver_space import useful_rates
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Exponential
+from tests.effort import tries
 from tests.oracles.plan_checks import check_plan, hard_rates
 from tests.strategies import networks
 
@@ -21,7 +22,7 @@ SMALL = Budget(lp_calls=1500, seconds=60.0)
 ANY = networks(max_streams=2, stream_outputs=True, node_cycles=True)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=tries(50), deadline=None, derandomize=True)
 @given(ANY, st.integers(0, 2**32 - 1), st.sampled_from([0.02, 0.1, 0.3]), st.booleans(), st.booleans())
 def test_solver_stays_within_its_error(network: Network, seed: int, epsilon: float, clamp: bool, mix: bool) -> None:
     program = Program(network)
@@ -34,7 +35,7 @@ def test_solver_stays_within_its_error(network: Network, seed: int, epsilon: flo
         assert plan.score >= exact.plan(rates).score * (1 - allowed) * (1 - 1e-9), rates
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=tries(15), deadline=None, derandomize=True)
 @given(networks(max_streams=3, max_operators=5), st.integers(0, 2**32 - 1))
 def test_three_streams_reach_five_percent(network: Network, seed: int) -> None:
     program = Program(network)
@@ -44,7 +45,7 @@ def test_three_streams_reach_five_percent(network: Network, seed: int) -> None:
         assert planner.plan(rates).score >= exact.plan(rates).score * (0.95 - 1e-9), rates
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(ANY, st.integers(0, 2**32 - 1))
 def test_rates_beyond_the_useful_ones_gain_nothing(network: Network, seed: int) -> None:
     program = Program(network)
@@ -56,7 +57,7 @@ def test_rates_beyond_the_useful_ones_gain_nothing(network: Network, seed: int) 
         assert exact.optimum(clamped) >= exact.optimum(asked) * (1 - 1e-9)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=tries(25), deadline=None, derandomize=True)
 @given(networks(max_streams=2), st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.05]))
 def test_solver_w_keeps_its_expected_error(network: Network, seed: int, epsilon: float) -> None:
     program = Program(network)

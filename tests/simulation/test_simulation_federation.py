@@ -11,13 +11,13 @@ import pytest
 from floodway.contracts.contract import Contract
 from floodway.contracts.cost import InFlight
 from floodway.contracts.messages import Move
-from floodway.contracts.participant import Settings, participant
+from floodway.contracts.participant_state import NegotiationTimes, participant
 from floodway.contracts.pricing import PAPER_TASK, chain_range, unit_price
 from floodway.errors import InputError
 from floodway.experiments.contracts.common import Case
 from floodway.experiments.contracts.lemmas import best_case, overloaded, travels
 from floodway.experiments.contracts.scale import settle
-from floodway.simulation.federation import Federation, of_topology
+from floodway.simulation.federation import SimulatedFederation, of_topology
 from floodway.simulation.federation_cases import Variant, allocation, prices, uniform_prices
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room
 from floodway.simulation.federation_topology import chain, from_pairs, random_contracts
@@ -36,7 +36,7 @@ def test_the_market_does_what_the_state_machines_do(variant: Variant, notificati
         table, start = prices(topology, variant, rng), rng.integers(0, 24, nodes)
         migration_cost = float(rng.choice([0.0, 0.01]))
         market = Market(topology, table, start, notifications=notifications, migration_cost=migration_cost)
-        settings = Settings(wake_seconds=inf, notifications=notifications, migration_cost=migration_cost)
+        settings = NegotiationTimes(wake_seconds=inf, notifications=notifications, migration_cost=migration_cost)
         federation = of_topology(topology, table, start, settings=settings)
         moving = True
         while moving:
@@ -90,13 +90,13 @@ def test_a_worst_case_chain_settles_in_rounds_proportional_to_its_length() -> No
     price = [unit_price(COSTS, PAPER_TASK, 20 - place) for place in range(length - 1)]
     contracts = [fixed_price(names[place], names[place + 1], price[place]) for place in range(length - 1)]
     counts = [20 - place + 1 for place in range(length - 1)] + [0]
-    federation = Federation.of(
+    federation = SimulatedFederation.of(
         participant(
             name,
             COSTS,
             contracts,
             [replace(PAPER_TASK, name=f"{name}.{k}") for k in range(count)],
-            Settings(wake_seconds=inf),
+            NegotiationTimes(wake_seconds=inf),
         )
         for name, count in zip(names, counts, strict=True)
     )
@@ -209,11 +209,11 @@ def test_bad_federations_are_refused() -> None:
     contract = Contract("A", "B", 0.1, 0.2)
     a = participant("A", COSTS, [contract], [PAPER_TASK])
     with pytest.raises(InputError, match="unknown B"):
-        Federation.of([a])
+        SimulatedFederation.of([a])
     with pytest.raises(InputError, match="two participants"):
-        Federation.of([a, a])
+        SimulatedFederation.of([a, a])
     with pytest.raises(InputError, match="both run"):
-        Federation.of([a, participant("B", COSTS, [contract], [PAPER_TASK])])
+        SimulatedFederation.of([a, participant("B", COSTS, [contract], [PAPER_TASK])])
     with pytest.raises(InputError, match="cannot have"):
         random_contracts(3, 3, np.random.default_rng(1))
     with pytest.raises(InputError, match="task counts"):

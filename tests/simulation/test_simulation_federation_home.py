@@ -14,8 +14,8 @@ import pytest
 from floodway.contracts.contract import Contract
 from floodway.contracts.cost import InFlight
 from floodway.contracts.load import Load, Task
-from floodway.contracts.participant import Settings, participant
-from floodway.simulation.federation import Federation
+from floodway.contracts.participant_state import NegotiationTimes, participant
+from floodway.simulation.federation import SimulatedFederation
 from tests.contracts.made import bilateral, fixed_price
 
 PRICE = 11.0
@@ -31,16 +31,16 @@ def both_ways() -> tuple[Contract, ...]:
     return tuple(replace(one, kinds=frozenset({"shared"})) for one in bilateral("A", "B", PRICE, PRICE))
 
 
-def federation(*contracts: Contract, notifications: bool = True) -> Federation:
+def federation(*contracts: Contract, notifications: bool = True) -> SimulatedFederation:
     """A with 0.9 of a CPU in three fragments; B idle."""
-    settings = Settings(notifications=notifications)
+    settings = NegotiationTimes(notifications=notifications)
     own = [fragment("a0", 0.4), fragment("a1", 0.3), fragment("a2", 0.2)]
-    return Federation.of(
+    return SimulatedFederation.of(
         [participant("A", InFlight(), contracts, own, settings), participant("B", InFlight(), contracts, (), settings)]
     )
 
 
-def settled(found: Federation) -> dict[str, str]:
+def settled(found: SimulatedFederation) -> dict[str, str]:
     found.converge()
     return {task: name for name, one in found.members.items() for task in sorted(one.holdings)}
 

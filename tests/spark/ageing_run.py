@@ -12,7 +12,7 @@ from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.query.journal import read_batch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.query_notes import note_beginnings
 from floodway.spark.source.offsets import BatchOffset
 
@@ -31,7 +31,7 @@ class AgeingRun:
     """`live` adds batches of ten tuples, half of which are kept; the ledger keeps a few segments only."""
 
     def __init__(self, root: Path, *, kept_segments: int = 3) -> None:
-        self.layout = Layout(root)
+        self.layout = RunLayout(root)
         self.batches = 0
         self.ledger = Ledger(self.layout.store, kept_segments=kept_segments)
         self.checkpoint = root / "checkpoints" / QUERY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.control.base import Controller, Decision, Observation, State
 from floodway.job.ledger.ledger import Ledger
+from floodway.spark.shed.recovery.fate import fate, read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from tests.patience import wait_until
 
@@ -32,9 +33,16 @@ class Scripted(Controller[State]):
         return state, Decision(self.keeps[-1] * observation.waiting, 1.0, "scripted")
 
 
+IDLE = "spark.sql.streaming.noDataProgressEventInterval"
+
+
 @dataclass
 class Stream:
-    """A stream read from a folder, one file a micro-batch, and a query whose results are collected."""
+    """A stream read from a folder, one file a micro-batch, and a query whose results are collected.
+
+    Nothing is decided but by what the test feeds: by default no decision expires or is renewed, and a test that is held
+    up between two files is no query that waits for data.
+    """
 
     spark: SparkSession
     folder: Path
@@ -46,21 +54,24 @@ class Stream:
     files: int = 0
     sink: Callable[[DataFrame], object] = DataFrame.collect
     """What is done with a batch beside collecting its rows: also the last of its actions."""
+    follows: bool = False
+    """Whether keeps follow the time between batches; otherwise they are the script's, however long things take here."""
 
     def start(self) -> StreamingQuery:
         """Start, or restart on the same checkpoint with a new shed, as a new process would."""
         (self.folder / "in").mkdir(parents=True, exist_ok=True)
         self.shed = shed(
             "test", target_latency="2s", controller=Scripted(self.keeps),
-            state_dir=str(self.folder / "state"), **{"mode": "enforce", **self.options},
+            state_dir=str(self.folder / "state"), **{"mode": "enforce", "expires_after": "never", **self.options},
         )  # fmt: skip
         source = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).json(str(self.folder / "in"))
-        self.query = (
-            self.build(source, self.shed)
-            .writeStream.foreachBatch(self._collect)
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .start()
-        )
+        writer = self.build(source, self.shed).writeStream.foreachBatch(self._collect)
+        before = self.spark.conf.get(IDLE, None)
+        self.spark.conf.set(IDLE, "1d")  # read when a query starts
+        try:
+            self.query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
+        finally:
+            self.spark.conf.unset(IDLE) if before is None else self.spark.conf.set(IDLE, before)
         return self.query
 
     def _collect(self, batch: DataFrame, number: int) -> None:
@@ -90,8 +101,19 @@ class Stream:
         last = max(-1 if progress is None else progress.batchId, *self.results, -1)
         ledger = Ledger(self.shed.files.store)  # written last
         wait_until(lambda: last < 0 or any(line.batch >= last for line in ledger.read()))
-        valid = self.shed.loop.control.latest.valid_from_us
+        control = self.shed.loop.control
+        with self.shed.loop._lock:  # also until all else is written of the batch
+            if not self.follows:
+                control.put(replace(control.latest, budget=None, rate=None, base_us=None))
+        valid = control.latest.valid_from_us
         wait_until(lambda: time.time_ns() // 1000 > valid)
+
+    def found_again(self, batch: int) -> set[int]:
+        """The ids of the batch's tuples that were dropped, by the facts alone."""
+        facts = next(one for one in self.shed.loop.facts.read() if one.batch == batch)
+        offered = self.spark.read.schema(self.schema).json(str(self.folder / "in" / f"part-{batch:05d}.json"))
+        gone = offered.filter(~fate(offered, read_rule(self.shed.files.store), facts))
+        return {row.id for row in gone.select("id").collect()}
 
     def stop(self) -> None:
         self.query.stop()

@@ -11,15 +11,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from floodway.agent.federation.audit import audit_federation
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.spark.audit.run import audit
+from floodway.spark.audit.run import audit, audit_federation
 from floodway.spark.log import LogWriter, Retention, create_log
 from floodway.spark.query.journal import read_batch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
 from floodway.spark.query.sinks import batch_folder
 from floodway.spark.source.offsets import BatchOffset
@@ -52,9 +51,9 @@ def lines_of(number: int, offset: BatchOffset) -> list[LedgerLine]:
 
 def write_run(
     root: Path, *, rows: dict[int, int] | None = None, offsets: tuple[BatchOffset, ...] = BATCHES, arrived: int = 2600
-) -> Layout:
+) -> RunLayout:
     """A finished run as Spark and Floodway leave it; `rows` overrides how many tuples a batch left in the sink."""
-    layout = Layout(root)
+    layout = RunLayout(root)
     checkpoint = root / "checkpoints" / "A.main"
     fill(layout.stream(NETWORK, "s"), arrived)
     for folder in ("offsets", "commits"):
@@ -87,7 +86,7 @@ def true_lines() -> list[LedgerLine]:
     return [line for number, offset in enumerate(BATCHES) for line in lines_of(number, offset)]
 
 
-def found(layout: Layout, lines: list[LedgerLine]) -> tuple[str, ...]:
+def found(layout: RunLayout, lines: list[LedgerLine]) -> tuple[str, ...]:
     Ledger(layout.store).append(lines)
     return audit(NETWORK, layout).differences
 

@@ -9,7 +9,7 @@ import pytest
 from floodway.job.ledger.findings import Findings
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.audit.flow import check_flow
+from floodway.spark.audit.flow_bounds import check_flow
 from floodway.spark.query.fragments import fragments
 
 HALF = Operator("left", "A", ("work",), selectivity=0.5)

@@ -29,6 +29,7 @@ from floodway.spark.source.accounts import Account
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
 from floodway.spark.source.offsets import BatchOffset, count_kept, parse_offset
+from tests.effort import tries
 
 STEP = QueueStep(cleaned=120, read_from=130, end=180, cursor=(100, 200, PPM, 300, 500_000))
 
@@ -130,7 +131,7 @@ def test_steps_that_go_back_are_refused_and_the_last_good_decision_stays(tmp_pat
         read_decision(path)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=tries(60), deadline=None, derandomize=True)
 @given(
     keeps=st.lists(st.tuples(st.integers(1, 600), st.sampled_from([0, 100_000, 500_000, PPM])), min_size=1, max_size=5),
     marks=st.tuples(st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000)),

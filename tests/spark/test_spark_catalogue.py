@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from floodway.errors import InputError
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.inputs import Arrivals, place, source_options
 from floodway.spark.query.catalogue import Catalogue, CatalogueError
+from floodway.spark.source.options import SourceOptions
 
 TOPIC = "kafka://one:9092,two:9092/clicks"
 
@@ -66,3 +68,21 @@ def test_arrivals_outlive_a_log_that_cannot_be_read(tmp_path: Path) -> None:
     assert arrivals.totals() == {"clicks": 4} and arrivals.silent == 0
     shutil.rmtree(tmp_path / "log")
     assert arrivals.totals() == {"clicks": 4} and arrivals.silent == 1
+
+
+def test_the_first_question_waits_as_long_as_a_source_and_those_of_a_tick_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+
+    def opened(options: SourceOptions) -> SimpleNamespace:
+        def latest() -> dict[int, int]:
+            waited.append(options.timeout_seconds)
+            return {0: 3, 1: 4}
+
+        return SimpleNamespace(latest=latest)
+
+    monkeypatch.setattr("floodway.spark.log.inputs.open_backend", opened)
+    arrivals = Arrivals({"clicks": TOPIC})
+    assert arrivals.totals() == {"clicks": 7}
+    assert waited == [SourceOptions().timeout_seconds, 2.0]

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 from scipy import stats
 
+from floodway.planning.estimates.accuracy import student95
 from floodway.spark.measure.estimates import (
     avg_estimate,
     count_estimate,
     estimate_avg,
     estimate_count,
     estimate_sum,
-    student95,
     sum_estimate,
 )
 from floodway.spark.query.drops import hash_ppm
@@ -108,7 +108,7 @@ def test_what_little_survives_says_little() -> None:
 
 def test_student_against_scipy() -> None:
     for degrees in (1, 2, 3, 4, 5, 10, 30, 1000):
-        assert student95(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=0.01)
+        assert float(student95(np.array(float(degrees)))) == pytest.approx(stats.t.ppf(0.975, degrees), rel=0.01)
 
 
 @pytest.mark.spark

@@ -18,6 +18,7 @@ from floodway.spark.query.moving_fragment import MovingLayout, moving_query, reh
 from floodway.spark.source import register
 from floodway.spark.source.gate import OPEN, SHUT, GateShutError, decide, remove, wait_at, waiting
 from tests.agent.federation_on_spark import wait
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,16 +89,16 @@ def test_a_prepared_query_goes_on_where_the_other_one_ended(spark: SparkSession,
 
     gates = [tmp_path / "gates" / str(number) for number in range(2)]
     given_up = moving_query(spark, SPEC, catalogue, layout, gate=gates[0])
-    given_up.prepare(wait_seconds=120.0)
+    given_up.prepare(wait_seconds=PATIENCE_SECONDS)
     assert waiting(gates[0]).exists() and is_started(given_up) and given_up.failure() is None
     given_up.stop()
     assert not is_started(given_up) and list((tmp_path / "gates").iterdir()) == []
 
     query = moving_query(spark, SPEC, catalogue, layout, gate=gates[1], trigger_seconds=0.1)
-    query.prepare(wait_seconds=120.0)
+    query.prepare(wait_seconds=PATIENCE_SECONDS)
     put(tmp_path / "in", 55, 95)
     assert journaled_batches(query.checkpoint) == batches, "nothing is cut before the gate opens"
-    query.start(wait_seconds=120.0)
+    query.start(wait_seconds=PATIENCE_SECONDS)
     try:
         wait("all windows", lambda: len(windows(tmp_path / "out")) >= 9, lambda: query.failure() or "still at it")
     finally:
@@ -113,13 +114,13 @@ def test_what_runs_in_this_application_is_not_started_beside_itself(spark: Spark
     put(tmp_path / "in", 0, 25)
     catalogue, layout = load_catalogue(CATALOGUE), MovingLayout.of(tmp_path, SPEC.name)
     running = moving_query(spark, SPEC, catalogue, layout)
-    running.start(wait_seconds=120.0)
+    running.start(wait_seconds=PATIENCE_SECONDS)
     try:
         other = moving_query(spark, SPEC, catalogue, layout, gate=tmp_path / "gate")
-        other.prepare(wait_seconds=120.0)
+        other.prepare(wait_seconds=PATIENCE_SECONDS)
         assert not is_started(other) and running.failure() is None
         running.stop()
-        other.start(wait_seconds=120.0)
+        other.start(wait_seconds=PATIENCE_SECONDS)
         assert is_started(other)
         other.stop()
     finally:

@@ -14,8 +14,8 @@ import pytest
 from floodway.spark.log import LogReader, LogWriter, SchemaError, create_log, parse_schema
 from floodway.spark.log.feeder import LogTarget, feed
 from floodway.spark.log.kafka_target import json_rows
+from floodway.spark.log.profiles import DEFAULT_SCHEMA, TupleMaker
 from floodway.spark.log.schema import ARRIVAL
-from floodway.spark.log.tuples import DEFAULT_SCHEMA, TupleMaker
 
 
 class FakeTime:

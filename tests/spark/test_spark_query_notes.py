@@ -16,7 +16,7 @@ from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.fragments import fragments
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.query_notes import NOTES, note_tasks, read_notes
 from floodway.spark.source.gone import forget_gone
 from floodway.spark.source.notes import leave, left
@@ -31,7 +31,7 @@ def query(root: Path, cpu: float) -> FragmentQuery:
     network = replace(NETWORK, nodes={"A": Node("A", cpu=cpu)})
     (fragment,) = fragments(network, "A")
     session = cast(SparkSession, object())  # nothing is started
-    return FragmentQuery(session, network, fragment, Layout(root), Ledger(LocalStore(root)), lambda report: None)
+    return FragmentQuery(session, network, fragment, RunLayout(root), Ledger(LocalStore(root)), lambda report: None)
 
 
 def test_a_query_goes_on_with_the_tasks_it_was_started_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

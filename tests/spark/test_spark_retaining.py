@@ -10,7 +10,7 @@ import pytest
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Arc, Network
 from floodway.spark.log import Retention
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.query.retaining import node_retaining, run_retaining
 from floodway.spark.source.offsets import BatchOffset
@@ -37,7 +37,7 @@ def journal(checkpoint: Path, stream: str, ends: list[int], committed: int) -> N
 
 
 def test_a_link_keeps_what_its_reader_has_not_committed(network: Network, tmp_path: Path) -> None:
-    retaining = run_retaining(network, Layout(tmp_path), KEPT)
+    retaining = run_retaining(network, RunLayout(tmp_path), KEPT)
     assert retaining.of("q1") == KEPT
     link = retaining.of("a1->b1")
     assert link is not None and link.unread_from == {}, "a reader that never ran has read nothing"
@@ -72,7 +72,7 @@ def test_logs_of_others_and_topics_are_left_alone(tmp_path: Path) -> None:
         outputs: {mine: {from: b}, theirs: {from: b, sink: somewhere/else}}
         """
     )
-    retaining = run_retaining(named, Layout(tmp_path), KEPT)
+    retaining = run_retaining(named, RunLayout(tmp_path), KEPT)
     assert retaining.of("mine") == KEPT and retaining.of("theirs") is None
     layout = NodeLayout(tmp_path / "nodes")
     layout.choose_links("kafka://127.0.0.1:9092/p", named)

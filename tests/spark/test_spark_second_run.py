@@ -20,7 +20,7 @@ from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import committed_offsets, query_key
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
 from floodway.spark.query.query_notes import NOTES, read_notes
 from floodway.spark.source import register
@@ -55,13 +55,13 @@ def made(folder: Path) -> Network:
 def query_of(spark: Session, network: Network, root: Path) -> FragmentQuery:
     (fragment,) = fragments(network, "A")
     register(spark)
-    return FragmentQuery(spark, network, fragment, Layout(root), Ledger(Layout(root).store), lambda report: None)
+    return FragmentQuery(spark, network, fragment, RunLayout(root), Ledger(RunLayout(root).store), lambda report: None)
 
 
 def process(spark: Session, network: Network, root: Path) -> None:
     """One run with this state, until it has committed all of the input."""
     query = query_of(spark, network, root)
-    create_sink_logs([query], network, Layout(root))
+    create_sink_logs([query], network, RunLayout(root))
     query.start()
     try:
         while sum((o.end[0] for o in committed_offsets(query.checkpoint).values()), start=0) < TUPLES:
@@ -84,7 +84,7 @@ def test_every_run_into_a_sink_adds_its_results(spark: Session, tmp_path: Path) 
         process(spark, network, state)
         assert held(tmp_path) == (2 * runs * TUPLES, runs * TUPLES)
     for state in states:
-        found = audit(network, Layout(state))
+        found = audit(network, RunLayout(state))
         assert found.differences == () and found.tuples_delivered == 3 * TUPLES
         assert any("were delivered by 2 other writer(s)" in text for text in found.unchecked)
 
@@ -99,8 +99,8 @@ def test_who_deletes_a_checkpoint_gets_everything_again(spark: Session, tmp_path
     process(spark, network, state)
     second = query_key("A.main", state / "checkpoints" / "A.main")
     assert held(tmp_path) == (4 * TUPLES, 2 * TUPLES)
-    assert {line.query for line in Ledger(Layout(state).store).read()} == {first, second}
-    found = audit(network, Layout(state))
+    assert {line.query for line in Ledger(RunLayout(state).store).read()} == {first, second}
+    found = audit(network, RunLayout(state))
     assert found.differences == () and found.tuples_offered == 2 * TUPLES
     assert any(text.startswith(f"{first}: its checkpoint is gone") for text in found.unchecked)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import socket
+import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -12,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from floodway.spark.session.java import probe
-from floodway.spark.session.session import COMMON, LOCAL, settings, spark_session
+from floodway.spark.session.session import COMMON, LOCAL, settings, spark_session, worker_python
 from floodway.spark.session.worker_daemon import collect_the_new, print_unless_hung_up
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_the_callers_settings_win() -> None:
@@ -30,7 +34,8 @@ def test_a_cluster_gets_none_of_the_local_sizes(master: str | None) -> None:
 
 @pytest.mark.spark
 def test_it_runs_with_these_settings_on_a_java_that_was_found(spark: SparkSession) -> None:
-    own = {"spark.sql.shuffle.partitions": "1"}  # the tests' one setting of their own
+    # The tests' settings of their own.
+    own = {"spark.sql.shuffle.partitions": "1", "spark.sql.streaming.stopTimeout": f"{PATIENCE_SECONDS}s"}
     for key, value in (COMMON | LOCAL | own).items():
         assert spark.sparkContext.getConf().get(key) == value, key
     assert spark.sparkContext.master == "local[2]"
@@ -85,6 +90,32 @@ def test_the_daemon_prints_every_traceback_but_that_of_a_stopped_query(
     assert ("Traceback" in capsys.readouterr().err) == printed
 
 
+def test_a_worker_connects_before_its_imports(tmp_path: Path) -> None:
+    """Spark waits ten seconds for the connection; here the import ends only after it, however long that takes."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"open({str(gate)!r}).read()\n")
+    (package / "util.py").write_text("")
+    told = "file.write(b'here'); file.flush()"
+    (package / "runner.py").write_text(f"from pyspark import util\nfile, _ = util.local_connect_and_auth()\n{told}\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "PYTHON_WORKER_FACTORY_SOCK_PATH": str(tmp_path / "s"),
+        }
+        with subprocess.Popen([worker_python(), "-m", "pyspark.runner"], env=environment) as worker:
+            connection, _ = listening.accept()
+            with connection:
+                gate.write_text("")
+                assert connection.recv(4) == b"here"
+    assert worker.returncode == 0
+
+
 @pytest.mark.spark
 def test_a_stateful_stream_runs_and_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in"
@@ -107,6 +138,6 @@ def test_a_stateful_stream_runs_and_goes_on_from_its_checkpoint(spark: SparkSess
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(PATIENCE_SECONDS)
         counts.append(seen)
     assert counts == [{"a": 2, "b": 1}, {"b": 3}]

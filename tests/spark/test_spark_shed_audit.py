@@ -18,7 +18,7 @@ from floodway.job.shed_state import ShedFiles
 from floodway.job.store import line_files
 from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import ShedAudit, audit_shed
-from floodway.spark.shed.checkpoints import MOST, Record, note_checkpoint, noted_checkpoints, write_record
+from floodway.spark.shed.checkpoints import MOST, Record, first_record, note_checkpoint, noted_checkpoints
 
 NOW = 1_700_000_000.0
 LONG_AGO_US = 1_600_000_000_000_000
@@ -85,7 +85,7 @@ def test_batches_before_the_shed_and_those_that_spark_forgot_are_no_difference(t
 
 def test_batches_before_the_first_line_are_a_difference_if_the_shed_was_there(tmp_path: Path) -> None:
     files = job(tmp_path, range(5), [line(3), line(4)])
-    write_record(LocalStore(tmp_path / "checkpoint"), "clicks", Record(since=2, state="file:///gone"))
+    first_record(LocalStore(tmp_path / "checkpoint"), "clicks", Record(since=2, state="file:///gone"))
     assert audit_shed("clicks", files, NOW).differences == ("query q, batch 2: committed by Spark, not in the ledger",)
 
 

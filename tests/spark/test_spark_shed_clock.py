@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from floodway.job.store.store import InTime, StoreError, always
 from floodway.spark.shed.control_file import ControlTable, ControlTableError
 from floodway.spark.shed.control_table import MOST_OTHERS, PPM, Entry, Table
 from floodway.spark.shed.open_batches import JOURNALING_US, TICK_US
+from tests.effort import tries
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
@@ -22,21 +24,29 @@ EXPIRES = 5 * SECOND
 
 
 class MemoryStore:
-    """A store in memory; `meanwhile` is done while a write is under way, before it can be seen."""
+    """A store in memory; `meanwhile` is done while a write is under way, before the clock is asked whether there is
+    time left, `stalled` after that, `seen` when others see it.
+    """
 
     uri = "memory:"
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.meanwhile: list[Callable[[], None]] = []
+        self.stalled: list[Callable[[], None]] = []
+        self.seen: list[Callable[[], None]] = []
 
     def read(self, name: str) -> bytes | None:
         return self.objects.get(name)
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        while self.meanwhile:
-            self.meanwhile.pop(0)()
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
+        do_all(self.meanwhile)
+        if not in_time():
+            return False
+        do_all(self.stalled)
         self.objects[name] = data
+        do_all(self.seen)
+        return True
 
     def create(self, name: str, data: bytes) -> bool:
         return self.objects.setdefault(name, data) is data
@@ -52,6 +62,11 @@ class MemoryStore:
 
     def modified(self, name: str) -> float | None:
         return None
+
+
+def do_all(acts: list[Callable[[], None]]) -> None:
+    while acts:
+        acts.pop(0)()
 
 
 @dataclass
@@ -134,6 +149,11 @@ class World:
         self.store.meanwhile += [lambda: self.begin(name), lambda: self.read(name)]
         self.put()
 
+    def write_slowly(self, name: str) -> None:
+        """The same, and the disk takes longer than the first guard."""
+        self.store.meanwhile += [lambda: setattr(self, "now_us", self.now_us + 3 * SECOND)]
+        self.begin_meanwhile(name)
+
     def check_obeyed(self, time_us: int, name: str) -> None:
         """A batch that begins now has the latest decision, unless it may have begun before that was in place."""
         latest = self.file().latest
@@ -189,8 +209,8 @@ class World:
 
 
 QUERY_ACTIONS: tuple[Callable[[World, str], None], ...] = (
-    World.begin, World.begin, World.begin_meanwhile, World.journal, World.read, World.commit, World.commit,
-    World.report, World.idle, World.stop, World.start,
+    World.begin, World.begin, World.begin_meanwhile, World.write_slowly, World.journal, World.read, World.commit,
+    World.commit, World.report, World.idle, World.stop, World.start,
 )  # fmt: skip
 per_query = st.tuples(st.sampled_from(QUERY_ACTIONS), st.sampled_from(["a", "b"]))
 passing = st.integers(0, 3 * SECOND)
@@ -221,14 +241,14 @@ def play(world: World, actions: list[object]) -> None:
 @given(
     st.lists(st.one_of(per_query, per_query, per_query, passing, stepping, writing, dying), min_size=10, max_size=100)
 )
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 def test_a_batch_finds_one_entry_and_the_next_one_the_latest(actions: list[object]) -> None:
     world = World({"a": Query(), "b": Query()})
     play(world, actions)
 
 
 @given(st.lists(st.one_of(per_query, per_query, per_query, passing, writing, dying), min_size=10, max_size=100))
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 def test_without_journals_replays_agree_while_the_clock_goes_on(actions: list[object]) -> None:
     play(World({"a": Query(), "b": Query()}, journals=False), actions)
 
@@ -374,15 +394,100 @@ def test_a_batch_that_met_an_expired_decision_keeps_everything_also_when_it_is_r
     assert world.file().at(world.now_us).keep_at(world.now_us) < PPM
 
 
-def test_a_write_that_takes_long_is_counted_and_makes_the_guard_longer() -> None:
+class KilledError(Exception):
+    """The driver is killed."""
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_write_that_takes_long_is_not_seen_before_it_is_in_time(in_memory: bool, dies: bool) -> None:
+    """A batch that begins meanwhile finds in its replay what it found, also if the driver dies right after it."""
+    world = World({"a": Query()}, journals=in_memory)
+    memory: list[bytes] = []
+    if in_memory:
+        world.control.also_to(memory.append)
+    before = world.control.latest
+
+    def begin_late() -> None:
+        world.now_us += 5 * SECOND  # longer than the guard of a first try
+        world.begin("a")
+        world.read("a")
+
+    def die() -> None:
+        raise KilledError
+
+    world.store.meanwhile.append(begin_late)
+    if dies:
+        world.store.seen.append(die)
+        with pytest.raises(KilledError):
+            world.put()
+        world.boot()
+        world.start("a")
+    else:
+        world.put()
+        assert world.control.latest.valid_from_us > world.now_us
+        assert not in_memory or Table.decode(memory[-1]) == world.file()
+    world.read("a")
+    assert world.queries["a"].found == (before.seq, before.keep_ppm) and world.control.late_writes == 0
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_driver_held_up_at_the_replacement_is_counted_or_repeats_it(in_memory: bool) -> None:
     world = World({"a": Query()})
-    world.store.meanwhile.append(lambda: setattr(world, "now_us", world.now_us + 300_000))
+    memory: list[bytes] = []
+    if in_memory:
+        world.control.also_to(memory.append)
+
+    def stall() -> None:
+        world.now_us += 3 * SECOND // 2
+
+    world.store.stalled.append(stall)
     world.put()
-    assert world.control.late_writes == 1
-    world.store.meanwhile.append(lambda: setattr(world, "now_us", world.now_us + 300_000))
+    assert world.control.late_writes == (0 if in_memory else 1)
+    assert (world.control.latest.valid_from_us > world.now_us) == in_memory
+    world.store.stalled.append(stall)
+    world.put()  # with a guard as long as that
+    assert world.control.late_writes == (0 if in_memory else 1)
+    assert world.control.latest.valid_from_us > world.now_us
+
+
+def test_a_clock_set_forward_at_the_replacement_does_not_delay_the_next_decisions() -> None:
+    world = World({"a": Query()})
+    world.store.stalled.append(lambda: setattr(world, "now_us", world.now_us + DAY))
     world.put()
-    assert world.control.late_writes == 1
-    assert world.control.latest.valid_from_us > world.now_us + 200_000
+    world.put()
+    assert world.control.latest.valid_from_us - world.now_us < 5 * SECOND
+
+
+def test_a_disk_that_is_never_in_time_still_gets_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({"a": Query()})
+    slow = world.store.write
+
+    def write(name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
+        world.now_us += MINUTE
+        return slow(name, data, durable=durable, in_time=in_time)
+
+    monkeypatch.setattr(world.store, "write", write)
+    world.control.put(replace(world.control.latest, mode="off"))
+    assert (world.file().latest.mode, world.control.late_writes) == ("off", 1)
+
+
+def test_a_write_that_took_place_although_the_store_says_it_failed_is_known() -> None:
+    """Without a journal: batches begun after it have met it."""
+    world = World({"a": Query()}, journals=False)
+
+    def fail() -> None:
+        raise StoreError("no answer", hint="")
+
+    world.store.seen.append(fail)
+    with pytest.raises(StoreError):
+        world.put()
+    world.now_us += 3 * SECOND
+    world.begin("a")
+    world.read("a")
+    assert world.queries["a"].found == (1, 2)
+    world.put()
+    world.read("a")
 
 
 def test_a_foreign_control_table_is_refused() -> None:

@@ -13,7 +13,7 @@ from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
-from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.keys.key_shares import ALL_NULL, NO_LARGE_KEY, NULL_KEY, KeyShares
 from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
@@ -110,9 +110,9 @@ def test_the_one_who_sends_most_pays_alone(tmp_path: Path) -> None:
     assert dropped["share"] > 9 * dropped.get("shedder", 0)
     status = job.loop.files.read_status()
     assert status is not None and status.shed is not None
-    noisy = next(one for one in status.shed.keys if one.key == "tenant 0")
+    noisy = next(one for one in status.keys if one.key == "tenant 0")
     assert noisy.share == pytest.approx(0.9, rel=0.01)
-    assert noisy.keep < 0.5 and all(one.keep == 1.0 for one in status.shed.keys if one != noisy)
+    assert noisy.keep < 0.5 and all(one.keep == 1.0 for one in status.keys if one != noisy)
     assert status.totals.dropped == dropped
 
 
@@ -148,13 +148,32 @@ def test_a_million_keys_take_no_space_and_lose_least(tmp_path: Path) -> None:
     assert quotas.others_ppm > 5 * dict(zip(quotas.keys, quotas.keeps, strict=True))[1000]
 
 
+@pytest.mark.parametrize(
+    ("parts", "warning"),
+    [(dict.fromkeys(range(5000), 1 / 5000), NO_LARGE_KEY), ({NULL_KEY - 1000: 0.995, 5: 0.005}, ALL_NULL)],
+    ids=["too many", "null"],
+)
+def test_keys_that_make_no_difference_are_named_as_long_as_it_lasts(
+    tmp_path: Path, parts: Mapping[int, float], warning: str
+) -> None:
+    job = Tenants(tmp_path / "job", parts)
+    job.run(10)
+    status = job.loop.files.read_status()
+    assert status is not None and status.warnings == (warning,)
+    assert list(job.kept[-1].values()) == pytest.approx([job.keeps[-1]] * len(parts), rel=0.02) or warning == ALL_NULL
+    job.parts = NOISY
+    job.run(10)
+    status = job.loop.files.read_status()
+    assert status is not None and status.warnings == ()
+
+
 def test_observe_drops_nothing_and_says_who_would_pay(tmp_path: Path) -> None:
     job = Tenants(tmp_path / "job", NOISY, rate=8_000.0, mode="observe")
     job.run(12)
     status = job.loop.files.read_status()
     assert status is not None and status.shed is not None
     assert status.totals.dropped == {} and status.keep < 0.9
-    assert status.shed.over > 0 and min(one.keep for one in status.shed.keys) < 0.9
+    assert status.shed.over > 0 and min(one.keep for one in status.keys) < 0.9
 
 
 def test_a_restart_keeps_the_quotas(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,10 +12,11 @@ import pytest
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
+from floodway.job.ledger.facts import OffsetRange
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
-from floodway.planning.window_drop import PPM, WindowShape
+from floodway.planning.windows.window_drop import PPM, WindowShape
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
@@ -191,9 +191,15 @@ def test_a_wish_that_is_no_mode_is_passed_over(tmp_path: Path) -> None:
     assert files.read_mode() is None
 
 
-def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", ["as it was", "older", "empty"])
+def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path, status: str) -> None:
+    """A power loss may bring back a status of before, or none: it is not flushed where there are no windows."""
     job = Job(tmp_path / "job", rate=15_000.0)
-    job.run(20)
+    job.run(10)
+    older = (job.folder / "status.json").read_bytes()
+    job.run(10)
+    if status != "as it was":
+        (job.folder / "status.json").write_bytes(older if status == "older" else b"")
     learned = job.loop.control.latest
     job.loop = job.start()
     assert job.loop.control.latest == learned
@@ -203,6 +209,20 @@ def test_a_restart_resumes_the_decision_and_the_model(tmp_path: Path) -> None:
         job.loop.on_batch(report)
     assert sum(job.latencies) / 10 == pytest.approx(2.0, rel=0.2)
     assert Ledger(job.loop.files.store).fold().differences() == []
+
+
+def test_slow_first_batches_of_a_run_are_followed_by_less_and_not_by_the_last_runs_keep(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    job.run(30)
+    (steady,) = job.reports(1)
+    job.loop.on_batch(steady)
+    job.overhead = 4.0
+    for report in job.reports(2, run="r2"):
+        job.loop.on_batch(report)
+    job.overhead = 0.3
+    (third,) = job.reports(1, run="r2")
+    assert third.offered > 2 * steady.offered
+    assert third.kept == pytest.approx(steady.kept, rel=0.2)
 
 
 def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path: Path) -> None:
@@ -236,34 +256,20 @@ def test_counts_of_a_part_of_a_batch_are_known_as_such(offered: int, read: int |
     assert report.finished().offered == (1000 if uncertain and offered else offered)
 
 
-def test_a_state_folder_that_was_lost_is_a_gap_and_a_warning(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    job = Job(tmp_path / "lost", rate=15_000.0)
-    job.loop.on_start("q", str(checkpoint))
-    job.run(6)
-    assert job.loop.warnings == deque()
-    job.folder = tmp_path / "fresh"  # a new pod
-    again = next(job.reports(1, run="r2"))
-    job.now_us += SECOND
-    job.loop = job.start()
-    job.loop.on_start("q", str(checkpoint))
-    job.loop.on_batch(again)
-    status = job.loop.files.read_status()
-    assert status is not None
-    assert (
-        "lost is not here: batches 0 to 5 of query q are not accounted for; the mode is enforce" in status.warnings[0]
-    )
-    assert status.warnings[1] == "batch 6 of query q is a replay; its first decision is not known"
-    ledger = Ledger(job.loop.files.store)
-    assert ledger.fold().differences() == ["query q, job: no counts for batches 0 to 5"]
-    job.run(3)
-    assert len(ledger.fold().differences()) == 1
-    # A shed that is new in an old query has lost nothing.
-    other = Job(tmp_path / "other")
-    other.loop.on_start("q2", str(tmp_path / "old"))
-    other.batch = 500
-    other.run(1)
-    assert not other.loop.warnings and Ledger(other.loop.files.store).fold().differences() == []
+@pytest.mark.parametrize(
+    ("offered", "read", "uncertain"),
+    [
+        (100, 300, False),  # three whole actions
+        (20, 120, True),  # write, then limit(20): as much as six whole actions of twenty tuples
+        (50, 150, True),
+        (100, 200, False),
+    ],
+)
+def test_positions_tell_whole_actions_from_parts_of_a_batch(offered: int, read: int, uncertain: bool) -> None:
+    positions = (OffsetRange("clicks", 0, 10, 70), OffsetRange("clicks", 1, 0, 40))
+    report = BatchReport("q", "r", 3, 0, 1.0, offered, offered // 2, offered, read=read, ranges=positions)
+    assert report.uncertain is uncertain
+    assert report.finished().offered == 100
 
 
 def test_executors_that_do_not_see_the_decisions_are_known_within_three_batches(tmp_path: Path) -> None:
@@ -291,7 +297,7 @@ def test_a_decision_is_for_batches_that_begin_after_it_was_written(tmp_path: Pat
 
 
 def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
-    hold = "import sys; from floodway.job.store import locks, store; locks.hold(store.LocalStore(sys.argv[1]))"
+    hold = "import sys; from floodway.job.store import lease, store; lease.hold(store.LocalStore(sys.argv[1]))"
     command = [sys.executable, "-c", f"{hold}; print('held', flush=True); sys.stdin.read()", str(tmp_path / "job")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"

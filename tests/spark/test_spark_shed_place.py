@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
+from floodway.job.options.accuracy import Accuracy
 from floodway.job.shed_state import state_root
 from floodway.job.store.store import LocalStore, StoreError, probe
-from floodway.spark.shed.options import ShedOptions, refuse_unknown
+from floodway.spark.shed.options import FROM_TEXT, ShedOptions, refuse_unknown
 from floodway.spark.shed.place import place_files, state_place
 from floodway.spark.shed.shed import shed
 
@@ -84,6 +86,9 @@ def test_settings_complete_what_the_code_leaves_out() -> None:
         "spark.floodway.key": "tenant, session",
         "spark.floodway.headroom": "0.9",
         "spark.floodway.seed": "7",
+        "spark.floodway.ask_executors": "True",
+        "spark.floodway.orders.accuracy": "sum(price) by page within 5%",
+        "spark.floodway.orders.options": "gain=0.5",
     }
     found = ShedOptions(headroom=0.8).completed("clicks", settings.get)
     assert (found.target_latency, found.mode, found.key, found.headroom) == (
@@ -95,12 +100,19 @@ def test_settings_complete_what_the_code_leaves_out() -> None:
     asked = found.settings("clicks")
     assert (asked.target_seconds, asked.mode, asked.salt) == (4.0, "enforce", 7)
     assert asked.controller == make_controller("batch", target_seconds=3.2)
-    assert ShedOptions().completed("orders", settings.get).mode == "off"
+    orders = ShedOptions().completed("orders", settings.get)
+    assert orders.mode == "off" and orders.accuracy == Accuracy("sum(price)", by="page", within=0.05)
+    assert (orders.options, orders.ask_executors) == ({"gain": 0.5}, True)
+    assert set(FROM_TEXT) == {one.name for one in fields(ShedOptions)} - {"window", "state_dir"}
 
 
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(InputError, match=r"spark\.floodway\.seed=many is not a number"):
         ShedOptions().completed("clicks", {"spark.floodway.seed": "many"}.get)
+    with pytest.raises(InputError, match=r"spark\.floodway\.ask_executors=yes is not true or false"):
+        ShedOptions().completed("clicks", {"spark.floodway.ask_executors": "yes"}.get)
+    with pytest.raises(InputError, match=r"within soon is no number\. Write sum\(price\) by page"):
+        ShedOptions().completed("clicks", {"spark.floodway.accuracy": "count(*) within soon"}.get)
     with pytest.raises(InputError, match=r"spark\.floodway\.target_latancy is not a setting .*Did you mean"):
         refuse_unknown(["spark.master", "spark.floodway.target_latancy"])
     refuse_unknown(["spark.floodway.state", "spark.floodway.state.shared", "spark.floodway.clicks.mode"])

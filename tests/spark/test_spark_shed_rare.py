@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.keys.rare import FIRST, NOBODY, ORDINARY, UNKNOWN, counter
-from floodway.spark.shed.recovery.fate import fate, read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from tests.spark.shedding import Stream
 
@@ -75,11 +74,9 @@ def test_every_key_that_comes_in_goes_out(spark: SparkSession, tmp_path: Path, s
         estimate = sum(row._weight for row in stream.results[batch])
         assert estimate == pytest.approx(fresh, rel=0.2)
         assert any(row._weight == 1.0 for row in stream.results[batch] if row.tenant == 0)
-    facts = next(one for one in stream.shed.loop.facts.read() if one.batch == 5)
     last = spark.read.schema(SCHEMA).json(str(tmp_path / "in" / "part-00005.json"))
-    gone = last.filter(~fate(last, read_rule(stream.shed.files.store), facts))
     kept_ids = {row.id for row in stream.results[5]}
-    assert {row.id for row in gone.collect()} == {row.id for row in last.collect()} - kept_ids
+    assert stream.found_again(5) == {row.id for row in last.collect()} - kept_ids
     assert Ledger(stream.shed.files.store).fold().differences() == []
     status = stream.shed.files.read_status()
     assert status is not None and status.shed is not None

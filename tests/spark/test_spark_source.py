@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from floodway.job.decision import PPM, Decision, StreamDecision, write_decision
 from floodway.spark.log import LogWriter, create_log
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.source_job import DDL, Job, source_job
 
 pytestmark = pytest.mark.spark
@@ -95,7 +96,7 @@ def test_latest_starts_at_the_end_and_a_restart_does_not_move_it(job: Job) -> No
 def test_available_now_with_a_limit_reads_what_was_there_in_batches_of_that_size(job: Job) -> None:
     job.append(2_000, segments=10)
     query = job.start(available_now=True, maxTuplesPerBatch="700")
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     assert job.ids() == job.everything()
     assert [len(ids) for _, ids in job.batches] == [700, 700, 600]
     assert [offset.waiting for offset in job.offsets()] == [2_000, 1_300, 600]
@@ -113,7 +114,7 @@ def test_columns_carry_identity_arrival_weight_and_arc_keeps(job: Job) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     assert 800 < len(rows) < 1_200
     assert all(row[0] == row[1] for row in rows)
     assert {row[3:] for row in rows} == {(4.0, 77, PPM)}
@@ -123,7 +124,7 @@ def test_columns_carry_identity_arrival_weight_and_arc_keeps(job: Job) -> None:
 def test_batch_read_of_a_journaled_offset_gives_the_same_tuples(job: Job) -> None:
     job.decide(400_000, drop="range")
     job.append(60_000)
-    assert job.start(available_now=True).awaitTermination(120)
+    assert job.start(available_now=True).awaitTermination(PATIENCE_SECONDS)
     [offset] = job.offsets()
     reader = job.spark.read.format("floodway").option("path", str(job.log))
     again = reader.option("endingOffsets", json.dumps(offset.to_json())).load()
@@ -156,6 +157,6 @@ def test_two_streams_in_one_query_have_their_own_keeps(job: Job, tmp_path: Path)
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     assert sum(i >= 1 << 60 for i in seen) == 6_000
     assert 480 < sum(i < 1 << 60 for i in seen) < 720

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM, Decision, StreamDecision
-from floodway.spark.log import PositionError, Span
+from floodway.job.decision import PPM, Decision, Mode, StreamDecision
+from floodway.job.ledger.ledger import Reason
+from floodway.spark.log import LogWriter, PositionError, Span, create_log
+from floodway.spark.query.fragment_lines import source_stages
 from floodway.spark.source import BatchOffset, count_kept, parse_offset
 from floodway.spark.source.accounts import Account
 from floodway.spark.source.admit import joined, split_ranges
+from floodway.spark.source.backend import open_backend
 from floodway.spark.source.cut import capped, cut_batch
 from floodway.spark.source.decode import decode_json, json_schema
 from floodway.spark.source.drops import BLOCK, count_kept_hash, kept_mask, kept_runs, mix, tuple_ids
@@ -145,6 +149,68 @@ def cut(
 
 def test_a_changed_decision_alone_cuts_no_batch() -> None:
     assert cut(Decision(plan="new", mode="enforce"), {0: Span(100, 100)}) is None
+
+
+def test_the_limit_of_a_decision_loses_nothing_and_belongs_to_enforce() -> None:
+    limited = {"s": StreamDecision(limit=60)}
+    found = cut(Decision(mode="enforce", streams=limited), {0: Span(100, 300)})
+    assert found is not None
+    assert (found.end, found.waiting, found.keep_ppm, found.account().kept) == ({0: 160}, 200, PPM, 60)
+    less = cut(Decision(mode="enforce", streams=limited), {0: Span(100, 300)}, limit=50)
+    seen = cut(Decision(mode="observe", streams=limited), {0: Span(100, 300)})
+    assert less is not None and less.end == {0: 150} and seen is not None and seen.end == {0: 300}
+
+
+def test_old_tuples_and_those_beyond_a_lag_are_jumped_over_and_accounted_for() -> None:
+    asked: list[tuple[int, Span, int]] = []
+
+    def first_since(partition: int, span: Span, age_us: int) -> int:
+        asked.append((partition, span, age_us))
+        return 150
+
+    previous, spans = BatchOffset("s", {0: 0}, {0: 90}), {0: Span(100, 300), 1: Span(0, 100)}
+    decided = {"s": StreamDecision(500_000, max_age_us=7, most_waiting=100)}
+
+    def batch(mode: Mode) -> BatchOffset:
+        decision = Decision(mode=mode, streams=decided)
+        found = cut_batch(
+            previous, spans, decision, arcs=(), limit=80, skip_lost=True, where="log", first_since=first_since
+        )
+        assert found is not None
+        return parse_offset(found.to_json())
+
+    found = batch("enforce")
+    assert asked == [(0, Span(100, 300), 7), (1, Span(0, 100), 7)]
+    # 150 are young enough in partition 0 and none in partition 1; of these the newest hundred stay, and eighty fit.
+    assert (found.lost, found.stale, found.lag) == ({0: 10}, {0: 50, 1: 100}, {0: 50})
+    assert (found.ranges(), found.waiting) == ([(0, 200, 280)], 300)
+    account = found.account()
+    assert (account.offered, account.retention, account.stale, account.lag) == (290, 10, 150, 50)
+    assert account.kept == 80 - account.shedder < 80
+    assert found.account(1).kept == 0 and found.account(1).offered == 100
+    stages = source_stages(found)
+    assert [stage[0] for stage in stages] == [Reason.SHEDDER, Reason.STALE, Reason.LAG, Reason.RETENTION]
+    assert stages[0][1] == 290 and stages[-1][2] == account.kept
+    seen = batch("observe")
+    assert (seen.stale, seen.lag, seen.would_skip) == (found.stale, found.lag, 200) and found.would_skip == 0
+    assert seen.ranges() == [(0, 100, 153), (1, 0, 27)] and seen.account().kept == 80
+    assert [stage[0] for stage in source_stages(seen)] == [Reason.SHEDDER, Reason.RETENTION]
+    off = batch("off")
+    assert (off.stale, off.lag, off.account().kept) == ({}, {}, 80)
+    plain = BatchOffset("s", {0: 0}, {0: 90}).to_json()
+    assert "stale" not in plain and "lag" not in plain
+
+
+def test_a_log_finds_where_an_age_begins(tmp_path: Path) -> None:
+    create_log(tmp_path / "log", "id bigint", stream="s")
+    with LogWriter(tmp_path / "log") as writer:
+        for step in range(20):
+            writer.append(pa.table({"id": pa.array(range(7))}), arrival=1_000_000 + 10 * step)
+    backend = open_backend(parse_options({"path": str(tmp_path / "log")}))
+    span = backend.spans({0: 3})[0]
+    for time_us in (0, 1_000_000, 1_000_001, 1_000_095, 1_000_190, 1_000_191):
+        expected = next((at for at in range(3, 140) if 1_000_000 + 10 * (at // 7) >= time_us), 140)
+        assert backend.first_since(0, span, time_us) == expected
 
 
 def test_budget_takes_precedence_and_counts_what_the_batch_holds() -> None:

@@ -17,7 +17,7 @@ from floodway.errors import InputError
 from floodway.job.decision import Decision, Drop, StreamDecision, write_decision
 from floodway.spark.log import LogError, LogWriter, MissingLogError, PositionError, Retention, SchemaError, create_log
 from floodway.spark.query.fragment_lines import source_stages
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.source.admit import output_schema
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.gone import count_gone
@@ -194,8 +194,8 @@ def test_what_is_deleted_under_a_batch_is_passed_over_and_counted(tmp_path: Path
     for _ in range(3):
         append(log, 1_000)
     decided = Decision(mode="enforce", salt=5, streams={"s": StreamDecision(keep_ppm)}, drop=drop)
-    write_decision(Layout(tmp_path).decision, decided)
-    reader = stream_reader(log, decision=str(Layout(tmp_path).decision), onLoss="skip")
+    write_decision(RunLayout(tmp_path).decision, decided)
+    reader = stream_reader(log, decision=str(RunLayout(tmp_path).decision), onLoss="skip")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     offset = parse_offset(end)
@@ -204,23 +204,23 @@ def test_what_is_deleted_under_a_batch_is_passed_over_and_counted(tmp_path: Path
         # Retired from the front in one partition, torn out of the middle in the other.
         writer.retire(0, Retention(max_bytes=0))
     sorted((log / "p1").glob("*.arrow"))[1].unlink()
-    before = count_gone(Layout(tmp_path).lost, offset)
+    before = count_gone(RunLayout(tmp_path).lost, offset)
     read = ids(reader, reader.partitions(start, end))
     left = [i for i in read if (i >> 48 == 0 and i >= 2_000) or (i >> 48 == 1 and not 1_000 <= i - (1 << 48) < 2_000)]
     assert read == left and read
-    gone = count_gone(Layout(tmp_path).lost, offset)
+    gone = count_gone(RunLayout(tmp_path).lost, offset)
     assert (before, gone) == (0, offset.account().kept - len(read)) and gone > 0
-    stages = source_stages(offset, Layout(tmp_path).lost)
+    stages = source_stages(offset, RunLayout(tmp_path).lost)
     assert [(str(reason), kept) for reason, _, kept in stages] == [
         ("shedder", offset.account().kept),
         ("retention", len(read)),
     ]
     # A second look finds the same holes and counts them once; a batch that was whole has no line for them.
     assert ids(reader, reader.partitions(start, end)) == read
-    assert count_gone(Layout(tmp_path).lost, offset) == gone
+    assert count_gone(RunLayout(tmp_path).lost, offset) == gone
     append(log, 100)
     later = reader.latestOffset(end, ReadAllAvailable())
-    assert [str(reason) for reason, _, _ in source_stages(parse_offset(later), Layout(tmp_path).lost)] == ["shedder"]
-    failing = stream_reader(log, decision=str(Layout(tmp_path).decision))
+    assert [str(reason) for reason, _, _ in source_stages(parse_offset(later), RunLayout(tmp_path).lost)] == ["shedder"]
+    failing = stream_reader(log, decision=str(RunLayout(tmp_path).decision))
     with pytest.raises(PositionError, match="accept the loss"):
         ids(failing, failing.partitions(start, end))

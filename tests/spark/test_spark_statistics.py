@@ -14,8 +14,7 @@ from pyspark.sql import functions as fn
 
 from examples.pipelines.json_clicks import PURCHASES, clicks
 from floodway.errors import InputError
-from floodway.network.dump import network_to_yaml
-from floodway.network.file import load_network, parse_network
+from floodway.network.file import load_network, network_to_yaml, parse_network
 from floodway.network.model import Network
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.measure.calibrate import Effort, Input, measure_cost, steady_plans
@@ -29,7 +28,8 @@ pytestmark = pytest.mark.spark
 JSON_CLICKS = Path(__file__).parents[2] / "examples" / "networks" / "json-clicks.yaml"
 SHORT = Effort(seconds=0.3, repeats=2)
 LONG = Effort(seconds=1.5, repeats=3, most_tuples=400_000)
-CHEAP = Effort(seconds=0.05, repeats=1, most_tuples=2000)
+CHEAP = Effort(seconds=0.001, repeats=1, most_tuples=2000)
+"""For tests that ask for selectivities: a cost from a few tuples, which none of them reads."""
 HEAD = "version: 1\nstreams: {s: {max_rate: 1000}, t: {max_rate: 1000}}\nnodes: {A: {cpu: 1}}\n"
 
 
@@ -110,14 +110,23 @@ def test_json_filter_and_window_count_add_up_to_the_whole_pipeline(spark: SparkS
             frame = apply_operator(operator, [frame]).coalesce(1).localCheckpoint()
 
 
-def test_delays_with_selectivity_are_found_and_their_definition_kept(spark: SparkSession) -> None:
-    network = parse_network(
-        "version: 1\nstreams: {s: {max_rate: 1000}}\nnodes: {A: {cpu: 1}}\n"
-        "operators:\n  a: {node: A, from: s, kind: delay, cost: 0.0008, selectivity: 0.5}\n"
-        "  b: {node: A, from: a, kind: delay, cost: 0.002, selectivity: 1.5}\noutputs: {q: {from: b}}"
-    )
-    found = measured(spark, network, Effort(seconds=0.5, repeats=2)).operators
+DELAYS = (
+    "version: 1\nstreams: {s: {max_rate: 1000}}\nnodes: {A: {cpu: 1}}\n"
+    "operators:\n  a: {node: A, from: s, kind: delay, cost: 0.0008, selectivity: 0.5}\n"
+    "  b: {node: A, from: a, kind: delay, cost: 0.002, selectivity: 1.5}\noutputs: {q: {from: b}}"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_delays_cost_what_they_burn(spark: SparkSession) -> None:
+    found = measured(spark, parse_network(DELAYS), Effort(seconds=0.5, repeats=2)).operators
     assert found["a"].cost == pytest.approx(0.0008, rel=0.15) and found["b"].cost == pytest.approx(0.002, rel=0.15)
+
+
+def test_delays_with_selectivity_are_found_and_their_definition_kept(spark: SparkSession) -> None:
+    network = parse_network(DELAYS)
+    found = measured(spark, network).operators
     assert found["a"].selectivity == pytest.approx(0.5, abs=0.05)
     assert found["b"].selectivity == pytest.approx(1.5, abs=0.08)
     assert found["b"].to_dict()["cost_ratio"] == pytest.approx(found["b"].cost / 0.002)

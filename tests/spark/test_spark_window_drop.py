@@ -14,9 +14,17 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
-from floodway.planning.window_drop import PPM, WindowShape, slot_ppm
+from floodway.planning.windows.window_drop import PPM, WindowShape, slot_ppm
 from floodway.spark.shed.shed import Shedder
-from floodway.spark.shed.window_drop import WindowDrop, emits, kept_windows, passes, window_drop
+from floodway.spark.shed.window_drop import (
+    WindowDrop,
+    emits,
+    in_gaps,
+    kept_windows,
+    missing_windows,
+    passes,
+    window_drop,
+)
 from tests.planning.test_planning_window_drop import batches_of
 from tests.spark.shedding import Stream
 
@@ -55,6 +63,16 @@ def test_fates_are_those_of_the_policy(spark: SparkSession, shape: WindowShape) 
     )
     for row in windows.select("t", emits(shape, "window", lambda _: keep, fn.lit(7)).alias("emits")).collect():
         assert row.emits == shape.kept(shape.batch_start(row.t), 400_000, 7)
+    # What a backfill is given: every tuple of a window that is not emitted, with those windows.
+    asked = (shape, fn.col("t"), lambda _: keep, fn.lit(7))
+    gaps = frame.select("t", in_gaps(*asked).alias("in_gaps"), missing_windows(*asked).alias("windows"))
+    for row in gaps.select(
+        "t", "in_gaps", fn.expr("transform(windows, w -> unix_micros(w.start)) AS starts")
+    ).collect():
+        around = [start for start in range(-100, 150) if (start - shape.offset_us) % shape.slide_us == 0]
+        inside = [start for start in around if start <= row.t < start + shape.size_us]
+        missing = {start for start in inside if not shape.kept(shape.batch_start(start), 400_000, 7)}
+        assert (set(row.starts), row.in_gaps) == (missing, bool(missing))
 
 
 def test_a_fixed_keep_on_a_batch_of_data(spark: SparkSession) -> None:

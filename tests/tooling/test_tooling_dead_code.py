@@ -71,3 +71,14 @@ def test_documented_names_and_framework_hooks_are_alive(project: Path) -> None:
     path.write_text(path.read_text() + "\n\ndef idle() -> None:\n    pass\n\n\ndef latestOffset() -> None:\n    pass\n")
     (project.parent / "README.md").write_text("Call `idle()` now and then.\n")
     assert check(project) == []
+
+
+def test_a_definition_is_found_though_a_living_one_has_its_name(project: Path) -> None:
+    twin = "def helper() -> None:\n    pass\n\n\ndef other() -> None:\n    pass\n\n\nother()\n"
+    (project / "floodway" / "twin.py").write_text(twin)
+    path = project / "floodway" / "work.py"
+    text = path.read_text()
+    path.write_text(f"import floodway.twin\n{text}")
+    assert check(project) == ["src/floodway/twin.py:1: nothing in src uses helper"]
+    path.write_text(f"from floodway import twin\n{text}\n\ntwin.helper()\n")
+    assert check(project) == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from floodway.cli.options.jobs import find
+from floodway.cli.arguments import find
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -83,8 +83,7 @@ def audit(
 
 def _network(folder: Path, file: Path | None) -> Network | None:
     """The network that ran: that of the file, if it belongs to the folder, else the one that the run left."""
-    from floodway.agent.loop.claim import check_owner
-    from floodway.agent.loop.run_files import saved_network
+    from floodway.agent.loop.run_files import check_owner, saved_network
     from floodway.network.file import load_network
 
     if file is None:
@@ -97,9 +96,9 @@ def _network(folder: Path, file: Path | None) -> Network | None:
 def _audit_run(network: Network, folder: Path, *, full: bool, as_json: bool) -> None:
     from floodway.job.ledger.ledger import Ledger
     from floodway.spark.audit.run import audit as audit_run
-    from floodway.spark.query.layout import Layout
+    from floodway.spark.query.layout import RunLayout
 
-    layout = Layout(folder)
+    layout = RunLayout(folder)
     if not Ledger(layout.store).exists():
         raise InputError(f"no ledger in {folder}", hint="Give the folder that `floodway run` printed")
     result = audit_run(network, layout, full=full)
@@ -141,8 +140,8 @@ def _audit_nodes(network: Network, folder: Path, *, full: bool, as_json: bool) -
 
 
 def _audit_federation(path: Path, shared: Path, *, full: bool, as_json: bool) -> None:
-    from floodway.agent.federation.audit import audit_federation
     from floodway.contracts.federation_file import load_federation
+    from floodway.spark.audit.run import audit_federation
 
     found = audit_federation(load_federation(path), shared, full=full)
     lines = [f"{name}: {_line(one)}" for name, one in found.items()]

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.options.spark_options import Conf, Master, parse_conf
+from floodway.cli.arguments import Conf, Job, Master, find, parse_conf
 from floodway.cli.view.output import print_json
+from floodway.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from floodway.job.ledger.backfill import Live
-    from floodway.job.shed_state import ShedFiles
-    from floodway.spark.shed.recovery.backfill import Backfill, Progress
+    from floodway.job.places import JobPlace
+    from floodway.job.store.store import Store
+    from floodway.network.model import Network
+    from floodway.spark.shed.recovery.backfill import Backfill, DroppedSource, Progress
 
 SILENT_SECONDS = 60.0
 QUIET_NICE = 10
@@ -24,26 +29,30 @@ QUIET_NICE = 10
 
 
 def backfill(
-    name: Annotated[str, typer.Argument(help="The shed's name, as given to floodway.shed.")],
+    name: Job,
     run: Annotated[
         str, typer.Option(help="package.module:function; it is given the dropped tuples and the name of the step.")
     ],
     kafka: Annotated[
-        list[str],
-        typer.Option(help="An option of the job's Kafka source, key=value; may be repeated."),
-    ],
+        list[str] | None,
+        typer.Option(help="An option of the Kafka source of a job with floodway.shed, key=value; may be repeated."),
+    ] = None,
     through: Annotated[
         str | None, typer.Option(help="package.module:function that the job applies between its source and the shed.")
+    ] = None,
+    stream: Annotated[
+        str | None, typer.Option(help="Of a network: the stream, if it has dropped tuples of several.")
     ] = None,
     since: Annotated[str | None, typer.Option(help='From then on: "2 hours ago", or 2026-11-16T12:00:00Z.')] = None,
     until: Annotated[str | None, typer.Option(help="Before then.")] = None,
     state: Annotated[str | None, typer.Option(help="The state folder or URI that the job was given.")] = None,
+    step: Annotated[int, typer.Option(min=1, help="Most tuples that are processed at once.")] = 200_000,
     at_once: Annotated[bool, typer.Option("--now", help="Do not wait until the live job is quiet.")] = False,
     master: Master = None,
     conf: Conf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Process the tuples that a shed has dropped, while its job is at its target and sheds nothing.
+    """Process the tuples that a job has dropped, while it is at its target and sheds nothing.
 
     The function is called as function(df, step) and has to write so that a repeat of the same step overwrites what it
     wrote before: a backfill that is killed goes on with the step that was under way. Three failures in a row end it.
@@ -51,45 +60,89 @@ def backfill(
     Example: floodway backfill clicks --run jobs.clicks:fill --kafka kafka.bootstrap.servers=localhost:9092
     """
     from floodway.functions import named_function
-    from floodway.job.ledger.backfill import Live
-    from floodway.job.options.moments import moment_us
-    from floodway.job.options.values import settings
-    from floodway.job.store.locks import take
-    from floodway.spark.shed.place import place_files
+    from floodway.job.ledger.backfill import BackfillPace, Live
+    from floodway.job.options.values import moment_us, settings
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
     function = named_function("--run", run)
     before = None if through is None else named_function("--through", through)
-    options: dict[str, str] = settings("--kafka")("\n".join(kafka))
+    options: dict[str, str] = settings("--kafka")("\n".join(kafka or ()))
     since_us, until_us = moment_us("--since", since), moment_us("--until", until)
-    files = place_files(None, name, state)
     spark_settings = parse_conf(conf)
-    lock = take(files.folder / "backfill.lock", "Another backfill of this shed is running: wait for it, or stop it")
+    from floodway.spark.shed.recovery.streams import network_of
+
+    job = find(name, state)
+    network = network_of(job)
+    at, store = _place(job, network, stream, options)
+    _hold(job.name, store, at)
     os.nice(QUIET_NICE)
 
+    from floodway.job.shed_state import ShedFiles
+    from floodway.spark.query.layout import RunLayout
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
     from floodway.spark.shed.recovery.backfill import Backfill
     from floodway.spark.shed.recovery.recover import Recovery
+    from floodway.spark.shed.recovery.streams import StreamRecovery
 
     def live() -> Live:
-        return Live(False) if at_once else _live(files)
+        return Live(False) if at_once else _live(store)
 
-    spark = spark_session(f"floodway-backfill-{name}", master=master or LOCAL_MASTER, conf=spark_settings)
+    spark = spark_session(f"floodway-backfill-{at}", master=master or LOCAL_MASTER, conf=spark_settings)
     try:
-        recovery = Recovery(spark, files, options, before)
-        work = Backfill(name, recovery, function, live, since_us, until_us)
+        source: DroppedSource
+        if network is None:
+            source = Recovery(spark, ShedFiles(store), options, before)
+        else:
+            source = StreamRecovery(spark, network, RunLayout(Path(job.place)), at, store)
+        work = Backfill(at, source, function, live, since_us, until_us, pace=BackfillPace(step, most_tuples=step))
         _show(work, quiet=as_json or not sys.stderr.isatty())
         _report(work, as_json=as_json)
     finally:
         spark.stop()
-        lock.close()
 
 
-def _live(files: ShedFiles) -> Live:
+def _place(job: JobPlace, network: Network | None, stream: str | None, kafka: Mapping[str, str]) -> tuple[str, Store]:
+    """Under which name a shed or a stream stands in which ledger; InputError for what cannot be made good."""
+    from floodway.spark.shed.recovery.streams import dropped_streams, stream_store
+
+    if network is None:
+        if stream is not None:
+            raise InputError(f"{job.name} is a job with floodway.shed and has no streams", hint="Leave --stream out")
+        if not kafka:
+            raise InputError(
+                f"--kafka does not say where the tuples of {job.name} are read again",
+                hint="Give --kafka kafka.bootstrap.servers=HOST:PORT, as the job's source has it",
+            )
+        return job.name, job.store
+    dropped = dropped_streams(job, network)
+    if stream is None and len(dropped) != 1:
+        raise InputError(
+            f"{job.name} has dropped tuples of {len(dropped)} streams",
+            hint=f"Name one by --stream: {', '.join(dropped)}" if dropped else "There is nothing to make good",
+        )
+    return stream or dropped[0], stream_store(job, network, stream or dropped[0])
+
+
+def _hold(name: str, store: Store, at: str) -> None:
+    """Be the only backfill of this place for the rest of the process, wherever the state lies."""
+    from floodway.job.store.lease import hold
+    from floodway.job.store.store import join
+    from floodway.spark.session.stores import open_store
+
+    try:
+        hold(open_store(join(store.uri, f"backfill/{at}")))
+    except InputError as error:
+        raise InputError(
+            f"another backfill of {name} is running: {error.message}", hint="Wait for it, or stop it"
+        ) from None
+
+
+def _live(store: Store) -> Live:
     """How the live job is, from its status; one that has not been heard of for a while does not run."""
     from floodway.job.ledger.backfill import Live
+    from floodway.job.status.status import read_status
 
-    status = files.read_status()
+    status = read_status(store)
     if status is None or time.time() - status.time > SILENT_SECONDS:
         return Live(False)
     keep = status.keep if status.mode == "enforce" else 1.0
@@ -118,19 +171,23 @@ def _show(work: Backfill, *, quiet: bool) -> None:
 def _report(work: Backfill, *, as_json: bool) -> None:
     told: Progress = work.progress()
     differences = work.differences()
+    unreadable = min(work.unreadable(), told.lost)
+    lost = {"retention": told.lost - unreadable, "not on record": unreadable}
     if as_json:
         print_json(
             {
                 "dropped": told.dropped,
                 "recovered": told.recovered,
                 "remaining": told.remaining,
-                "lost": {"retention": told.lost} if told.lost else {},
+                "lost": {reason: tuples for reason, tuples in lost.items() if tuples},
                 "reconciled": not differences and told.remaining == 0,
             }
         )
         return
     typer.echo(f"dropped {told.dropped:,}, recovered {told.recovered:,}, remaining {told.remaining:,}")
-    if told.lost:
-        typer.echo(f"lost {told.lost:,}: the topic's retention had taken them before they were read again")
+    if lost["retention"]:
+        typer.echo(f"lost {lost['retention']:,}: retention had taken them before they were read again")
+    if unreadable:
+        typer.echo(f"lost {unreadable:,}: their batches left nothing on record to find them by")
     for text in differences:
         typer.echo(f"difference: {text}", err=True)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from floodway.cli.options.spark_options import Conf, parse_conf
+from floodway.cli.arguments import Conf, parse_conf
 from floodway.cli.view.output import print_json
 
 REGISTRY = "floodway.experiments.bench.registry"

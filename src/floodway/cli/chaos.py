@@ -79,6 +79,9 @@ def _tried(
         # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
         return {"id": fault.id, "tried": 0, "lost": 0, "doubled": 0, "differences": [f"could not run: {error}"]}
     body: dict[str, Any] = result.as_json()
+    # At once: a campaign takes hours, and the table comes at its end.
+    numbers = ", ".join(f"{body[name]} {name}" for name in ("tried", "lost", "doubled"))
+    typer.echo(f"{fault.id}: {numbers}, {len(body['differences'])} differences", err=True)
     return body
 
 

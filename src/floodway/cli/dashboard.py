@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.options.jobs import find_or_root
+from floodway.cli.arguments import find_or_root
 from floodway.cli.view.page import ReadToken, serving
 from floodway.errors import InputError
 

@@ -45,10 +45,9 @@ def explain(
     Example: floodway explain examples/networks/figure1.yaml --rates s1=1,s2=1 --plan exact --picture figure1.svg
     """
     from floodway.job.options import values
-    from floodway.network.checks import check_keeps, check_rates, require_costs
-    from floodway.network.dump import network_to_dict
     from floodway.network.fair import fair
-    from floodway.network.file import load_network
+    from floodway.network.file import load_network, network_to_dict
+    from floodway.network.file_checks import check_keeps, check_rates, require_costs
     from floodway.network.text import network_text
 
     loaded = load_network(network)
@@ -93,7 +92,7 @@ def explain(
 
 def _made_plan(network: Network, planner: str, rates: str) -> Plan:
     from floodway.job.options import values
-    from floodway.network.checks import check_rates
+    from floodway.network.file_checks import check_rates
     from floodway.planning.factory import PLANNERS, make_planner
 
     if planner not in PLANNERS:

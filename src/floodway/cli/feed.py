@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from floodway.cli.options.checks import usable_folder
-from floodway.cli.options.retention_options import RetainBytes, RetainSeconds, parse_retention
+from floodway.cli.arguments import usable_folder
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
     from floodway.spark.log import Retention
-    from floodway.spark.log.feeder import Target
+    from floodway.spark.log.feeder import FeedTarget
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from floodway.spark.log import Retention
+
 
 _KAFKA = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]+)")
 
@@ -71,10 +75,9 @@ def feed(
     from floodway.job.options import values
     from floodway.spark.log.feeder import TICK
     from floodway.spark.log.feeder import feed as run
-    from floodway.spark.log.profiles import bursts, constant, counts, duration, poisson, ramp
+    from floodway.spark.log.profiles import TupleMaker, bursts, constant, counts, duration, poisson, ramp
     from floodway.spark.log.profiles import steps as read_steps
     from floodway.spark.log.profiles import trace as read_trace
-    from floodway.spark.log.tuples import TupleMaker
 
     arrivals, payload = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
     most = None if seconds is None else values.duration("--seconds")(seconds)
@@ -124,12 +127,12 @@ def feed(
 @contextmanager
 def _opened(
     target: str, schema: str | None, partitions: int | None, retention: Retention | None
-) -> Iterator[tuple[Target, str, int]]:
+) -> Iterator[tuple[FeedTarget, str, int]]:
     """The target, created if it is not there, with its schema and number of partitions."""
     from floodway.spark.log import LogWriter, create_log, open_log, schema_text
     from floodway.spark.log.feeder import LogTarget
     from floodway.spark.log.meta import META
-    from floodway.spark.log.tuples import DEFAULT_SCHEMA
+    from floodway.spark.log.profiles import DEFAULT_SCHEMA
 
     if target.startswith("kafka:"):
         from floodway.spark.log.kafka_target import KafkaTarget
@@ -176,3 +179,26 @@ def _progress(length: float) -> Callable[[int, float, float], None]:
             typer.echo(f"\r{line}  ", err=True, nl=False)
 
     return show
+
+
+RetainBytes = Annotated[
+    str | None,
+    typer.Option(help="Let the oldest tuples go above this size per partition, such as 1GB; default never."),
+]
+RetainSeconds = Annotated[
+    str | None, typer.Option(help="Let tuples go that were written this long ago, such as 2h; default never.")
+]
+
+
+def parse_retention(retain_bytes: str | None, retain_seconds: str | None) -> Retention | None:
+    """The retention that the two options ask for; None without any.
+
+    >>> parse_retention("1MB", None)
+    Retention(max_bytes=1000000, max_age_seconds=None, unread_from=None)
+    """
+    from floodway.job.options.flags import parsed
+    from floodway.job.options.options import JobOptions
+    from floodway.spark.query.retaining import retention_of
+
+    given = {"retain_bytes": retain_bytes, "retain_seconds": retain_seconds}
+    return retention_of(JobOptions(**parsed("run", given)))

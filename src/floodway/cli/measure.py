@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.options.checks import above_zero, writable
-from floodway.cli.options.spark_options import Conf, Master, parse_conf
+from floodway.cli.arguments import Conf, Master, above_zero, parse_conf, writable
 from floodway.cli.view.output import print_json
 
 if TYPE_CHECKING:
@@ -99,10 +98,13 @@ def measure_on(
 
 
 def write_network(net: Network, path: Path) -> None:
-    """As JSON if the file's name says so, else as YAML."""
-    from floodway.network.dump import network_to_json, network_to_yaml
+    """As JSON if the file's name says so, else as YAML; where that fails, a file that was there stays."""
+    from floodway.job.store.store import LocalStore
+    from floodway.network.file import network_to_json, network_to_yaml
 
-    path.write_text(network_to_json(net) if path.suffix == ".json" else network_to_yaml(net), encoding="utf-8")
+    text = network_to_json(net) if path.suffix == ".json" else network_to_yaml(net)
+    target = path.resolve()  # what a link leads to, not the link
+    LocalStore(target.parent).write(target.name, text.encode())
 
 
 def _print(found: Statistics) -> None:

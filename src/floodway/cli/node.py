@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.arguments import GivenOptions, job_command
 from floodway.cli.view.page import ReadToken, watched
 from floodway.errors import InputError
 
@@ -65,7 +65,7 @@ def node(
 
     Example: floodway node net.yaml --node A --state runs/net --control dfit --listen 127.0.0.1:8701
     """
-    from floodway.agent.node.options import NodeOptions, parse_control, parse_listen
+    from floodway.agent.node.node_options import NodeOptions, parse_control, parse_listen
     from floodway.agent.wire.signing import load_security
     from floodway.job.options import values
     from floodway.job.options.flags import parsed

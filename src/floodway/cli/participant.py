@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.arguments import GivenOptions, job_command
 from floodway.cli.view.output import print_json
 from floodway.cli.view.page import ReadToken, watched
 from floodway.errors import InputError
@@ -52,15 +52,15 @@ def participant(
 
     Example: floodway participant three.yaml --name A --state state/A --shared shared --catalogue my_queries.catalogue
     """
-    from floodway.agent.federation.keys import Credentials, load_pairs
+    from floodway.agent.federation.credentials import Credentials, load_pairs
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.pace import Pace
     from floodway.agent.federation.participant import DECISION, ParticipantAgent
-    from floodway.agent.loop.claim import locked
+    from floodway.agent.federation.partners import Pace
+    from floodway.agent.loop.run_files import locked
     from floodway.agent.wire.server import HttpServer
     from floodway.agent.wire.signing import load_security
     from floodway.contracts.federation_file import load_federation
-    from floodway.contracts.participant import Settings
+    from floodway.contracts.participant_state import NegotiationTimes
     from floodway.job.options import values
     from floodway.job.options.flags import parsed
     from floodway.job.options.options import JobOptions
@@ -87,14 +87,14 @@ def participant(
     with locked(state):
         pass
 
-    from floodway.agent.federation.spark_engine import SparkEngine
+    from floodway.agent.federation.spark_engine import SparkFragments
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
 
     with watched(state, options, key_file=key_file, read_token_file=read_token_file):
         store = LeaseStore(shared, seconds=kept)
         spark = spark_session(f"floodway-{name}", master=options.master or LOCAL_MASTER, conf=options.settings or {})
         try:
-            engine = SparkEngine(spark, entries, shared, state / DECISION, options, trigger_seconds=paced)
+            engine = SparkFragments(spark, entries, shared, state / DECISION, options, trigger_seconds=paced)
             agent = ParticipantAgent(
                 found,
                 name,
@@ -104,7 +104,7 @@ def participant(
                 credentials=credentials,
                 listen=address,
                 options=options,
-                settings=Settings(period_seconds=between, wake_seconds=30 * between),
+                settings=NegotiationTimes(period_seconds=between, wake_seconds=30 * between),
                 pace=Pace(lease=kept, margin=kept / 5, patience=2 * between, failed_move=2 * between),
             )
             signal.signal(signal.SIGTERM, lambda number, frame: agent.stop())

@@ -19,7 +19,7 @@ def payments(
 
     Example: floodway payments state/A
     """
-    from floodway.agent.federation.journal.journal import read_journal
+    from floodway.agent.federation.participant_journal import read_journal
 
     journal = read_journal(state)
     try:

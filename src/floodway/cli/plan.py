@@ -13,8 +13,11 @@ from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from floodway.network.model import Network
     from floodway.planning.plan import Objective, Plan, Planner
+    from floodway.planning.windows.window_shapes import DropKind
 
 _LOOKUPS = 200
 
@@ -40,11 +43,14 @@ def plan(
     Example: floodway plan examples/networks/figure1.yaml --rates s1=1,s2=1 --planner solver --epsilon 0.05
     """
     from floodway.job.options import values
-    from floodway.network.checks import check_rates
+    from floodway.job.options.options import JobOptions
     from floodway.network.file import load_network
+    from floodway.network.file_checks import check_rates
     from floodway.planning import store
     from floodway.planning.factory import check_choice, make_planner, planner_class
     from floodway.planning.program import Program
+    from floodway.planning.windows.window_shapes import windowed_plan
+    from floodway.spark.query.fragment_windows import drop_kinds, timeless_streams
 
     goal = parse_objective(objective)
     check_choice(planner, goal)
@@ -64,10 +70,12 @@ def plan(
             )
     build_seconds = time.perf_counter() - started
     best = make_planner(network_read, "exact", objective=goal, headroom=headroom).plan(given, scale)
-    found = chosen.plan(given, scale)
+    kinds = drop_kinds(network_read, timeless_streams(network_read, JobOptions()))
+    shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
+    found = windowed_plan(network_read, chosen.plan(given, scale), shapes)
     if save is not None:
         store.save(chosen, save)
-    body = _body(chosen, found, best.score, build_seconds, _lookup_microseconds(chosen, found, scale))
+    body = _body(chosen, found, best.score, build_seconds, _lookup_microseconds(chosen, found, scale), kinds)
     if as_json:
         print_json(body)
     else:
@@ -109,7 +117,12 @@ def _lookup_microseconds(planner: Planner, found: Plan, scale: float) -> float:
 
 
 def _body(
-    planner: Planner, found: Plan, optimum: float, build_seconds: float, lookup_microseconds: float
+    planner: Planner,
+    found: Plan,
+    optimum: float,
+    build_seconds: float,
+    lookup_microseconds: float,
+    kinds: Mapping[str, DropKind],
 ) -> dict[str, Any]:
     size = "rows" if planner.name in ("fit", "dfit") else "regions"
     body: dict[str, Any] = {
@@ -117,7 +130,7 @@ def _body(
         "overloaded": found.overloaded,
         "score": found.score,
         "optimum": optimum,
-        "drops": [{"at": at, "keep": keep} for at, keep in found.drops.items()],
+        "drops": [{"at": at, "keep": keep, **_kind(kinds.get(at), keep)} for at, keep in found.drops.items()],
         "ties": [list(group) for group in found.ties],
         "load": dict(found.load),
         "throughput": dict(found.throughput),
@@ -130,6 +143,30 @@ def _body(
         if value is not None:
             body[name] = float(value)
     return body
+
+
+def _kind(kind: DropKind | None, keep: float) -> dict[str, Any]:
+    """How a location drops: tuples at random, or windows, and then the share of them that is kept."""
+    from floodway.planning.windows.window_drop import PPM
+    from floodway.planning.windows.window_keeps import window_ppm
+
+    if kind is None or kind.shape is None:
+        return {"kind": "random", **({"reason": kind.reason} if kind and kind.reason else {})}
+    shape = kind.shape
+    kept = window_ppm(shape, round(keep * PPM)) / PPM
+    return {"kind": "window", "size": shape.size_us / 1e6, "slide": shape.slide_us / 1e6, "windows": kept}
+
+
+def kind_lines(drops: list[dict[str, Any]]) -> list[str]:
+    """Which drops go by windows, and which do not although an aggregate lies below, for people."""
+    found = []
+    for drop in drops:
+        if drop["kind"] == "window":
+            windows = f"windows of {drop['size']:g} s by {drop['slide']:g} s"
+            found.append(f"{drop['at']} drops whole {windows}: {drop['windows']:.2%} of them are kept")
+        elif "reason" in drop:
+            found.append(f"{drop['at']} drops single tuples, so windows below are not exact: {drop['reason']}")
+    return found
 
 
 def _print(network: Network, planner: Planner, found: Plan, body: dict[str, Any]) -> None:
@@ -147,7 +184,7 @@ def _print(network: Network, planner: Planner, found: Plan, body: dict[str, Any]
     elif not found.drops:
         typer.echo("nothing is dropped\n")
     else:
-        typer.echo("\n".join([*columns(drops, indent=0), *tie_lines(found), ""]))
+        typer.echo("\n".join([*columns(drops, indent=0), *kind_lines(body["drops"]), *tie_lines(found), ""]))
     typer.echo("\n".join([*columns(nodes, indent=0), "", *columns(outputs, indent=0), ""]))
     gap = 1 - found.score / body["optimum"] if body["optimum"] > 0 else 0.0
     error = f" ({gap:.2%} below)" if gap > 1e-9 else ""

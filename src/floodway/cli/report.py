@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.options.checks import writable
-from floodway.cli.options.jobs import Job, find_or_root
+from floodway.cli.arguments import Job, find_or_root, writable
 from floodway.cli.view.output import latency_line, print_json
 
 if TYPE_CHECKING:
@@ -57,6 +56,10 @@ def _print(found: Any, html: Path | None) -> None:
     pauses = f" without {found.pauses} pause(s)" if found.pauses else ""
     console.print(f"{body['begin']} to {body['end']}: ran {found.seconds:.0f} s{pauses}, mode {body['mode']}")
     console.print(latency_line(status.latency))
+    if status.behind is not None:
+        console.print(f"at the end: {status.behind.words}")
+    if status.accuracy is not None:
+        console.print(f"accuracy: {escape(status.accuracy.words)}")
     if found.score is not None and found.optimum:
         console.print(f"score: {found.score:.4g} of {found.optimum:.4g} weighted tuples/s")
     console.print(f"ledger: {'DOES NOT RECONCILE' if found.differences else 'reconciled'}")

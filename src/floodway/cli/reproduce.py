@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from html import escape as html_escape
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -16,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from floodway.cli.options.checks import usable_folder, writable
+from floodway.cli.arguments import usable_folder, writable
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -25,7 +28,7 @@ REGISTRY = "floodway.experiments.registry"
 LINES_SHOWN = 6
 
 
-class Found(Protocol):
+class PaperResult(Protocol):
     """What the command needs of a result."""
 
     @property
@@ -108,14 +111,14 @@ def reproduce(
     usable_folder("--plots", plots)
     writable("--html", html)
     left_out = [] if ids else [name for name in registry.EXPERIMENTS if name not in modules]
-    found: list[tuple[Found, float]] = []
+    found: list[tuple[PaperResult, float]] = []
     with _bar(len(modules), quiet=as_json) as advance:
         for place, (name, module) in enumerate(modules.items()):
             started = time.perf_counter()
             progress = partial(advance, place, name)
             progress(0.0)
             try:
-                result: Found = module.run(seeds=range(1, seeds + 1), trace=trace, progress=progress)
+                result: PaperResult = module.run(seeds=range(1, seeds + 1), trace=trace, progress=progress)
             except Exception as error:
                 # One that cannot run must not cost the results of the others.
                 result = registry.not_run(name, error)
@@ -124,8 +127,6 @@ def reproduce(
         for result, _ in found:
             result.save_plots(plots)
     if html is not None:
-        from floodway.cli.view.reproduce_html import reproduce_html
-
         html.write_text(reproduce_html(found, left_out), encoding="utf-8")
     if as_json:
         results = [result.as_json(seconds=seconds) for result, seconds in found]
@@ -165,7 +166,7 @@ def _list(modules: Mapping[str, Any], long: Collection[str], *, as_json: bool) -
         typer.echo(f"{name:<{width}}  {module.CLAIM.paper:<{wide}}  {module.TITLE}{minutes}")
 
 
-def _print(found: Sequence[tuple[Found, float]]) -> None:
+def _print(found: Sequence[tuple[PaperResult, float]]) -> None:
     table = Table("id", "paper and claim", "measured", "holds", "ran in", "seconds", show_lines=True)
     for result, seconds in found:
         verdict = "[green]yes[/green]" if result.holds else "[red]NO[/red]"
@@ -185,7 +186,7 @@ def _print(found: Sequence[tuple[Found, float]]) -> None:
     typer.echo(f"{held} of {len(found)} hold{told}" + (f"; could not run: {', '.join(failed)}" if failed else ""))
 
 
-def _measured(result: Found) -> str:
+def _measured(result: PaperResult) -> str:
     text = escape(result.headline or summary(result.measured))
     return text if result.holds or result.failed else f"{text}\n[red]{escape(result.reason)}[/red]"
 
@@ -226,3 +227,61 @@ def _numbers(values: Mapping[str, Any]) -> str:
 
 def _short(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; }
+body { font: 16px/1.45 system-ui, sans-serif; max-width: 1060px; margin: 0 auto; padding: 12px 16px; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; vertical-align: top; padding: 6px 10px 6px 0; border-bottom: 1px solid var(--line); }
+.scroll { overflow-x: auto; } .yes { color: #2c8a4f; font-weight: 700; } .no { color: #d0472f; font-weight: 700; }
+img { max-width: 100%; background: #fff; border-radius: 8px; } pre { white-space: pre-wrap; }
+article { border-top: 1px solid var(--line); margin-top: 28px; }
+"""
+
+
+def reproduce_html(found: Sequence[tuple[PaperResult, float]], left_out: Sequence[str] = ()) -> str:
+    """The page of these results with the seconds each took, and the ids of those that were not run."""
+    held = sum(result.holds for result, _ in found)
+    rows = "".join(
+        f'<tr><td><a href="#{html_escape(result.id)}">{html_escape(result.id)}</a></td><td>'
+        f"{html_escape(result.paper.paper)}"
+        f"</td><td>{html_escape(result.headline)}</td><td>{_verdict(result)}</td>"
+        f"<td>{html_escape(result.where)}</td><td>{seconds:.1f}</td></tr>"
+        for result, seconds in found
+    )
+    without = f" Left out, because they take minutes: {', '.join(left_out)} (run with --long)." if left_out else ""
+    heads = "".join(f"<th>{name}</th>" for name in ("id", "paper", "measured", "holds", "ran in", "seconds"))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><title>Floodway: results of the papers</title>'
+        f"<style>{STYLE}</style></head><body><h1>Results of the papers, beside what is measured here</h1>"
+        f"<p>{held} of {len(found)} hold. “simulation” ran the same policies on a simulated clock, “spark” on real "
+        f"Spark, “computation” is arithmetic.{html_escape(without)}</p>"
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f"{''.join(_article(result, seconds) for result, seconds in found)}</body></html>"
+    )
+
+
+def _verdict(result: PaperResult) -> str:
+    if result.failed:
+        return '<span class="no">could not run</span>'
+    return '<span class="yes">yes</span>' if result.holds else '<span class="no">NO</span>'
+
+
+def _article(result: PaperResult, seconds: float) -> str:
+    notes = "".join(f"<li>{html_escape(note)}</li>" for note in result.notes)
+    reason = "" if result.holds else f'<p class="no">{html_escape(result.reason)}.</p>'
+    with tempfile.TemporaryDirectory() as folder:
+        plots = "".join(_image(path, result.title) for path in result.save_plots(Path(folder)))
+    return (
+        f'<article id="{html_escape(result.id)}"><h2>{html_escape(result.id)}: {html_escape(result.title)}</h2>'
+        f"<p><b>{html_escape(result.paper.paper)}:</b> {html_escape(result.paper.text)}. Holds: {_verdict(result)}. "
+        f"Ran in {html_escape(result.where)}, {seconds:.1f} s.</p>{reason}<pre>{html_escape(result.headline)}\n"
+        f"{html_escape(summary(result.measured))}</pre>{plots}<ul>{notes}</ul></article>"
+    )
+
+
+def _image(path: Path, title: str) -> str:
+    text = base64.b64encode(path.read_bytes()).decode("ascii")
+    return f'<p><img alt="{html_escape(title)}: {html_escape(path.stem)}" src="data:image/png;base64,{text}"></p>'

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.options.checks import usable_folder, writable
-from floodway.cli.options.job_options import GivenOptions, job_command
+from floodway.cli.arguments import GivenOptions, job_command, usable_folder, writable
 from floodway.cli.view.output import deadline_lines, latency_line, print_json, status_line
 from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
-    from floodway.agent.loop.report import RunReport
+    from floodway.agent.loop.record import RunReport
     from floodway.job.status.status import Status
 
 
@@ -51,8 +50,8 @@ def run(
     from floodway.agent.loop.runner import RunOptions, run_network
     from floodway.job.options import values
     from floodway.job.options.flags import parsed
-    from floodway.network.checks import check_rates
     from floodway.network.file import load_network
+    from floodway.network.file_checks import check_rates
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found
     net = load_network(network)
@@ -110,7 +109,11 @@ def _print(result: RunReport, root: Path) -> None:
     console = Console()
     console.print()
     console.print(table)
-    console.print(latency_line(result.latency))
+    outputs = result.latencies if len({one.target for one in result.latencies.values()}) > 1 else {}
+    for name, latency in outputs.items():
+        console.print(f"{name}: {latency_line(latency)}", markup=False)
+    if not outputs:
+        console.print(latency_line(result.latency))
     if result.unreachable:
         console.print(f"the target is below what this engine can reach: about {result.floor_seconds:.2f} s")
     console.print(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.options.jobs import Job, State, find
+from floodway.cli.arguments import Job, State, find
 
 
 def set(

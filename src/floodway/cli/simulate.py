@@ -23,9 +23,9 @@ def simulate(
     Example: floodway simulate examples/networks/figure1.yaml --rates s1=1,s2=1 --keep s1=0.2,s2=0.4
     """
     from floodway.job.options import values
-    from floodway.network.checks import check_keeps, check_rates, require_costs
     from floodway.network.fair import fair
     from floodway.network.file import load_network
+    from floodway.network.file_checks import check_keeps, check_rates, require_costs
     from floodway.network.text import columns, number
 
     loaded = load_network(network)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.options.jobs import Job, State, find
+from floodway.cli.arguments import Job, State, find
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from floodway.job.places import JobPlace
+    from floodway.job.status.figures import JobTail
     from floodway.job.status.status import Status
-    from floodway.job.status.tail import JobTail
 
 STALE_SECONDS = 30.0
 
@@ -38,7 +38,7 @@ def top(
     from rich.console import Console
     from rich.live import Live
 
-    from floodway.job.status.tail import JobTail
+    from floodway.job.status.figures import JobTail
 
     found, tail = find(job, state), JobTail()
     if as_json:
@@ -111,7 +111,7 @@ def table_of(status: Status, now: float) -> Table:
             table.add_row("would skip", f"{status.shed.behind:,} tuples of the last batch: too many newer ones wait")
         if status.shed is not None and status.shed.over:
             table.add_row("would drop", f"{status.shed.over:,} tuples of the last batch, of keys over their share")
-    for one in () if status.shed is None else status.shed.keys:
+    for one in status.keys:
         table.add_row(f"key {escape(one.key)}", f"{one.share:.1%} of the input, keep {one.keep:.1%} {_bar(one.keep)}")
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
@@ -129,17 +129,28 @@ def table_of(status: Status, now: float) -> Table:
 
 
 def _latency_rows(table: Table, status: Status) -> None:
-    latency, target = status.latency, status.latency.target
-    if latency.mean is not None:
-        shown = f"{latency.mean:.2f} s"
-        if target is not None:
-            colour = "green" if latency.mean <= 1.1 * target else "red"
-            shown = f"[{colour}]{shown}[/{colour}] of {target:g} s {_bar(latency.mean / target)}"
-        table.add_row("latency", f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
+    from rich.markup import escape
+
+    for name, latency in {"latency": status.latency, **status.outputs}.items():
+        if latency.mean is not None and (name != "latency" or not status.outputs):
+            shown, target = f"{latency.mean:.2f} s", latency.target
+            if target is not None:
+                colour = "green" if latency.mean <= 1.1 * target else "red"
+                shown = f"[{colour}]{shown}[/{colour}] of {target:g} s {_bar(latency.mean / target)}"
+            of = name if name == "latency" else f"latency {escape(name)}"
+            table.add_row(of, f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
     if status.unreachable and status.floor_seconds is not None:
         table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")
     if status.capacity_needed is not None:
-        table.add_row("capacity", f"{status.capacity_needed:.2f} times the present would keep everything")
+        from floodway.job.status.reasons import capacity_words
+
+        table.add_row("capacity", capacity_words(status.capacity_needed, status.executors_more))
+    if status.behind is not None:
+        colour = "red" if status.behind.catch_up_seconds is None else "green"
+        table.add_row("behind", f"[{colour}]{status.behind.words}[/{colour}]")
+    if status.accuracy is not None:
+        colour = "red" if status.accuracy.held is False else "green"
+        table.add_row("accuracy", f"[{colour}]{escape(status.accuracy.words)}[/{colour}]")
 
 
 def _participant_rows(table: Table, status: Status) -> None:

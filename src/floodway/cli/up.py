@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from floodway.cli.arguments import GivenOptions, job_command, usable_folder, writable
 from floodway.cli.node import PROCESS
-from floodway.cli.options.checks import usable_folder, writable
-from floodway.cli.options.job_options import GivenOptions, job_command
 from floodway.cli.view.output import latency_line, print_json, status_line
 from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
-    from floodway.agent.node.report import NodesReport
+    from floodway.agent.node.nodes_report import NodesReport
     from floodway.job.status.status import Status
 
 
@@ -63,16 +62,16 @@ def up(
 
     Example: floodway up net.yaml --seconds 60s --target 6s --control dfit --state runs/net
     """
-    from floodway.agent.loop.claim import claimed
     from floodway.agent.loop.feeding import Feed
-    from floodway.agent.node.options import parse_control
+    from floodway.agent.loop.run_files import claimed
+    from floodway.agent.node.node_options import parse_control
     from floodway.agent.node.up import UpOptions, bring_up
     from floodway.agent.wire.signing import load_security
     from floodway.cli.node import parse_urls
     from floodway.job.options import values
     from floodway.job.options.flags import parsed
-    from floodway.network.checks import check_rates
     from floodway.network.file import load_network
+    from floodway.network.file_checks import check_rates
 
     net = load_network(network)
     fed = values.rates("--rates")(rates)

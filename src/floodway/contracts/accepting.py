@@ -12,12 +12,12 @@ from math import inf
 
 from floodway.contracts.contract import Contract, with_partner
 from floodway.contracts.cost import rounded_price, worth_accepting
-from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Action, Arrived, Cancel, Counter, Move, Offer, Reject, Room, Send
-from floodway.contracts.participant import Holding, Participant, Refusal, Reservation, without
+from floodway.contracts.participant_state import Holding, Participant, Refusal, Reservation, without
 from floodway.contracts.selection import accept_set, asking_price
 from floodway.contracts.taking_back import worth_at_home
+from floodway.errors import ContractError
 
 Step = tuple[Participant, tuple[Action, ...]]
 

@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from math import isfinite
 
 from floodway.contracts.cost import TOLERANCE
-from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Task
+from floodway.errors import ContractError
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import isfinite
 from typing import Protocol
 
-from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
+from floodway.errors import ContractError
 
 TOLERANCE = 1e-9
 """Relative: sums of loads in another order must not turn a cost equal to the price into one above it."""
@@ -66,20 +66,20 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCost:
     """A cost learnt from what was measured: the greatest convex function of CPU load below all samples.
 
     Samples are (CPU load, tuples in flight) pairs. Between the corners kept the function is linear, beyond the last
     one its slope goes on; slopes below 0 count as 0.
 
-    >>> Measured.fit([(0.0, 0.0), (0.5, 1.0), (0.6, 9.0), (1.0, 6.0)]).cost(Load(cpu=0.75))
+    >>> MeasuredCost.fit([(0.0, 0.0), (0.5, 1.0), (0.6, 9.0), (1.0, 6.0)]).cost(Load(cpu=0.75))
     3.5
     """
 
     corners: tuple[tuple[float, float], ...]
 
     @classmethod
-    def fit(cls, samples: Iterable[tuple[float, float]]) -> Measured:
+    def fit(cls, samples: Iterable[tuple[float, float]]) -> MeasuredCost:
         """The lower convex hull of the samples and of the idle participant, (0, 0)."""
         lowest: dict[float, float] = {0.0: 0.0}
         for load, cost in samples:
@@ -118,11 +118,11 @@ class Learnt:
     Nothing is measured at a load that was never carried; there the queue warns. The larger of two convex functions of
     one resource is convex, and the link stays a term of its own.
 
-    >>> Learnt(Measured.fit([(0.5, 20.0)]), InFlight()).cost(Load(cpu=0.25, link=0.5))
+    >>> Learnt(MeasuredCost.fit([(0.5, 20.0)]), InFlight()).cost(Load(cpu=0.25, link=0.5))
     11.0
     """
 
-    measured: Measured
+    measured: MeasuredCost
     queues: InFlight
 
     def cost(self, load: Load) -> float:
@@ -161,7 +161,7 @@ class Learning:
     def costs(self) -> CostFunction:
         """The cost as far as it is known: the queues' alone where nothing is."""
         known = [(self._middle(step), mean) for step, (count, mean) in self.means.items() if count >= LEAST]
-        return Learnt(Measured.fit(known), self.queues) if known else self.queues
+        return Learnt(MeasuredCost.fit(known), self.queues) if known else self.queues
 
     def _middle(self, step: int) -> float:
         return (step + 0.5) * STEP * self.queues.cpu

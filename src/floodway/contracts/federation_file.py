@@ -30,7 +30,7 @@ from floodway.contracts.contract import Contract, Service
 from floodway.contracts.cost import InFlight
 from floodway.contracts.federation_keys import EXAMPLE, KeySource, Pair, pair_keys, read_key_source
 from floodway.errors import NetworkError, Problem
-from floodway.network.fields import MAX_PROBLEMS, Fields, Report, Unit, describe, shorten
+from floodway.network.fields import MAX_PROBLEMS, Fields, ProblemReport, Unit, describe, shorten
 from floodway.network.yaml_lines import WHOLE_FILE, Located, Scalar, join, read_lines
 
 VERSION = 1
@@ -131,7 +131,7 @@ def parse_federation(text: str, *, source: str = "federation", name: str = "fede
     """Read a federation from YAML or JSON text; `source` names it in errors."""
     if len(text) > MAX_BYTES:
         raise _refuse(f"is larger than {MAX_BYTES // 10**6} MB; split the federation", source)
-    report = Report()
+    report = ProblemReport()
     root = read_lines(text, report.problems, source=source)
     if root is None or not isinstance(root.value, dict):
         found = "is empty" if root is None or root.value is None else f"is {describe(root.value)}"
@@ -155,7 +155,7 @@ def _refuse(message: str, source: str) -> NetworkError:
     return NetworkError([Problem(WHOLE_FILE, None, message)], source=source)
 
 
-def _read(root: Located, report: Report, default_name: str) -> Federation:
+def _read(root: Located, report: ProblemReport, default_name: str) -> Federation:
     fields = Fields(root, "", report, what="a federation file")
     version = fields.get("version")
     if version is None:
@@ -185,7 +185,7 @@ def _read(root: Located, report: Report, default_name: str) -> Federation:
 def _section(
     fields: Fields,
     key: str,
-    read: Callable[[str, Located, Report], Entry],
+    read: Callable[[str, Located, ProblemReport], Entry],
     *,
     example: str,
     named: bool = True,
@@ -207,7 +207,7 @@ def _section(
     return {name: read(name, entry, report) for name, entry in found.value.items()}
 
 
-def _member(name: str, located: Located, report: Report) -> Member:
+def _member(name: str, located: Located, report: ProblemReport) -> Member:
     fields = Fields(located, join("participants", name), report, what="a participant")
     url = fields.text("url", pattern=r"https?://[^\s/]+/?", shape="an address such as http://127.0.0.1:8471")
     if not fields.has("url"):
@@ -227,7 +227,7 @@ def _member(name: str, located: Located, report: Report) -> Member:
     return member
 
 
-def _cost(fields: Fields, report: Report) -> tuple[CostKind, float]:
+def _cost(fields: Fields, report: ProblemReport) -> tuple[CostKind, float]:
     """`cost: {kind: measured, link: 1e6}`: where the marginal cost comes from, and the bytes/s of the link."""
     found = fields.get("cost")
     if found is None:
@@ -275,7 +275,7 @@ class _HalfContract:
     service: Service | None
 
 
-def _half_contract(name: str, located: Located, report: Report) -> _HalfContract:
+def _half_contract(name: str, located: Located, report: ProblemReport) -> _HalfContract:
     fields = Fields(located, join("contracts", name), report, what="a contract")
     kinds = fields.names("kinds")
     half = _HalfContract(
@@ -288,7 +288,7 @@ def _half_contract(name: str, located: Located, report: Report) -> _HalfContract
     return half
 
 
-def _service(fields: Fields, report: Report) -> Service | None:
+def _service(fields: Fields, report: ProblemReport) -> Service | None:
     found = fields.get("service")
     if found is None:
         return None
@@ -301,7 +301,7 @@ def _service(fields: Fields, report: Report) -> Service | None:
     return None if delay is None or penalty is None else Service(delay, penalty)
 
 
-def _contracts(key: str, half: _HalfContract, members: Mapping[str, Member], report: Report) -> list[Contract]:
+def _contracts(key: str, half: _HalfContract, members: Mapping[str, Member], report: ProblemReport) -> list[Contract]:
     """`A->B` is one contract, `A<->B` the same terms in both directions."""
     path = join("contracts", key)
     both = "<->" in key
@@ -323,7 +323,7 @@ def _contracts(key: str, half: _HalfContract, members: Mapping[str, Member], rep
     return made
 
 
-def _fragment(name: str, located: Located, report: Report) -> FragmentSpec:
+def _fragment(name: str, located: Located, report: ProblemReport) -> FragmentSpec:
     fields = Fields(located, join("fragments", name), report, what="a fragment")
     for key, remedy in (
         ("owner", "name the participant that it comes from, such as owner: A"),
@@ -368,7 +368,9 @@ def _parameters(fields: Fields) -> dict[str, Scalar]:
     return made
 
 
-def _check_fragments(fragments: Mapping[str, FragmentSpec], members: Mapping[str, Member], report: Report) -> None:
+def _check_fragments(
+    fragments: Mapping[str, FragmentSpec], members: Mapping[str, Member], report: ProblemReport
+) -> None:
     outputs: dict[str, str] = {}
     for name, spec in fragments.items():
         path = join("fragments", name)

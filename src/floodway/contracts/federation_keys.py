@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from floodway.contracts.contract import Contract
-from floodway.network.fields import Fields, Report
+from floodway.network.fields import Fields, ProblemReport
 from floodway.network.yaml_lines import Located, join
 
 Pair = frozenset[str]
@@ -32,7 +32,7 @@ class KeySource:
         return f"environment variable {self.env}" if self.env else f"file {self.file}"
 
 
-def read_key_source(name: str, located: Located, report: Report) -> KeySource:
+def read_key_source(name: str, located: Located, report: ProblemReport) -> KeySource:
     """One entry of the section."""
     fields = Fields(located, join("keys", name), report, what="a key")
     found = KeySource(
@@ -46,7 +46,7 @@ def read_key_source(name: str, located: Located, report: Report) -> KeySource:
 
 
 def pair_keys(
-    found: Mapping[str, KeySource], members: Collection[str], contracts: Iterable[Contract], report: Report
+    found: Mapping[str, KeySource], members: Collection[str], contracts: Iterable[Contract], report: ProblemReport
 ) -> dict[Pair, KeySource]:
     """The section's entries by pair; a pair twice, without a contract, or left out is reported."""
     needed = {frozenset({one.giver, one.taker}): str(one) for one in contracts}

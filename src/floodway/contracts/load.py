@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
-from floodway.contracts.errors import ContractError
+from floodway.errors import ContractError
 
 
 @dataclass(frozen=True, slots=True)

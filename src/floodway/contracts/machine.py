@@ -6,7 +6,7 @@ is. The simulation runs thousands in one process; between real participants the 
 >>> from floodway.contracts.contract import Contract
 >>> from floodway.contracts.cost import InFlight
 >>> from floodway.contracts.load import Load, Task
->>> from floodway.contracts.participant import participant
+>>> from floodway.contracts.participant_state import participant
 >>> contract = Contract("A", "B", 0.25, 0.25)
 >>> a = participant("A", InFlight(), [contract], [Task(f"t{k}", Load(0.025, 0.04)) for k in range(16)])
 >>> a, (send,) = step(a, Tick(), now=0.0)
@@ -35,7 +35,6 @@ from floodway.contracts.accepting import (
     tell_of_room,
 )
 from floodway.contracts.contract import with_partner
-from floodway.contracts.errors import ContractError
 from floodway.contracts.messages import (
     Accept,
     Arrived,
@@ -56,8 +55,9 @@ from floodway.contracts.messages import (
     Tick,
 )
 from floodway.contracts.offering import Step, on_answer, on_move_failed, on_moved, try_to_shed
-from floodway.contracts.participant import Away, Holding, Participant, without
+from floodway.contracts.participant_state import Away, Holding, Participant, without
 from floodway.contracts.taking_back import ask_back, offer_home, on_recall
+from floodway.errors import ContractError
 
 
 def step(state: Participant, event: Event, now: float) -> Step:

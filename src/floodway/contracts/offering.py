@@ -14,11 +14,11 @@ from dataclasses import replace
 from math import inf
 
 from floodway.contracts.contract import with_partner
-from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Task
 from floodway.contracts.messages import Accept, Action, Answer, Cancel, Counter, Move, Moved, MoveFailed, Offer, Send
-from floodway.contracts.participant import Away, Participant, Search, without
+from floodway.contracts.participant_state import Away, Participant, Search, without
 from floodway.contracts.selection import offer_set, still_open
+from floodway.errors import ContractError
 
 Step = tuple[Participant, tuple[Action, ...]]
 

@@ -12,8 +12,8 @@ A task can travel M transfers through a chain of M + 1 participants if contracts
 from __future__ import annotations
 
 from floodway.contracts.cost import CostFunction, added_cost
-from floodway.contracts.errors import ContractError
 from floodway.contracts.load import Load, Task
+from floodway.errors import ContractError
 
 PAPER_TASK = Task("u", Load(cpu=0.025, link=0.04, rate=500.0))
 """500 tuples/s at 50 µs each, 500 KB/s of a link of 100 Mbit/s (contracts paper, section 5)."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from floodway.contracts.contract import with_partner
 from floodway.contracts.cost import added_cost, saved_cost
 from floodway.contracts.messages import Action, Offer, Recall, Send
-from floodway.contracts.participant import Away, Participant, Search
+from floodway.contracts.participant_state import Away, Participant, Search
 
 Step = tuple[Participant, tuple[Action, ...]]
 MARGIN = 0.9

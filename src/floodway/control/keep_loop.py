@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from floodway.control.base import Controller, Decision, Observation, Plain
@@ -52,16 +52,18 @@ class FinishedBatch:
 class KeepDecision:
     """The share to keep of the batches to come, with the figures that it follows from.
 
-    `offered_rate` is in tuples per second. `budget`, in tuples, is for the batch after the running one; None where the
-    keep is not to be adapted to that batch's own length. `capacity_needed` is how many times the present capacity would
-    keep everything at the target; None while costs are not known, or where no capacity would. `held_seconds` is how
-    long an overload has lasted for which nothing is dropped yet (`patience.py`).
+    `offered_rate` is in tuples per second, `batch_seconds` how long a batch that keeps this share is expected to take.
+    `budget`, in tuples, is for the batch after the running one; None where the keep is not to be adapted to that
+    batch's own length. `capacity_needed` is how many times the present capacity would keep everything at the target;
+    None while costs are not known, or where no capacity would. `held_seconds` is how long an overload has lasted for
+    which nothing is dropped yet (`patience.py`).
     """
 
     keep: float
     control: Decision
     offered_rate: float
     latency_seconds: float
+    batch_seconds: float
     budget: float | None = None
     capacity_needed: float | None = None
     held_seconds: float | None = None
@@ -93,28 +95,28 @@ class KeepLoop:
         rate = self._rate(max(0, batch.offered + left - left_before), gap)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
         pace = gap if gap > IDLE_FACTOR * last.seconds else 0.0
-        forecast = self._loop.forecast()
+        latency = _latency(batch, gap, rate)
         offered = rate * max(batch.seconds, pace)
+        seen = Observation(
+            time_seconds=batch.started_seconds + batch.seconds,
+            waiting=offered,
+            latency_seconds=latency,
+            latency_width_seconds=gap,
+            kept=float(batch.kept),
+            batch_seconds=batch.seconds,
+            offered=float(batch.offered),
+            target_seconds=target_seconds,
+        )
+        # With what this batch tells: in the first ones of a fresh process costs change by half from one to the next.
+        forecast = self._loop.forecast(after=seen)
         running = forecast.seconds(offered, keep_in_force * offered) if forecast else batch.seconds
         # A batch that left something in the source took all that the source's limit lets it; so will the next.
         waiting = float(batch.offered) if left else rate * max(running, pace)
-        latency = _latency(batch, gap, rate)
-        decision = self._loop.step(
-            Observation(
-                time_seconds=batch.started_seconds + batch.seconds,
-                waiting=waiting,
-                latency_seconds=latency,
-                latency_width_seconds=gap,
-                kept=float(batch.kept),
-                batch_seconds=batch.seconds,
-                offered=float(batch.offered),
-                target_seconds=target_seconds,
-            )
-        )
+        decision = self._loop.step(replace(seen, waiting=waiting))
         budget = self._budget(decision, waiting) if pace == 0.0 and not left else None
-        learnt = self._loop.forecast()
-        needed = learnt.capacity_needed(rate, target_seconds / BATCH_SHARE) if learnt else None
-        return KeepDecision(decision.keep(waiting), decision, rate, latency, budget, needed)
+        needed = forecast.capacity_needed(rate, target_seconds / BATCH_SHARE) if forecast else None
+        expected = forecast.seconds(waiting, decision.admit) if forecast else batch.seconds
+        return KeepDecision(decision.keep(waiting), decision, rate, latency, expected, budget, needed)
 
     def _rate(self, offered: int, gap: float) -> float:
         own, mean = offered / gap, _rate(self._arrivals)

@@ -24,9 +24,13 @@ class Loop:
         self._state, decision = self.controller.update(self._state, observation)
         return decision
 
-    def forecast(self) -> Forecast | None:
-        """What is expected of the next batch; None before the first that was measured."""
-        return self.controller.forecast(self._state)
+    def forecast(self, after: Observation | None = None) -> Forecast | None:
+        """What is expected of the next batch; None before the first that was measured.
+
+        `after` is a measurement that is to count and that no step has taken in yet.
+        """
+        state = self._state if after is None else self.controller.update(self._state, after)[0]
+        return self.controller.forecast(state)
 
     def snapshot(self) -> dict[str, Plain]:
         """What a restarted process needs to resume: pass it to a new Loop."""

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.signing import Security
-from floodway.dashboard.sources import Reading, named
+from floodway.dashboard.job_sources import Reading, named
 from floodway.errors import FloodwayError, InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
@@ -27,6 +27,8 @@ STATUS_PATHS = ("/v1/node", "/v1/status")
 NETWORK_PATH = "/v1/network"
 SENDER = "page"
 WAIT_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
+"""An answer that takes longer counts as none; one that takes longer than a wait is taken by the next look."""
 LONGEST_BREAK_SECONDS = 30.0
 MOST_THREADS = 32
 
@@ -45,7 +47,9 @@ class UrlSource:
         """A read token opens figures to who may not switch: it is tried first, and then the key."""
         given = security or Security()
         readers = [given] if given.token is None else [Security(tls=given.tls, token=given.token), given]
-        self._agents = {url: _Agent([Client(url, one) for one in readers]) for url in dict.fromkeys(urls)}
+        self._agents = {
+            url: _Agent([Client(url, one, ANSWER_SECONDS) for one in readers]) for url in dict.fromkeys(urls)
+        }
         self._clock, self._calendar = clock, calendar
         self._timelines: dict[str, Timeline[Counts]] = {}
         threads = min(MOST_THREADS, max(1, len(self._agents)))

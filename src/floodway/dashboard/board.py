@@ -15,9 +15,9 @@ from typing import Any
 from floodway.agent.watch.metrics import Watched
 from floodway.dashboard.advice import WHY
 from floodway.dashboard.gauge import Flow, Gauge
+from floodway.dashboard.job_sources import Reading, Source, unheard
 from floodway.dashboard.network_svg import network_svg
-from floodway.dashboard.past import SAMPLES, History, Sample, Seen, recent, sample_rates, whole
-from floodway.dashboard.sources import Reading, Source, unheard
+from floodway.dashboard.past import SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
 from floodway.errors import InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
@@ -37,7 +37,7 @@ class _Past:
 
     timeline: Timeline[Counts] | None = None
     history: History = field(default_factory=History)
-    seen: Seen = field(default_factory=Seen)
+    seen: PageView = field(default_factory=PageView)
 
     @property
     def began(self) -> int | None:
@@ -138,7 +138,7 @@ class Board:
             load = _share(status)
             past.seen.note(int(now), latency=status.latency.mean, load=load)
             past.history.add(
-                Sample(
+                PastSample(
                     time=now,
                     latency=status.latency.mean,
                     target=status.latency.target,

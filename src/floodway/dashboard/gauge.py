@@ -3,8 +3,8 @@
     rate(stream) = offered / window         keep(place) = kept / offered         throughput(output) = delivered / window
     score = Σ weight · throughput           optimum = the LP's best for those rates and the capacity that was used
 
-The capacity that was used is g times nominal, g = max over nodes of load / cpu for the tuples kept: the same definition
-as in the report of a run (`agent/loop/report.py`).
+The capacity that was used is what the tuples kept asked for, and what came out beyond what they account for is part of
+the optimum: the same definition as in the report of a run (`agent/loop/record.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from floodway.errors import FloodwayError
 from floodway.job.ledger.fold import Counts
-from floodway.network.flow import flows
+from floodway.network.flow import flows, surplus
 from floodway.network.model import Network
 
 if TYPE_CHECKING:
@@ -72,11 +72,12 @@ class Gauge:
         network = self.network
         now = flows(network, rates, keeps)
         load = {name: now.load[name] / node.cpu for name, node in network.nodes.items()}
-        scale = max(load.values(), default=0.0)
         optimum = None
-        if self._planner is not None and score is not None and scale > 0:
-            # What was delivered was possible, whatever selectivities the file declares.
-            optimum = max(score, self._planner.plan(rates, scale).score)
+        if self._planner is not None and score is not None:
+            from floodway.planning.exact import best_score
+
+            if any(self._planner.program.capacity_asked(now.arc)):
+                optimum = best_score(self._planner, rates, now.arc) + surplus(network, now, throughput)
         return Flow(
             rates=rates,
             keeps=keeps,

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from floodway.dashboard.gauge import Flow
 from floodway.network.layering import Size, Spacing
-from floodway.network.layout import Layout, Rectangle, lay_out
 from floodway.network.model import Network
+from floodway.network.picture_layout import PictureLayout, Rectangle, lay_out
 from floodway.network.shapes import shorten
 from floodway.network.text import number, seconds
 
@@ -119,7 +119,7 @@ def _static(network: Network, name: str) -> list[str]:
     return [escape(line) for line in _lines(network, name)] if name not in network.streams else []
 
 
-def _arrows(network: Network, layout: Layout, figures: Flow | None) -> list[str]:
+def _arrows(network: Network, layout: PictureLayout, figures: Flow | None) -> list[str]:
     found = []
     places = set(network.drop_locations)
     for arc, points in layout.routes.items():

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from floodway.dashboard.gauge import Gauge
-from floodway.dashboard.sources import Reading
-from floodway.job.ledger.downsample import Downsampled
+from floodway.dashboard.job_sources import Reading
 from floodway.job.ledger.fold import Counts
-from floodway.job.ledger.timeline import Timeline
+from floodway.job.ledger.timeline import Downsampled, Timeline
 from floodway.job.status.figures import WINDOW_SECONDS
 from floodway.job.status.latencies import Sketch
 
@@ -26,7 +25,7 @@ INSIDE = "inside"
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class PastSample:
     """The `seconds` before `time`: latency and target in seconds; tuples/s offered and kept at the inputs and dropped
     by reason, so that rate × seconds is the count of tuples; load as a share of the CPU, for participants."""
 
@@ -51,22 +50,22 @@ class History:
 
     >>> history = History()
     >>> for time in (1.0, 1.4, 2.0):
-    ...     history.add(Sample(time))
+    ...     history.add(PastSample(time))
     >>> [sample.time for sample in history.samples]
     [1.0, 2.0]
     """
 
     def __init__(self) -> None:
-        self.samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self.samples: deque[PastSample] = deque(maxlen=SAMPLES)
 
-    def add(self, *samples: Sample) -> None:
+    def add(self, *samples: PastSample) -> None:
         """Note samples, the oldest first, but none of a second that has one or of an earlier one."""
         for sample in samples:
             if not self.samples or int(sample.time) > int(self.samples[-1].time):
                 self.samples.append(sample)
 
     @property
-    def latest(self) -> Sample | None:
+    def latest(self) -> PastSample | None:
         """The last one, None before the first."""
         return self.samples[-1] if self.samples else None
 
@@ -103,7 +102,7 @@ class Means:
 
 
 @dataclass(slots=True)
-class Seen:
+class PageView:
     """What the page has seen of a job itself: since when, its latency and the load of a participant."""
 
     first: int | None = None
@@ -118,30 +117,32 @@ class Seen:
         self.load.note(second, load)
 
 
-def recent(reading: Reading, gauge: Gauge | None, *, until: int, most: int = SAMPLES) -> list[Sample]:
+def recent(reading: Reading, gauge: Gauge | None, *, until: int, most: int = SAMPLES) -> list[PastSample]:
     """One sample a second up to second `until`, of what is on record; none while a long batch ran."""
     if reading.timeline is None or not reading.timeline.running.spans:
         return []
     running = reading.timeline.running
     first = max(running.spans[0][0], until - most)
     windows = [(second, WINDOW_SECONDS) for second in range(first + 1, until + 1)]
-    found = samples_at(reading, gauge, windows, Seen())
+    found = samples_at(reading, gauge, windows, PageView())
     return [one for one in found if one.seconds or not running.covers(int(one.time) - 1)]
 
 
-def whole(reading: Reading, gauge: Gauge | None, seen: Seen | None = None, *, most: int = MOST_POINTS) -> list[Sample]:
+def whole(
+    reading: Reading, gauge: Gauge | None, seen: PageView | None = None, *, most: int = MOST_POINTS
+) -> list[PastSample]:
     """The whole run in about `most` samples, an empty one at both ends of each pause."""
-    watched = seen or Seen()
+    watched = seen or PageView()
     spans = reading.timeline.running.spans if reading.timeline else []
     if not spans and watched.first is not None:
         spans = [(watched.first, watched.last)]
     step = max(1, -(-sum(last - first + 1 for first, last in spans) // most))
     windows: list[tuple[int, int]] = []
-    pauses: list[Sample] = []
+    pauses: list[PastSample] = []
     since = 0
     for first, last in spans:
         if windows:
-            pauses += [Sample(time=since + 0.5), Sample(time=first - 0.5)]
+            pauses += [PastSample(time=since + 0.5), PastSample(time=first - 0.5)]
         ends = [*range(first + step - first % step, last + 2 - step, step), last + 1]
         for before, end in zip([since, *ends], ends, strict=False):
             windows.append((end, min(max(end - before, WINDOW_SECONDS), end - since)))
@@ -152,8 +153,8 @@ def whole(reading: Reading, gauge: Gauge | None, seen: Seen | None = None, *, mo
 
 
 def samples_at(
-    reading: Reading, gauge: Gauge | None, windows: Iterable[tuple[int, int]], seen: Seen
-) -> Iterator[Sample]:
+    reading: Reading, gauge: Gauge | None, windows: Iterable[tuple[int, int]], seen: PageView
+) -> Iterator[PastSample]:
     """One sample for each (second, length): what is known of the `length` seconds before that second."""
     timeline = reading.timeline or Timeline(Counts)
     target = reading.status.latency.target if reading.status else None
@@ -166,10 +167,12 @@ def samples_at(
         flow = gauge.measured(counts, seconds) if gauge and any(counts.offered.values()) else None
         score, optimum = (flow.score, flow.optimum) if flow else (None, None)
         load, rates = seen.load.over(begin, second), sample_rates(reading, counts, seconds)
-        yield Sample(float(second), latency=latency, target=target, score=score, optimum=optimum, load=load, **rates)
+        yield PastSample(
+            float(second), latency=latency, target=target, score=score, optimum=optimum, load=load, **rates
+        )
 
 
-def _latency(reading: Reading, seen: Seen, begin: int, second: int) -> float | None:
+def _latency(reading: Reading, seen: PageView, begin: int, second: int) -> float | None:
     if reading.figures is None or not reading.figures.latencies.count:
         return seen.latency.over(begin, second)
     found: Sketch = reading.figures.latency_timeline.window(second, second - begin)[0]

@@ -19,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -29,12 +30,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.watch.metrics import metrics_route
-from floodway.agent.wire.certified import check_speaker
+from floodway.agent.watch.metrics import Watched, metrics_route
+from floodway.agent.wire.guard import check_speaker, is_loopback
 from floodway.agent.wire.messages import OPERATOR
 from floodway.agent.wire.refusals import RefusedError
+from floodway.agent.wire.server import HttpServer
+from floodway.agent.wire.signing import Security
+from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
-from floodway.dashboard.sources import Source
+from floodway.dashboard.job_sources import Source, Sources, StateSource
 from floodway.errors import FloodwayError
 
 OPEN_PATHS = ("/", "/static/")
@@ -153,3 +157,31 @@ def _file(request: Request) -> Response:
     if name not in known or suffix not in TYPES:
         raise RefusedError("unknown", f"the page has no file {name!r}")
     return Response(known[name].read_bytes(), media_type=TYPES[suffix], headers=HEADERS)
+
+
+def page_server(
+    places: Iterable[Path | str] = (),
+    urls: Iterable[str] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    security: Security | None = None,
+    asking: Security | None = None,
+) -> HttpServer:
+    """The page over the jobs at these places, and agents; beyond this machine only with a key or certificates.
+
+    There, figures and metrics are served to who has the key, the page itself over TLS only. `asking` is what agents are
+    asked with, by default the same.
+    """
+    sources: list[Source] = [StateSource(places)]
+    given = list(urls)
+    if given:
+        sources.append(UrlSource(given, asking or security))
+    safe = is_loopback(host) or (security is not None and security.tls is not None)
+    routes = page_routes(Sources(sources), files_too=safe)
+    return HttpServer(routes, host=host, port=port, security=security, open_paths=OPEN_PATHS)
+
+
+def watching(places: Iterable[Path | str]) -> Callable[[], list[Watched]]:
+    """What the page's `/metrics` would say about the jobs there, whenever it is asked."""
+    return Board(StateSource(places)).watched

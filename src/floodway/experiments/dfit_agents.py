@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floodway.agent.planes.dfit.own import Measured, as_measured
+from floodway.agent.planes.dfit.own import NodeMeasures, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
-from floodway.agent.planes.dfit.topology import Topology
+from floodway.agent.planes.dfit.topology import ClusterTopology
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream
@@ -128,12 +128,12 @@ def simulate(agents: int, *, seed: int, wire: Wire = WIRE) -> Run:
     """All agents of one random tree from the start to the second agreement."""
     rng = np.random.default_rng([seed, agents])
     network = random_tree(agents, rng)
-    topology = Topology(network, EPSILON)
+    topology = ClusterTopology(network, EPSILON)
     sim = SimulatedAgents(topology, rng, wire=wire, tick_seconds=TICK_SECONDS)
-    measured: dict[str, Measured] = {}
+    measured: dict[str, NodeMeasures] = {}
     for node in network.nodes:
         own = {name: op.cost or 0.0 for name, op in network.operators.items() if op.node == node}
-        measured[node] = Measured({name: cost * float(rng.uniform(0.7, 1.4)) for name, cost in own.items()}, {})
+        measured[node] = NodeMeasures({name: cost * float(rng.uniform(0.7, 1.4)) for name, cost in own.items()}, {})
         sim.measure(node, measured[node])
     first = _agree(sim, measured, rng)
     leaf = f"n{agents - 1}"
@@ -167,7 +167,7 @@ def random_tree(nodes: int, rng: np.random.Generator) -> Network:
     return Network("random-tree", streams, {f"n{i}": Node(f"n{i}") for i in range(nodes)}, operators, outputs)
 
 
-def _agree(sim: SimulatedAgents, measured: Mapping[str, Measured], rng: np.random.Generator) -> Agreement:
+def _agree(sim: SimulatedAgents, measured: Mapping[str, NodeMeasures], rng: np.random.Generator) -> Agreement:
     before = dict(sim.traffic.counts)
     seconds = sim.settle(QUIET_SECONDS, MOST_SECONDS)
     spent = {name: count - before.get(name, 0) for name, count in sim.traffic.counts.items()}

@@ -1,4 +1,4 @@
-"""Every experiment by id. Modules are imported only when asked for, so that listing ids costs nothing."""
+"""Every experiment by id: its module, or an object in one. They are imported only when asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import cast
 from floodway.errors import InputError
 from floodway.experiments.result import Experiment, Result
 
-EXPERIMENTS: dict[str, str] = {
+ON_SPARK = "floodway.experiments.on_spark.examples"
+EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "buffer-section3": "floodway.experiments.buffer.section3",
     "buffer-fig3": "floodway.experiments.buffer.fig3",
     "buffer-fig4": "floodway.experiments.buffer.fig4",
@@ -25,6 +26,7 @@ EXPERIMENTS: dict[str, str] = {
     "staying-fit-fit-examples": "floodway.experiments.staying_fit.fit_examples",
     "staying-fit-split-example": "floodway.experiments.staying_fit.split_example",
     "staying-fit-propagation": "floodway.experiments.staying_fit.propagation",
+    "staying-fit-adaptive": "floodway.experiments.staying_fit.adaptive",
     "staying-fit-dfit": "floodway.experiments.staying_fit.dfit",
     "staying-fit-table3": "floodway.experiments.staying_fit.table3",
     "staying-fit-fig15": "floodway.experiments.staying_fit.fig15",
@@ -32,6 +34,19 @@ EXPERIMENTS: dict[str, str] = {
     "dissp-fig6": "floodway.experiments.dissp.fig6",
     "dissp-fig7": "floodway.experiments.dissp.fig7",
     "dissp-laws": "floodway.experiments.dissp.laws",
+    "dissp-spark-fig5": "floodway.experiments.dissp.spark_fig5",
+    "dissp-spark-fig6": "floodway.experiments.dissp.spark_fig6",
+    "dissp-spark-fig7": "floodway.experiments.dissp.spark_fig7",
+    "spark-split": (ON_SPARK, "SPLIT"),
+    "spark-union": (ON_SPARK, "UNION"),
+    "spark-join": (ON_SPARK, "JOIN"),
+    "spark-window-drop": (ON_SPARK, "WINDOWS"),
+    "spark-bandwidth": (ON_SPARK, "BANDWIDTH"),
+    "spark-memory": (ON_SPARK, "MEMORY"),
+    "spark-table1": (ON_SPARK, "TABLE1"),
+    "spark-dfit-tree": (ON_SPARK, "TREE"),
+    "spark-dfit-diamond": (ON_SPARK, "DIAMOND"),
+    "control-planes": "floodway.experiments.control_planes",
     "dfit-agents": "floodway.experiments.dfit_agents",
     "contracts-table1": "floodway.experiments.contracts.table1",
     "contracts-fig8": "floodway.experiments.contracts.fig8",
@@ -43,8 +58,26 @@ EXPERIMENTS: dict[str, str] = {
     "federation-fig13": "floodway.experiments.federation.fig13",
 }
 
-LONG = frozenset({"dfit-agents", "federation-fig13"})
-"""Above two minutes: run when named, or with `--long`."""
+LONG = frozenset(
+    {
+        "control-planes",
+        "dfit-agents",
+        "dissp-spark-fig5",
+        "dissp-spark-fig6",
+        "dissp-spark-fig7",
+        "federation-fig13",
+        "spark-split",
+        "spark-union",
+        "spark-join",
+        "spark-window-drop",
+        "spark-bandwidth",
+        "spark-memory",
+        "spark-table1",
+        "spark-dfit-tree",
+        "spark-dfit-diamond",
+    }
+)
+"""A minute and more, most of them on Spark: run when named, or with `--long`."""
 
 
 def load(identifier: str) -> Experiment:
@@ -53,7 +86,11 @@ def load(identifier: str) -> Experiment:
         near = difflib.get_close_matches(identifier, EXPERIMENTS, n=1, cutoff=0.4)
         hint = f"Did you mean {near[0]!r}?" if near else "Run `floodway reproduce --list` to see all ids"
         raise InputError(f"no experiment is called {identifier!r}", hint=hint)
-    return cast(Experiment, import_module(EXPERIMENTS[identifier]))
+    place = EXPERIMENTS[identifier]
+    if isinstance(place, str):
+        return cast(Experiment, import_module(place))
+    module, name = place
+    return cast(Experiment, getattr(import_module(module), name))
 
 
 def not_run(identifier: str, error: Exception) -> Result:

@@ -23,7 +23,6 @@ Keeps are parts per million, because a Spark offset holds integers, strings and 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -33,8 +32,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from floodway.buffering.ranges import Cursor
 from floodway.errors import FloodwayError
+from floodway.job.store.store import LocalStore
 
 PPM = 1_000_000
 SILENCE_SECONDS = 10.0
@@ -68,6 +67,8 @@ class QueueStep:
     cursor: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        from floodway.buffering.ranges import Cursor  # jobs without a buffer need none of it
+
         if not self.base <= self.cleaned <= self.read_from <= self.end <= Cursor.from_offset(self.cursor).tail:
             raise ValueError(f"positions of a queue go back: {self}")
 
@@ -86,11 +87,16 @@ class QueueStep:
 class StreamDecision:
     """The input drop of one stream: a keep in ppm, or a budget of tuples a micro-batch that takes precedence.
 
-    `buffer`, where given, holds the next step of every partition's queue.
+    `limit` is the most tuples that a micro-batch takes; the others wait, and none is dropped for it. Tuples
+    that are older than `max_age_us` are skipped, and the oldest of more than `most_waiting`. `buffer`, where given,
+    holds the next step of every partition's queue.
     """
 
     keep_ppm: KeepPpm = PPM
     budget: Annotated[int, Field(ge=0)] | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+    max_age_us: Annotated[int, Field(ge=1)] | None = None
+    most_waiting: Annotated[int, Field(ge=1)] | None = None
     buffer: Mapping[int, QueueStep] | None = None
 
 
@@ -118,6 +124,14 @@ class Decision:
             return decided.keep_ppm
         return PPM if waiting <= decided.budget else decided.budget * PPM // waiting
 
+    def limit(self, stream: str) -> int | None:
+        """The most tuples that a micro-batch takes of a stream; None: all that wait. It belongs to mode enforce."""
+        return self.streams.get(stream, StreamDecision()).limit if self.mode == "enforce" else None
+
+    def skipping(self, stream: str) -> StreamDecision:
+        """What says which tuples of a stream are skipped; they are in mode enforce, and counted in observe."""
+        return StreamDecision() if self.mode == "off" else self.streams.get(stream, StreamDecision())
+
     def steps(self, stream: str, *, silent: bool = False) -> Mapping[int, QueueStep] | None:
         """The steps of a stream's queues; None where it has no buffer, or none that counts.
 
@@ -144,7 +158,10 @@ def named(decision: Decision) -> Decision:
     (True, False)
     """
     buffered = any(stream.buffer is not None for stream in decision.streams.values())
-    streams = {at: [stream.keep_ppm, stream.budget] for at, stream in decision.streams.items()}
+    streams = {
+        at: [stream.keep_ppm, stream.budget, *filter(None, (stream.limit, stream.max_age_us, stream.most_waiting))]
+        for at, stream in decision.streams.items()
+    }
     body = [decision.mode, decision.salt, decision.drop, streams, dict(decision.arcs)]
     text = json.dumps([*body, decision.issued_us] if buffered else body, sort_keys=True)
     return replace(decision, plan=sha256(text.encode()).hexdigest()[:8])
@@ -154,12 +171,12 @@ _FORM = TypeAdapter(Decision)
 
 
 def write_decision(path: Path | str, decision: Decision) -> None:
-    """Replace the decision file atomically: a reader sees the old one or the new one, never a part."""
+    """Replace the decision file atomically: a reader sees the old one or the new one, never a part.
+
+    Raises StoreError where the disk refuses; the decision in force stays.
+    """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-    temporary.write_bytes(_FORM.dump_json(decision))
-    temporary.replace(target)
+    LocalStore(target.parent).write(target.name, _FORM.dump_json(decision), durable=False)
 
 
 def read_decision(path: Path | str) -> Decision:

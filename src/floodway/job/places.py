@@ -14,8 +14,8 @@ from pathlib import Path
 from floodway.errors import FloodwayError, InputError
 from floodway.job.ledger.ledger_tail import LEDGER
 from floodway.job.shed_state import home_root, state_root
+from floodway.job.status.figures import JobTail
 from floodway.job.status.status import STATUS, Status, merge_nodes, read_status
-from floodway.job.status.tail import JobTail
 from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import LocalStore, Store, checked_place, join, local_folder, scheme_of
 

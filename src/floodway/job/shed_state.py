@@ -1,16 +1,17 @@
 """Where a shed keeps its state, and what is in each file: what `floodway set` and `floodway top` work on.
 
-One folder per shed, ROOT/NAME/, at any place that driver and executors reach, because executors read `control.json`.
+One folder per shed, ROOT/NAME/, at a place that the driver reaches on whatever machine it is started. On Spark Connect
+executors read `control.json` there.
 How the root is found in a session: `spark/shed/place.py`. Without one: `FLOODWAY_STATE`, else
 `$XDG_STATE_HOME/floodway`, else `~/.local/state/floodway`.
 
-- `control.json`   the control table (`control_table.py`); written by the running job only
+- `control.json`   the control table (`spark/shed/control_table.py`); written by the running job only
 - `mode.json`      {"mode": "observe" | "enforce" | "off"}: the operator's wish, written by `floodway set`, read
                    by the job after every micro-batch; outlives restarts and wins over `mode=` in the code
-- `status.json`    the fields of `Status` (`status.py`), replaced after every micro-batch
-- `batches/`       latencies, rates, keep and reason of every micro-batch (`batches.py`)
-- `ledger/`        one line a micro-batch (`ledger.py`)
-- `checkpoints.json`  where its queries have their checkpoints, for `floodway audit --shed` (`shed_checkpoints.py`)
+- `status.json`    the fields of `Status` (`status/status.py`), replaced after every micro-batch
+- `batches/`       latencies, rates, keep and reason of every micro-batch (`status/batches.py`)
+- `ledger/`        one line a micro-batch (`ledger/ledger.py`)
+- `checkpoints.json`  where its queries have their checkpoints, for `floodway audit` (`spark/shed/checkpoints.py`)
 - `dropped/`       with `side_output=`: a sample of dropped tuples, {"query", "batch", "tuple"} a line, the newest kept
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from zlib import crc32
 
 from floodway.errors import InputError
 from floodway.job.decision import Mode
@@ -45,8 +47,12 @@ class ShedFiles:
 
     @property
     def control_uri(self) -> str:
-        """The control table, which executors read."""
+        """The control table."""
         return f"{self.store.uri}/control.json"
+
+    def key(self, name: str) -> str:
+        """Tells a shed from others of its name: one name may be in use at several places."""
+        return f"{name}.{crc32(self.store.uri.encode()):08x}"
 
     def read_mode(self) -> Mode | None:
         """The operator's wish; None if there is none, or none that can be understood."""

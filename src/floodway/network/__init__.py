@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from floodway.front import lazy
 
 if TYPE_CHECKING:
-    from floodway.network.dump import network_to_yaml
-    from floodway.network.file import load_network, parse_network
+    from floodway.network.file import load_network, network_to_yaml, parse_network
     from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 
 __all__ = [
@@ -26,11 +25,7 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "floodway.network.dump": ("network_to_yaml",),
-        "floodway.network.file": (
-            "load_network",
-            "parse_network",
-        ),
+        "floodway.network.file": ("load_network", "network_to_yaml", "parse_network"),
         "floodway.network.model": (
             "Network",
             "Node",

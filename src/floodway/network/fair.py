@@ -14,18 +14,22 @@ gives Table 1 of the papers exactly (staying-fit, section 2).
 >>> result = fair(network, {"s": 1.0, "t": 1.0})
 >>> result.load, result.throughput
 ({'A': 4.0}, {'q': 0.25, 'p': 0.25})
+
+Where nodes feed each other, none can be served first (`settle`). Every node and every limited link has one unknown, its
+level: the highest rate at which it serves any input. Given all levels, rates follow downstream, because operators have
+no cycles; given the rates, water-filling asks for new levels. The answer is the fixed point of the two, found by steps
+towards what is asked for. Each level has a step of its own, halved when the level overshoots (what a node serves may
+come back as work that leaves it less to serve) and grown while it keeps its direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from floodway.network.flow import Keeps, Rates, link_of
 from floodway.network.model import Arc, Network
-from floodway.network.settling import settle
-from floodway.network.sharing import Inlet, inlets_of, water_fill
 
 Table = dict[str, dict[str, float]]
 
@@ -133,3 +137,166 @@ def _result(
         throughput=throughput,
         score=sum(network.outputs[name].weight * rate for name, rate in throughput.items()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Inlet:
+    """A producer entering a node: the share of its tuples that enters, and what one of them causes there."""
+
+    share: float
+    cost: float
+    link_bytes: float
+    emits: Mapping[str, float]
+
+
+def water_fill(arriving: Mapping[str, float], cost: Mapping[str, float], capacity: float) -> dict[str, float]:
+    """Max-min fair rates within a capacity: everyone gets min(what arrives, one common level).
+
+    >>> water_fill({"a": 1.0, "b": 0.1}, {"a": 1.0, "b": 2.0}, 0.5)
+    {'a': 0.3, 'b': 0.1}
+    """
+    served = dict(arriving)
+    room = capacity
+    weight = sum(cost.values())
+    if sum(arriving[name] * cost[name] for name in arriving) <= capacity * (1 + 1e-12):
+        return served
+    # From the smallest arrival up: who stays below the level takes all it has, the others share what is left.
+    for name in sorted((name for name in arriving if cost[name] > 0), key=lambda name: arriving[name]):
+        if arriving[name] * weight <= room:
+            room -= cost[name] * arriving[name]
+            weight -= cost[name]
+        else:
+            served[name] = min(arriving[name], max(room, 0.0) / weight)
+    return served
+
+
+def inlets_of(network: Network, keeps: Keeps) -> dict[str, dict[str, Inlet]]:
+    """By node, every producer that enters it."""
+    local: dict[str, list[str]] = {node: [] for node in network.nodes}
+    for name in network.order:
+        local[network.operators[name].node].append(name)
+    return {node: _inlets(network, node, names, keeps) for node, names in local.items()}
+
+
+def _inlets(network: Network, node: str, local: list[str], keeps: Keeps) -> dict[str, Inlet]:
+    """Follow one tuple of each producer through the node, by linearity of rates and loads."""
+    heads: dict[str, list[str]] = {}
+    for name in local:
+        for producer in network.operators[name].inputs:
+            if network.node_of(producer) != node:
+                heads.setdefault(producer, []).append(name)
+    found = {}
+    for producer, consumers in heads.items():
+        kept = {consumer: keeps.get(str(Arc(producer, consumer)), 1.0) for consumer in consumers}
+        # A tuple enters if any branch on this node wants it; the branches then thin it out further.
+        share = max(kept.values())
+        entering = {consumer: keep / share if share > 0 else 0.0 for consumer, keep in kept.items()}
+        emits, cost = _cascade(network, local, producer, entering, keeps)
+        link_bytes = network.tuple_bytes(producer) * sum(entering.values())
+        found[producer] = Inlet(share, cost, link_bytes, emits)
+    return found
+
+
+def _cascade(
+    network: Network, local: list[str], producer: str, entering: Mapping[str, float], keeps: Keeps
+) -> tuple[dict[str, float], float]:
+    emits: dict[str, float] = {}
+    cost = 0.0
+    for name in local:
+        operator = network.operators[name]
+        total = 0.0
+        for source in operator.inputs:
+            if source == producer:
+                rate = entering.get(name, 0.0)
+            else:
+                rate = emits.get(source, 0.0) * keeps.get(str(Arc(source, name)), 1.0)
+            cost += (operator.cost or 0.0) * rate
+            total += network.contribution(operator, source) * rate
+        if total > 0:
+            emits[name] = total
+    return emits, cost
+
+
+_MAX_PASSES = 2000
+_SETTLED = 1e-14
+
+
+@dataclass
+class _Gate:
+    """A node or link: what enters it last, and the level at which it serves that."""
+
+    capacity: float
+    level: float = float("inf")
+    step: float = 1.0
+    last: float = 0.0
+    arriving: dict[str, float] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+
+    def serve(self, producer: str, rate: float, cost: float) -> float:
+        self.arriving[producer] = rate
+        self.cost[producer] = cost
+        return rate if cost == 0 else min(rate, self.level)
+
+    def move(self, top: float) -> float:
+        """Step towards the level that fits what has arrived; how far off it was comes back."""
+        served = water_fill(self.arriving, self.cost, self.capacity)
+        cut = [rate for name, rate in served.items() if rate < self.arriving[name]]
+        wanted = min(max(cut, default=top), top)
+        if self.level > top:
+            self.level = wanted
+            return top
+        away = wanted - self.level
+        if away * self.last < 0:
+            self.step /= 2
+        elif away * self.last > 0:
+            self.step = min(1.0, self.step * 1.2)
+        self.level += self.step * away
+        self.last = away
+        return abs(away)
+
+
+def settle(
+    network: Network,
+    inlets: Mapping[str, Mapping[str, Inlet]],
+    streams: Mapping[str, float],
+    keeps: Keeps,
+) -> dict[str, float]:
+    """What every stream and operator emits once all levels agree with what arrives (tuples/s)."""
+    gates: dict[str | tuple[str, str], _Gate] = {name: _Gate(node.cpu) for name, node in network.nodes.items()}
+    gates |= {(link.source, link.target): _Gate(link.bandwidth) for link in network.links}
+    emitted = _flow(network, inlets, streams, keeps, gates)
+    # Without any limit nothing flows faster than this: the level of a gate that limits nothing.
+    top = max(emitted.values(), default=0.0)
+    for _ in range(_MAX_PASSES):
+        moves = [gate.move(top) for gate in gates.values()]
+        emitted = _flow(network, inlets, streams, keeps, gates)
+        if max(moves, default=0.0) <= _SETTLED * top:
+            break
+    return emitted
+
+
+def _flow(
+    network: Network,
+    inlets: Mapping[str, Mapping[str, Inlet]],
+    streams: Mapping[str, float],
+    keeps: Keeps,
+    gates: Mapping[str | tuple[str, str], _Gate],
+) -> dict[str, float]:
+    """Follow the rates downstream with every gate at its level."""
+    emitted = dict(streams)
+    for name in network.order:
+        operator = network.operators[name]
+        emitted[name] = 0.0
+        for producer in operator.inputs:
+            keep = keeps.get(str(Arc(producer, name)), 1.0)
+            rate = emitted[producer] * keep
+            inlet = inlets[operator.node].get(producer)
+            if inlet is not None:
+                entering = emitted[producer] * inlet.share
+                link = gates.get((network.node_of(producer) or "", operator.node))
+                if link is not None:
+                    entering = link.serve(producer, entering, inlet.link_bytes)
+                served = gates[operator.node].serve(producer, entering, inlet.cost)
+                rate = served * keep / inlet.share if inlet.share > 0 else 0.0
+            emitted[name] += network.contribution(operator, producer) * rate
+    return emitted

@@ -44,7 +44,7 @@ class Unit(StrEnum):
 
 
 @dataclass
-class Report:
+class ProblemReport:
     """All problems found so far, and the line of every key that was read."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Report:
 class Fields:
     """The keys of one mapping, read one by one; `finish` reports those that nobody asked for."""
 
-    def __init__(self, located: Located, path: str, report: Report, *, what: str) -> None:
+    def __init__(self, located: Located, path: str, report: ProblemReport, *, what: str) -> None:
         self.path = path
         self.report = report
         self.what = what
@@ -168,6 +168,17 @@ class Fields:
     def duration(self, key: str) -> float | None:
         """Seconds above 0, as a number or as text with a unit: 250ms, 2s, 1m."""
         return self.number(key, above=True, unit=Unit.DURATION)
+
+    def target(self, key: str) -> tuple[float | None, float | None]:
+        """Seconds above 0 of a latency target, and its quantile: 2s, or p95 < 3s."""
+        found = self.get(key)
+        if found is None or not isinstance(found.value, str) or "<" not in found.value:
+            return self.duration(key), None
+        given = units.latency_target(found.value)
+        if given is None or (given[1] or 0.5) < units.LEAST_QUANTILE or (given[1] or 0.5) > units.MOST_QUANTILE:
+            self.fault(key, f"must be a target such as 2s or p95 < 3s, not {describe(found.value)}", found)
+            return None, None
+        return given
 
     def text(self, key: str, *, pattern: str = r"(?s).+", shape: str = "text") -> str | None:
         """Text of a given shape."""

@@ -13,12 +13,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import yaml
 
 from floodway.errors import NetworkError, Problem
-from floodway.network.checks import (
+from floodway.network.fields import MAX_PROBLEMS, MEASURE, Fields, ProblemReport, describe
+from floodway.network.file_checks import (
     check_graph,
     check_links,
     check_memory,
@@ -26,10 +31,10 @@ from floodway.network.checks import (
     check_nodes,
     check_unique,
 )
-from floodway.network.fields import MAX_PROBLEMS, Fields, Report, describe
-from floodway.network.model import Network
+from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.network.sections import read_link, read_node, read_operator, read_output, read_stream
 from floodway.network.yaml_lines import WHOLE_FILE, Located, read_lines
+from floodway.units import target_text
 
 VERSION = 1
 MAX_BYTES = 5_000_000
@@ -55,7 +60,7 @@ def parse_network(text: str, *, source: str = "network", name: str = "network") 
     """Read a network from YAML or JSON text; `source` names it in errors, `name` is its default name."""
     if len(text) > MAX_BYTES:
         raise _too_large(source)
-    report = Report()
+    report = ProblemReport()
     root = read_lines(text.removeprefix("\ufeff"), report.problems, source=source)
     if root is None or root.value is None:
         raise _refuse("is empty; start with `version: 1`, then streams, nodes, operators, outputs", source)
@@ -86,14 +91,14 @@ def _refuse(message: str, source: str, *, line: int | None = None) -> NetworkErr
     return NetworkError([Problem(WHOLE_FILE, line, message)], source=source)
 
 
-def _in_order(report: Report) -> list[Problem]:
+def _in_order(report: ProblemReport) -> list[Problem]:
     problems = sorted(report.problems[:MAX_PROBLEMS], key=lambda problem: (problem.line is None, problem.line or 0))
     if report.full:
         problems.append(Problem(WHOLE_FILE, None, f"only the first {MAX_PROBLEMS} problems are listed"))
     return problems
 
 
-def _read(root: Located, report: Report, default_name: str) -> Network:
+def _read(root: Located, report: ProblemReport, default_name: str) -> Network:
     fields = Fields(root, "", report, what="a network file")
     _check_version(fields)
     name = fields.text("name", pattern=r"[^\x00-\x1f]{1,200}", shape="text of at most 200 characters")
@@ -132,7 +137,7 @@ def _check_version(fields: Fields) -> None:
 
 
 def _section(
-    fields: Fields, key: str, read: Callable[[str, Located, Report], Entry], *, required: bool = True
+    fields: Fields, key: str, read: Callable[[str, Located, ProblemReport], Entry], *, required: bool = True
 ) -> dict[str, Entry] | None:
     """Read every entry of a section; None when there is nothing to read, which is then reported."""
     found = fields.get(key)
@@ -161,3 +166,56 @@ _EXAMPLES = {
     "outputs": "outputs: {q1: {from: a1}}",
     "links": "links: {A->B: {bandwidth: 1e6}}",
 }
+
+
+_RENAMED = {"inputs": "from", "source": "from"}
+
+
+def network_to_dict(network: Network) -> dict[str, Any]:
+    """The network as plain values in the order of the file; written out and parsed, it is equal again."""
+    body: dict[str, Any] = {
+        "version": 1,
+        "name": network.name,
+        "streams": {name: _settings(stream) for name, stream in network.streams.items()},
+        "nodes": {name: {"cpu": node.cpu, **_settings(node)} for name, node in network.nodes.items()},
+        "operators": {name: _settings(operator) for name, operator in network.operators.items()},
+        "outputs": {name: _settings(output) for name, output in network.outputs.items()},
+    }
+    if network.links:
+        body["links"] = {f"{link.source}->{link.target}": {"bandwidth": link.bandwidth} for link in network.links}
+    return body
+
+
+def network_to_yaml(network: Network) -> str:
+    """The network file as YAML."""
+    body = network_to_dict(network)
+    return yaml.safe_dump(body, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
+
+
+def network_to_json(network: Network) -> str:
+    """The network file as JSON."""
+    return json.dumps(network_to_dict(network), indent=2, ensure_ascii=False)
+
+
+def _settings(entry: Stream | Node | Operator | Output) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for item in fields(entry):
+        value = getattr(entry, item.name)
+        default = {} if item.name == "spark" else item.default
+        if item.name in ("name", "quantile") or value == default:
+            continue
+        if isinstance(entry, Output) and item.name == "latency" and entry.quantile is not None:
+            value = target_text(value, entry.quantile)
+        settings[_RENAMED.get(item.name, item.name)] = _plain(value)
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        # Only a selectivity can be None without that being its default.
+        return MEASURE
+    if isinstance(value, tuple):
+        return value[0] if len(value) == 1 else list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value) if isinstance(value, str) else value

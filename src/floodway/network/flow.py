@@ -51,18 +51,26 @@ def flows(network: Network, rates: Rates, keeps: Keeps | None = None) -> Flows:
     )
 
 
+def surplus(network: Network, expected: Flows, delivered: Rates) -> float:
+    """Weighted tuples/s that came out beyond what these flows give: of tuples kept earlier, or of operators that pass
+    on more than the file says. Any plan would have had them.
+    """
+    over = {name: delivered[name] - rate for name, rate in expected.throughput.items()}
+    return sum(network.outputs[name].weight * max(0.0, rate) for name, rate in over.items())
+
+
 def memory_factor(network: Network, arc: Arc) -> float:
     """Bytes held per tuple/s on an arc: an aggregate keeps its input for the length of its window."""
     operator = network.operators.get(arc.consumer)
     if operator is None or operator.kind is not OperatorKind.AGGREGATE or operator.window is None:
         return 0.0
-    return operator.window * network.tuple_bytes(arc.producer)
+    return operator.window * network.held_bytes(operator, arc.producer)
 
 
 def fixed_memory(network: Network, node: str) -> float:
     """Bytes a node holds whatever the rates: the count windows of its joins."""
     return sum(
-        window * network.tuple_bytes(producer)
+        window * network.held_bytes(operator, producer)
         for operator in network.operators.values()
         if operator.node == node and operator.windows is not None
         for producer, window in zip(operator.inputs, operator.windows, strict=True)

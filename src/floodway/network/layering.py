@@ -40,7 +40,7 @@ class Spacing:
 
 
 @dataclass(slots=True)
-class Place:
+class PlacedBox:
     """A box, or a bend of an arrow: its column, the block it belongs to, its centre height and its size."""
 
     column: int
@@ -69,7 +69,7 @@ class Layers:
     def __init__(self, network: Network, size_of: Callable[[str], Size], spacing: Spacing) -> None:
         self.network = network
         self.spacing = spacing
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, PlacedBox] = {}
         self.blocks: dict[str, Block] = {}
         self.chains: dict[Arc, list[str]] = {}
         ranks = _ranks(network)
@@ -99,7 +99,7 @@ class Layers:
             self.by_rank[block.rank].append(name)
 
     def _put(self, name: str, column: int, block: str, size: Size) -> None:
-        self.places[name] = Place(column, block, *size)
+        self.places[name] = PlacedBox(column, block, *size)
         if block not in self.blocks:
             self.blocks[block] = Block(self.rank_of_column[column], False)
         self.blocks[block].columns.setdefault(column, []).append(name)

@@ -53,7 +53,8 @@ class Node:
 class Operator:
     """A box. `cost` and `selectivity` are None until measured; `windows` are a join's count windows.
 
-    `window` and `slide` (seconds) belong to aggregates; `bytes` is the size of one output tuple.
+    `window` and `slide` (seconds) belong to aggregates; `bytes` is the size of one output tuple, `state_bytes` what a
+    tuple takes that it holds (None: the size of the tuple).
     """
 
     name: str
@@ -68,11 +69,15 @@ class Operator:
     group_by: tuple[str, ...] = ()
     run: str | None = None
     bytes: float = DEFAULT_TUPLE_BYTES
+    state_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A query's end point. `tier` 0 is served first by the tiers objective; `latency` is a target (s)."""
+    """A query's end point. `tier` 0 is served first by the tiers objective.
+
+    `latency` is a target (s), of the mean or of a `quantile`.
+    """
 
     name: str
     source: str
@@ -80,6 +85,7 @@ class Output:
     latency: float | None = None
     tier: int = 0
     sink: str | None = None
+    quantile: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,11 @@ class Network:
     operators: Mapping[str, Operator]
     outputs: Mapping[str, Output]
     links: tuple[Link, ...] = ()
+
+    @property
+    def has_fixed_limits(self) -> bool:
+        """Whether bandwidth of links or memory of nodes is limited, beside CPU."""
+        return bool(self.links) or any(node.memory is not None for node in self.nodes.values())
 
     @cached_property
     def arcs(self) -> tuple[Arc, ...]:
@@ -181,6 +192,10 @@ class Network:
         """Size in bytes of one tuple that a stream or operator emits."""
         stream = self.streams.get(producer)
         return stream.bytes if stream else self.operators[producer].bytes
+
+    def held_bytes(self, operator: Operator, producer: str) -> float:
+        """Size in bytes of one tuple of an input in an operator's state."""
+        return self.tuple_bytes(producer) if operator.state_bytes is None else operator.state_bytes
 
     def contribution(self, operator: Operator, producer: str) -> float:
         """Output tuples per input tuple from `producer`.

@@ -11,8 +11,8 @@ from floodway.errors import InputError
 from floodway.network.fair import FairResult
 from floodway.network.flow import Keeps, Rates
 from floodway.network.layering import Size, Spacing
-from floodway.network.layout import Layout, Rectangle, lay_out
 from floodway.network.model import Arc, Network, OperatorKind
+from floodway.network.picture_layout import PictureLayout, Rectangle, lay_out
 from floodway.network.shapes import (
     ARROW,
     BADGE,
@@ -177,7 +177,7 @@ class _Drawing:
             lines.append(text)
         return lines
 
-    def paint(self, axes: Axes, layout: Layout, footer: list[str]) -> None:
+    def paint(self, axes: Axes, layout: PictureLayout, footer: list[str]) -> None:
         """Groups first, arrows over them, boxes and labels on top."""
         self._title(axes)
         for node, place in layout.groups.items():

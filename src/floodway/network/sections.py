@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from floodway.network.fields import Fields, Report, Unit, shorten
+from floodway.network.fields import Fields, ProblemReport, Unit, shorten
 from floodway.network.model import (
     DEFAULT_TUPLE_BYTES,
     Link,
@@ -19,7 +19,7 @@ _LOG = r"(?!kafka://).+|kafka://[^/\s:]+(:[0-9]{1,5})?(,[^/\s:]+(:[0-9]{1,5})?)*
 _RUN = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 
 
-def read_stream(name: str, located: Located, report: Report) -> Stream:
+def read_stream(name: str, located: Located, report: ProblemReport) -> Stream:
     """`s1: {max_rate: 5k/s, log: …, schema: …, bytes: 100, deadline: 250ms, priority: 0}`."""
     fields = Fields(located, join("streams", name), report, what="a stream")
     stream = Stream(
@@ -35,7 +35,7 @@ def read_stream(name: str, located: Located, report: Report) -> Stream:
     return stream
 
 
-def read_node(name: str, located: Located, report: Report) -> Node:
+def read_node(name: str, located: Located, report: ProblemReport) -> Node:
     """`A: {cpu: 1.0, memory: 1GB, url: http://…, spark: {…}}`."""
     fields = Fields(located, join("nodes", name), report, what="a node")
     node = Node(
@@ -49,7 +49,7 @@ def read_node(name: str, located: Located, report: Report) -> Node:
     return node
 
 
-def read_operator(name: str, located: Located, report: Report) -> Operator:
+def read_operator(name: str, located: Located, report: ProblemReport) -> Operator:
     """`b1: {node: B, from: a1, kind: map, cost: 0.5ms, selectivity: 1.0, …}`; bad inputs come back as ()."""
     fields = Fields(located, join("operators", name), report, what="an operator")
     kind = _kind(fields)
@@ -66,29 +66,32 @@ def read_operator(name: str, located: Located, report: Report) -> Operator:
         group_by=fields.names("group_by") or (),
         run=fields.text("run", pattern=_RUN, shape="package.module:function"),
         bytes=fields.number("bytes", above=True, unit=Unit.SIZE) or DEFAULT_TUPLE_BYTES,
+        state_bytes=fields.number("state_bytes", above=True, unit=Unit.SIZE),
     )
     _check_aggregate(fields, operator)
     fields.finish()
     return operator
 
 
-def read_output(name: str, located: Located, report: Report) -> Output:
+def read_output(name: str, located: Located, report: ProblemReport) -> Output:
     """`q1: {from: b1, weight: 1.0, latency: 2s, tier: 0, sink: …}`."""
     fields = Fields(located, join("outputs", name), report, what="an output")
     weight = fields.number("weight")
+    latency, quantile = fields.target("latency")
     output = Output(
         name,
         source=_name(fields, "from", "the operator whose results it delivers, such as from: b1"),
         weight=1.0 if weight is None else weight,
-        latency=fields.duration("latency"),
+        latency=latency,
         tier=fields.whole("tier", 0, low=0),
         sink=fields.text("sink"),
+        quantile=quantile,
     )
     fields.finish()
     return output
 
 
-def read_link(name: str, located: Located, report: Report) -> Link | None:
+def read_link(name: str, located: Located, report: ProblemReport) -> Link | None:
     """`A->B: {bandwidth: 1MB/s}`."""
     path = join("links", name)
     fields = Fields(located, path, report, what="a link")

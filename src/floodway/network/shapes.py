@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from floodway.network.layout import Rectangle
+from floodway.network.picture_layout import Rectangle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

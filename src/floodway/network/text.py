@@ -135,7 +135,8 @@ def _output(output: Output, result: FairResult | None) -> list[str]:
     if output.tier:
         row.append(f"tier {output.tier}")
     if output.latency is not None:
-        row.append(f"latency {seconds(output.latency)}")
+        quantile = "" if output.quantile is None else f"p{100.0 * output.quantile:g} < "
+        row.append(f"latency {quantile}{seconds(output.latency)}")
     if result is not None:
         row.append(f"gets {number(result.throughput[output.name])} /s")
     return row

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from floodway.network.model import Arc
 from floodway.planning import store
 from floodway.planning.lp import LinearProgram
 from floodway.planning.plan import Planner
@@ -19,6 +20,18 @@ from floodway.planning.regions import Region, RegionMap, region_of, stacked
 from floodway.planning.ties import even_flows, tied_locations
 
 DEFAULT_MAP_BYTES = 64 * 2**20
+
+
+def best_score(planner: Planner, rates: Mapping[str, float], arcs: Mapping[Arc, float], least: float = 0.0) -> float:
+    """The optimum at these rates for as much CPU, bandwidth and memory as the flows on `arcs` asked for.
+
+    `least` is the share of the nominal capacities that there was at least. The flows are one of the plans that the
+    program chooses from, so it is at least what they earned.
+    """
+    cpu, fixed = (max(asked, least) or 1.0 for asked in planner.program.capacity_asked(arcs))
+    if not planner.program.has_fixed_resources:
+        return planner.plan(rates, cpu).score
+    return ExactPlanner(planner.program.scaled(fixed=fixed, cpu=cpu)).plan(rates).score
 
 
 class ExactPlanner(Planner):

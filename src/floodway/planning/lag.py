@@ -1,8 +1,12 @@
 """Which tuples are skipped when too many wait: the oldest, so that the newest N are left.
 
-Of every partition of the source with a backlog b_p = latest_p - end_p, the newest N b_p / Σ b are left:
+Of every partition of the source, b_p tuples wait that are not skipped yet, and the newest N b_p / Σ b are left:
 
+    b_p = latest_p - max(end_p, X_p)
     X_p = latest_p - floor(N b_p / Σ b)        skipped: positions in [end_p, X_p)
+
+What is skipped already is no part of b: batches pass it in some partitions sooner than in others, and the others would
+be skipped for it a second time.
 """
 
 from __future__ import annotations
@@ -23,11 +27,6 @@ class Waiting:
     end: int
     latest: int
 
-    @property
-    def backlog(self) -> int:
-        """Tuples that wait."""
-        return max(0, self.latest - self.end)
-
 
 def skip_positions(waiting: Sequence[Waiting], most: int, before: Positions | None) -> Positions | None:
     """The position of every partition before which tuples are skipped; None: nothing is skipped.
@@ -39,13 +38,14 @@ def skip_positions(waiting: Sequence[Waiting], most: int, before: Positions | No
     >>> skip_positions([Waiting("clicks", 0, 900, 1900)], 1000, {"clicks": (850,)}) is None
     True
     """
-    total = sum(one.backlog for one in waiting)
+    total = left_waiting(waiting, before)
     found: dict[str, list[int]] = {topic: list(positions) for topic, positions in (before or {}).items()}
     if total > most:
         for one in waiting:
             known = found.setdefault(one.topic, [])
             known.extend([0] * (one.partition + 1 - len(known)))
-            known[one.partition] = max(known[one.partition], one.latest - most * one.backlog // total)
+            left = most * left_waiting([one], before) // total
+            known[one.partition] = max(known[one.partition], one.latest - left)
     ahead = any(one.end < _position(found, one) for one in waiting)
     return {topic: tuple(positions) for topic, positions in found.items()} if ahead else None
 

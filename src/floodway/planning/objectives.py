@@ -58,6 +58,10 @@ class ObjectivePlanner(Planner):
         """Keeps of an optimal plan."""
         return self.program.keeps(self.flows(rates), rates)
 
+    def of_program(self, program: Program) -> ObjectivePlanner:
+        """The same objective for another program."""
+        return ObjectivePlanner(program, self.objective)
+
     def flows(self, rates: Vector) -> Vector:
         """Optimal flows x (tuples/s) on the free arcs."""
         before = self._rounds.solves

@@ -15,7 +15,8 @@ Keeps are ratios of neighbouring flows, 0/0 guarded (long paper, section 3.2; it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -70,6 +71,22 @@ class Program:
     def size(self) -> int:
         """Number of variables."""
         return len(self.variables)
+
+    @cached_property
+    def has_fixed_resources(self) -> bool:
+        """Whether something other than CPU limits the flows: links, memory."""
+        return any(resource.kind != "cpu" for resource in self.resources)
+
+    def scaled(self, *, fixed: float, cpu: float = 1.0) -> Program:
+        """The program with `cpu` times the CPU of every node, and `fixed` times every bandwidth and room in memory."""
+        network = self.network
+        nodes = {}
+        for name, node in network.nodes.items():
+            held = fixed_memory(network, name)
+            memory = None if node.memory is None else held + fixed * (node.memory - held)
+            nodes[name] = replace(node, cpu=cpu * node.cpu, memory=memory)
+        links = tuple(replace(link, bandwidth=fixed * link.bandwidth) for link in network.links)
+        return Program(replace(network, nodes=nodes, links=links), self.headroom)
 
     @cached_property
     def throughput(self) -> Matrix:
@@ -134,6 +151,12 @@ class Program:
             limits = self.capacity[:, None] / self.full_use
         limits = np.where(self.full_use > 0, limits, np.inf)
         return np.asarray(limits.min(axis=0)) if len(limits) else np.full(len(self.streams), np.inf)
+
+    def capacity_asked(self, arcs: Mapping[Arc, float]) -> tuple[float, float]:
+        """The least multiples of all CPU, and of all links and memory, by which these rates on arcs can be."""
+        asked = self.use @ np.array([arcs[arc] for arc in self.variables]) / self.capacity
+        cpu = np.array([resource.kind == "cpu" for resource in self.resources], dtype=bool)
+        return float(asked[cpu].max(initial=0.0)), float(asked[~cpu].max(initial=0.0))
 
     def score(self, x: Vector) -> float:
         """Weighted throughput of the flows x."""

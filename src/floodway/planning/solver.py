@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -58,6 +58,8 @@ from floodway.planning.solver_store import cells_from_arrays, cells_to_arrays
 from floodway.planning.workload import Workload
 
 Clock = Callable[[], float]
+_FREE_RATE = 1e12
+"""Stands for the rate of a stream that costs nothing and has no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,16 @@ class Step:
 
     lp_calls: int
     seconds: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class CornerPlan:
+    """The plan of one cell: its flows at `rates`, the lower corner (the upper one for streams that are kept whole)."""
+
+    number: int
+    rates: Vector
+    flows: Vector
     error: float
 
 
@@ -153,6 +165,31 @@ class SolverPlanner(Planner):
         whole[self.space.dimensions[list(cell.whole)]] = True
         kept = np.where(whole, np.minimum(rates, self._top), 0.0)
         return np.asarray(self._plans[cell.plan] * cell.scale + self.program.full_flow @ kept)
+
+    def cell_at(self, rates: Vector) -> int | None:
+        """The number of the cell that rates lie in; None outside of what was prepared."""
+        if (rates > self.space.limit).any():
+            return None
+        return self.tree.find(rates[self.space.dimensions].tolist())
+
+    def corner_plans(self) -> Iterator[CornerPlan]:
+        """The plans of all cells; of a planner that mixes none, so that each is one plan."""
+        for number, cell in enumerate(self._cells):
+            if not self.tree.is_leaf(number):
+                continue
+            lower, upper = self.tree.corners(number)
+            if cell.plan < 0 and not (upper >= self.space.top).any():
+                continue  # nothing is overloaded there; above the top face of the box it may be
+            whole = self._free.copy()
+            whole[self.space.dimensions[list(cell.whole)]] = True
+            if cell.plan < 0:
+                whole[:] = True
+            low, high = np.zeros(len(whole)), np.minimum(self._top, _FREE_RATE)
+            low[self.space.dimensions], high[self.space.dimensions] = lower, upper
+            kept = np.where(whole, high, 0.0)
+            planned = 0.0 if cell.plan < 0 else self._plans[cell.plan] * cell.scale
+            rates = np.where(whole, high, low)
+            yield CornerPlan(number, rates, np.asarray(planned + self.program.full_flow @ kept), cell.error)
 
     def _mixed(self, number: int, cell: Cell, rates: Vector) -> Vector:
         lower, upper = self.tree.corners(number)

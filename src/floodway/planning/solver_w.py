@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from floodway.errors import InputError
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
 from floodway.planning.solver_cells import Budget, Cell
-from floodway.planning.workload import Exponential, Workload
+from floodway.planning.workload import Exponential, Workload, check_streams
 
 
 class SolverWPlanner(SolverPlanner):
@@ -38,11 +37,8 @@ class SolverWPlanner(SolverPlanner):
         mix: bool = True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if workload is not None and workload.streams != len(program.streams):
-            raise InputError(
-                f"the workload has {workload.streams} streams, the network {len(program.streams)}",
-                hint="Give rates for every stream, in the order of the network file",
-            )
+        if workload is not None:
+            check_streams(workload, program.streams)
         self._workload = workload
         super().__init__(
             program, epsilon, clamp=clamp, adaptive=adaptive, budget=budget, use_map=use_map, mix=mix, clock=clock

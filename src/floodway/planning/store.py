@@ -19,6 +19,7 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self, cast, runtime_checkable
@@ -87,7 +88,8 @@ def save(planner: Planner, path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}", hint="Choose another --save path") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk refuses that, too, and has no such file
+            partial.unlink()
 
 
 def load(path: Path, program: Program) -> Planner:
@@ -181,6 +183,7 @@ def _canonical(network: Network, headroom: float) -> list[object]:
         [[n.name, n.cpu, n.memory] for n in network.nodes.values()],
         [
             [o.name, o.node, o.inputs, o.kind, o.cost, o.selectivity, o.windows, o.window, o.bytes]
+            + ([] if o.state_bytes is None else [o.state_bytes])
             for o in network.operators.values()
         ],
         [[q.name, q.source, q.weight, q.tier] for q in network.outputs.values()],

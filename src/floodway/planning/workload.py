@@ -113,6 +113,15 @@ class Empirical(Workload):
         return self._samples[generator.integers(len(self._samples), size=count)]
 
 
+def check_streams(workload: Workload, streams: Sequence[str]) -> None:
+    """Refuse a workload of another number of streams than these."""
+    if workload.streams != len(streams):
+        raise InputError(
+            f"the workload has {workload.streams} streams, the network {len(streams)}",
+            hint="Give rates for every stream, in the order of the network file",
+        )
+
+
 def _positive(numbers: Sequence[float], what: str) -> Vector:
     vector = np.asarray(numbers, dtype=np.float64)
     if not len(vector) or not np.isfinite(vector).all() or not (vector > 0).all():

@@ -31,18 +31,18 @@ from floodway.contracts.messages import (
     Tick,
     recipient,
 )
-from floodway.contracts.participant import Participant, Settings, participant
+from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
 from floodway.contracts.pricing import PAPER_TASK
 from floodway.errors import InputError
 from floodway.simulation.federation_cases import Prices
 from floodway.simulation.federation_topology import Ints, Topology
 
-Watch = Callable[["Federation", Move], None]
+Watch = Callable[["SimulatedFederation", Move], None]
 """Called before each move is carried out."""
 
 
 @dataclass
-class Federation:
+class SimulatedFederation:
     """Participants by name and the time; `moves` and `messages` grow as rounds go by."""
 
     members: dict[str, Participant]
@@ -53,7 +53,7 @@ class Federation:
     watch: Watch | None = None
 
     @classmethod
-    def of(cls, members: Iterable[Participant], *, period_seconds: float = 2.0) -> Federation:
+    def of(cls, members: Iterable[Participant], *, period_seconds: float = 2.0) -> SimulatedFederation:
         """A federation in which names and task names are unique and every contract's partner is a member."""
         found: dict[str, Participant] = {}
         where: dict[str, str] = {}
@@ -166,10 +166,10 @@ def of_topology(
     prices: Prices,
     tasks: Ints,
     *,
-    settings: Settings | None = None,
+    settings: NegotiationTimes | None = None,
     costs: CostFunction | None = None,
     task: Task = PAPER_TASK,
-) -> Federation:
+) -> SimulatedFederation:
     """The same federation as a `Market`: identical tasks, contracts in the order of the topology."""
     names = [f"n{node}" for node in range(topology.nodes)]
     contracts: dict[str, list[Contract]] = {name: [] for name in names}
@@ -180,8 +180,8 @@ def of_topology(
                 contract = Contract(names[node], names[partner], low, high)
                 contracts[names[node]].append(contract)
                 contracts[names[partner]].append(contract)
-    chosen = settings or Settings(wake_seconds=inf)
-    return Federation.of(
+    chosen = settings or NegotiationTimes(wake_seconds=inf)
+    return SimulatedFederation.of(
         (
             participant(name, costs or InFlight(), contracts[name], _copies(task, name, count), chosen)
             for name, count in zip(names, tasks.tolist(), strict=True)

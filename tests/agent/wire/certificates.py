@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from floodway.agent.wire.signing import TlsFiles
+from tests.patience import PATIENCE_SECONDS
 
 
 def make_authority(folder: Path, name: str = "ca") -> tuple[Path, Path]:
@@ -36,4 +37,4 @@ def _fresh_key(path: Path) -> list[str | Path]:
 def _openssl(*arguments: str | Path) -> None:
     command = shutil.which("openssl")
     assert command is not None, "the tests of TLS need the openssl command: install it"
-    subprocess.run([command, *map(str, arguments)], check=True, capture_output=True, timeout=60)
+    subprocess.run([command, *map(str, arguments)], check=True, capture_output=True, timeout=PATIENCE_SECONDS)

@@ -7,6 +7,7 @@ from http.client import HTTPConnection, HTTPSConnection
 from urllib.parse import urlsplit
 
 from floodway.agent.wire.signing import NONCE_HEADER, SIGNATURE_HEADER, answer_fault, signed_headers
+from tests.patience import PATIENCE_SECONDS
 
 
 def met(url: str, key: bytes) -> tuple[str, float]:
@@ -14,7 +15,7 @@ def met(url: str, key: bytes) -> tuple[str, float]:
     headers = signed_headers(key, "GET", "/", b"")
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.netloc, timeout=60)
+    connection = kind(parts.netloc, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/", None, headers)
         response = connection.getresponse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.datastructures import Headers
 
-from floodway.agent.wire.browsers import check_site
+from floodway.agent.wire.guard import check_site
 from floodway.agent.wire.refusals import RefusedError
 
 OWN = "127.0.0.1:8800"

@@ -21,10 +21,9 @@ from starlette.types import Message, Scope
 from floodway.agent.planes.dfit.own import UNMEASURED
 from floodway.agent.planes.peers import Peers
 from floodway.agent.planes.plane import Plane, make_control_plane, make_coordinator
-from floodway.agent.wire.client import Client
-from floodway.agent.wire.deadline import Deadline
+from floodway.agent.wire.client import Client, Deadline
 from floodway.agent.wire.guard import Guard
-from floodway.agent.wire.messages import AnyMessage, Keeps, Mode, PlanUpload, Statistics, TablePush, decode, encode
+from floodway.agent.wire.messages import AnyMessage, Keeps, Mode, NodeStatistics, PlanUpload, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.server import guarded
 from floodway.agent.wire.signing import (
@@ -78,7 +77,7 @@ def targets(root: Path) -> list[Target]:
     assert (
         isinstance(push, TablePush)
         and push.late
-        and isinstance(report, Statistics)
+        and isinstance(report, NodeStatistics)
         and isinstance(orders[0], PlanUpload)
     )
     later = report.model_copy(update={"number": report.number + 1})

@@ -31,13 +31,14 @@ from floodway.agent.wire.signing import (
     sign_answer,
     signed_headers,
 )
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
 from floodway.errors import InputError
 from floodway.job.shed_state import ShedFiles
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.agent.wire.meeting import signed_for
 from tests.dashboard.made_state import MadeJob
 from tests.oracles.plan_checks import example
+from tests.patience import PATIENCE_SECONDS
 
 KEY = Security(b"0123456789abcdef0123456789abcdef")
 
@@ -77,12 +78,13 @@ ROUTES = [
 
 @pytest.fixture
 def signed() -> Iterator[HttpServer]:
-    with HttpServer(ROUTES, security=KEY, max_bytes=1000) as server:
+    """On a clock that stands: what was signed for it stays fresh, however long a test takes."""
+    with HttpServer(ROUTES, security=KEY, max_bytes=1000, clock=lambda: 5000.0) as server:
         yield server
 
 
 def asked(server: HttpServer, path: str, headers: dict[str, str], *, method: str = "GET", body: bytes = b"") -> int:
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path, body or None, headers)
         return connection.getresponse().status
@@ -165,7 +167,7 @@ def test_what_is_not_signed_well_is_refused_and_counted(signed: HttpServer) -> N
 
 
 def answered(server: HttpServer, path: str, headers: dict[str, str]) -> tuple[int, str | None, bytes]:
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", path, None, headers)
         response = connection.getresponse()
@@ -242,7 +244,7 @@ def test_sizes_paths_methods_and_the_handlers_own_refusals_are_counted(signed: H
 
 
 def test_a_body_that_hides_its_length_is_bounded_too(signed: HttpServer) -> None:
-    connection = HTTPConnection(signed.url.removeprefix("http://"), timeout=60)
+    connection = HTTPConnection(signed.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     headers = signed_for(signed.url, KEY.key or b"", "POST", "/echo", bytes(1200))
     connection.request("POST", "/echo", iter([bytes(600), bytes(600)]), headers, encode_chunked=True)
     assert connection.getresponse().status == 413

@@ -15,13 +15,13 @@ from floodway.agent.wire.signing import (
     TIME_HEADER,
     Security,
     TlsFiles,
+    Verifier,
     answer_fault,
     load_security,
     sign,
     sign_answer,
     signed_headers,
 )
-from floodway.agent.wire.verifier import Verifier
 from floodway.errors import InputError
 
 KEY = b"0123456789abcdef0123456789abcdef"

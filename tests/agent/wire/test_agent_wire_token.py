@@ -10,18 +10,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from floodway.agent.federation.keys import Credentials
+from floodway.agent.federation.credentials import Credentials
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import READ_PATHS, Security, load_security
 from floodway.dashboard.agents import UrlSource
-from floodway.dashboard.serve import page_server
+from floodway.dashboard.routes import page_server
 from floodway.errors import InputError
 from floodway.job.status.status import Status
 from tests.dashboard.made_state import MadeJob
+from tests.patience import PATIENCE_SECONDS
 
 KEY, TOKEN = b"0123456789abcdef-key", b"0123456789abcdef-token"
 BOTH = Security(KEY, token=TOKEN)
+pytestmark = pytest.mark.usefixtures("patient_page")
 
 
 def bearer(token: bytes) -> dict[str, str]:
@@ -32,7 +34,10 @@ def test_prometheus_reads_the_metrics_of_a_page_with_a_key_and_nothing_more(tmp_
     job = MadeJob(tmp_path / "demo", 1_000)
     job.start()
     job.run(1)
-    with page_server([job.root], security=BOTH) as server, httpx.Client(base_url=server.url, trust_env=False) as web:
+    with (
+        page_server([job.root], security=BOTH) as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE_SECONDS) as web,
+    ):
         read = web.get("/metrics", headers=bearer(TOKEN))
         assert read.status_code == 200 and "floodway_offered_tuples_total" in read.text
         assert web.get("/metrics").status_code == 401

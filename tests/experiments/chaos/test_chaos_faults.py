@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -10,12 +14,23 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import clocks, disks, namespaces, networks, packets, partner_clocks
+from floodway.experiments.chaos import (
+    disks,
+    driver_clocks,
+    namespaces,
+    networks,
+    packets,
+    partner_clocks,
+    plane_clocks,
+    set_clock,
+)
 from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
+from floodway.experiments.chaos.driver_clocks import Wish, against_mode
 from floodway.experiments.chaos.federation_world import BrokenPromiseError
 from floodway.experiments.chaos.registry import FAULTS, choose, load, share
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import SteadyClock
+from floodway.job.ledger.ledger import LedgerLine, Reason
 
 
 def test_every_fault_can_be_loaded() -> None:
@@ -35,36 +50,101 @@ def test_an_unknown_fault_names_the_nearest() -> None:
 
 
 def test_clocks_that_are_set_do_not_part_agents(tmp_path: Path) -> None:
-    result = clocks.faults(Trial(12, 3, tmp_path))
+    result = plane_clocks.faults(Trial(12, 3, tmp_path))
     assert (result.tried, result.holds, result.differences) == (12, True, [])
 
 
 def test_partners_whose_clocks_are_set_leave_one_owner(tmp_path: Path) -> None:
+    if (missing := set_clock.missing()) is not None:
+        pytest.skip(f"NO CLOCK TO SET: {missing}")
     result = partner_clocks.faults(Trial(1, 67, tmp_path))
     assert (result.tried, result.holds, result.differences) == (1, True, [])
+    assert "clock of " in json.dumps(result.as_json())
 
 
 def test_a_lease_that_was_taken_from_the_living_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partner_clocks, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(partner_clocks.ClockWorld, "watch_seconds", 0.0)
     world = partner_clocks.ClockWorld(tmp_path)
     for name in ("start", "wait", "feed"):
         monkeypatch.setattr(world, name, lambda *_, **__: None)
     lease = world.store.claim("f0", "A", after=0, now=0.0)
     world.store.claim("f0", "B", after=1, now=lease.until + 5.0, lost=lease)
     with pytest.raises(BrokenPromiseError, match="taken from an owner that lived"):
-        world.survives({})
+        world.survives(partner_clocks.Clocks({}, {}, ()))
 
 
 def test_timers_on_a_wall_clock_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the clock that agents had before, the same points show agents that wait for hours."""
     monkeypatch.setattr(SteadyClock, "now", lambda clock: clock._wall_clock())
-    assert not clocks.faults(Trial(40, 3, tmp_path)).holds
+    assert not plane_clocks.faults(Trial(40, 3, tmp_path)).holds
+
+
+def test_a_clock_is_set_for_a_process_and_its_children_alone(tmp_path: Path) -> None:
+    if (missing := set_clock.missing()) is not None:
+        pytest.skip(f"NO CLOCK TO SET: {missing}")
+    clock = set_clock.SetClock(tmp_path, drift_ppm=-1000)
+    print_times = "import subprocess, time; print(time.time()); subprocess.run(['date', '+%s'])"
+    for ahead in (-86_400.0, 86_400.0):
+        clock.step(ahead)
+        before = clock.now_us() / 1e6
+        done = subprocess.run(
+            [sys.executable, "-uc", print_times], env={**os.environ, **clock.variables}, capture_output=True, check=True
+        )
+        own, of_child = map(float, done.stdout.split())
+        assert before <= own <= clock.now_us() / 1e6
+        assert int(before) <= of_child <= clock.now_us() / 1e6
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_driver_whose_clock_is_set_obeys_its_mode(tmp_path: Path) -> None:
+    if (missing := set_clock.missing()) is not None:
+        pytest.skip(f"NO CLOCK TO SET: {missing}")
+    result = driver_clocks.faults(Trial(8, 3, tmp_path))
+    print(f"8 points, seed 3: {result.detail['points']}")
+    assert (result.tried, result.holds, result.differences) == (8, True, [])
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "points"), [("node-clocks", 8), ("participant-clocks", 2)])
+def test_agents_whose_clocks_are_set_obey_and_leave_one_owner(name: str, points: int, tmp_path: Path) -> None:
+    if (missing := set_clock.missing()) is not None:
+        pytest.skip(f"NO CLOCK TO SET: {missing}")
+    result = load(FAULTS[name])(Trial(points, 3, tmp_path))
+    print(f"{points} points, seed 3: {result.detail['points']}")
+    assert (result.tried, result.holds, result.differences) == (points, True, [])
+
+
+def test_batches_against_the_mode_would_be_found() -> None:
+    wishes = [Wish(-1, "enforce"), Wish(20, "off"), Wish(40, "enforce")]
+
+    def found(batch: int, mode: str, kept: int) -> list[str]:
+        line = LedgerLine("q", batch, "s", Reason.SHEDDER.value, 500, kept, 500 - kept, mode=mode, keep_ppm=170_000)
+        return against_mode(wishes, [line])
+
+    assert found(21, "enforce", 85) == []  # it had begun when the switch was thrown
+    assert found(24, "off", 500) == []
+    assert "4 batches after off was asked for" in found(24, "enforce", 85)[0]
+    assert "in off dropped 415" in found(30, "off", 85)[0]
+    assert "dropped nothing" in found(50, "enforce", 500)[0]
+    assert "has the mode off" in found(50, "off", 500)[0]
 
 
 def test_damaged_disks_lose_and_double_nothing(tmp_path: Path) -> None:
     points = len(KINDS) * 4
     result = disks.faults(Trial(points, 5, tmp_path))
     assert (result.tried, result.holds, result.differences) == (points, True, [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_disk_is_refused_in_words_and_leaves_no_drafts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    tight, result = random.Random(), FaultResult("disks")
+    monkeypatch.setattr(tight, "choice", lambda rooms: rooms[1])
+    disks._full(kind, tmp_path, 3, tight, result)
+    assert (result.holds, result.differences) == (True, [])
 
 
 def test_a_read_only_disk_is_refused_in_words(tmp_path: Path) -> None:

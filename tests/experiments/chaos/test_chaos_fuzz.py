@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from floodway.errors import FloodwayError, InputError, NetworkError
 from floodway.experiments.chaos import fuzz
-from floodway.experiments.chaos.fuzz_inputs import Reader, readers
+from floodway.experiments.chaos.fuzz_inputs import readers
+from floodway.experiments.chaos.fuzz_partners import Reader
 from floodway.experiments.chaos.networks import NETWORK
 from floodway.experiments.chaos.result import Trial
 from floodway.job.ledger.ledger import Ledger, LedgerLine

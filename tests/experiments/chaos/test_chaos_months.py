@@ -12,14 +12,14 @@ from floodway.experiments.chaos.result import Trial
 from floodway.job.store import line_files
 
 SEED = 3
-BATCHES_A_DAY = 1440
+BATCHES_A_DAY = 480
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 15)
+    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
     monkeypatch.setattr(months, "BATCHES_A_MONTH", BATCHES_A_DAY)
-    monkeypatch.setattr(months, "AT_ONCE", 240)
+    monkeypatch.setattr(months, "AT_ONCE", 80)
 
 
 @pytest.mark.usefixtures("small")

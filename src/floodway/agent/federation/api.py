@@ -4,7 +4,7 @@
     POST /v1/prepare   the giver lets the taker prepare what it accepted
     POST /v1/move      the giver asks the taker to take over what it accepted
     POST /v1/bill      the taker's entries for the giver to book
-    GET  /v1/status    load, fragments, moves and what was refused
+    GET  /v1/status    load, fragments, moves and what was refused, for operators and not for partners
     GET  /metrics      the same for Prometheus
 
 A definition names fragments and, for comparison, their catalogue entries and parameters; it never holds code. All
@@ -22,15 +22,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.federation.errors import LeaseLostError, MoveError
-from floodway.agent.federation.journal.journal import BookedEntry
+from floodway.agent.federation.errors import FragmentLostError, MoveError
+from floodway.agent.federation.participant_journal import BookedEntry
 from floodway.agent.watch.metrics import Watched, metrics_route
-from floodway.agent.wire.certified import CERTIFICATE
-from floodway.agent.wire.guard import SENDER
+from floodway.agent.wire.guard import CERTIFICATE, SENDER
 from floodway.agent.wire.refusals import RefusedError
-from floodway.contracts.errors import ContractError
-from floodway.contracts.federation_file import FragmentSpec
+from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
+from floodway.errors import ContractError
 from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import Status
 from floodway.json_text import load_json
@@ -92,8 +91,11 @@ _BODIES: dict[str, type[Body]] = {
 }
 
 
-class Member(Protocol):
+class MessageReceiver(Protocol):
     """What the API needs of a participant."""
+
+    name: str
+    federation: Federation
 
     @property
     def ready(self) -> bool:
@@ -148,14 +150,14 @@ def bill_body(sender: str, entries: list[BookedEntry]) -> dict[str, Any]:
 
 def parse_message(body: object) -> Message:
     """Read an envelope; anything else is refused."""
-    form = _parsed(MessageForm, body)
+    form = parsed_form(MessageForm, body)
     if form.kind not in _BODIES:
         raise RefusedError("malformed", f"there is no message {form.kind!r}", hint=f"Kinds are {', '.join(KINDS)}")
-    message: Message = _parsed(_BODIES[form.kind], {"body": form.body}).body
+    message: Message = parsed_form(_BODIES[form.kind], {"body": form.body}).body
     return message
 
 
-def routes(member: Member) -> list[BaseRoute]:
+def routes(member: MessageReceiver) -> list[BaseRoute]:
     """The API of one participant, to be served behind the guard of `agent/wire`."""
 
     async def heard(request: Request) -> object:
@@ -170,23 +172,29 @@ def routes(member: Member) -> list[BaseRoute]:
         return JSONResponse({"ok": True})
 
     async def prepare(request: Request) -> JSONResponse:
-        form = _parsed(MoveForm, await heard(request))
+        form = parsed_form(MoveForm, await heard(request))
         _check_sender(request, form.move.giver)
         await _called(lambda: member.prepare(form.move, form.epochs, form.definitions))
         return JSONResponse({"ok": True})
 
     async def move(request: Request) -> JSONResponse:
-        form = _parsed(MoveForm, await heard(request))
+        form = parsed_form(MoveForm, await heard(request))
         _check_sender(request, form.move.giver)
         seconds = await _called(lambda: member.take(form.move, form.epochs, form.definitions))
         return JSONResponse({"ok": True, "seconds": seconds})
 
     async def bill(request: Request) -> JSONResponse:
-        form = _parsed(BillForm, await heard(request))
+        form = parsed_form(BillForm, await heard(request))
         _check_sender(request, form.sender)
         return JSONResponse({"ok": True, **await _called(lambda: member.billed(form.sender, form.entries))})
 
+    def admit(request: Request) -> None:
+        proved = getattr(request.state, SENDER, None)
+        if proved != member.name and proved in member.federation.members:
+            raise RefusedError("contract", "figures of a participant are its own", hint="Ask for its read token")
+
     async def status(request: Request) -> Response:
+        admit(request)
         told = await _called(member.status)
         return Response(told.encode(), media_type="application/json")
 
@@ -196,7 +204,7 @@ def routes(member: Member) -> list[BaseRoute]:
         Route("/v1/move", move, methods=["POST"]),
         Route("/v1/bill", bill, methods=["POST"]),
         Route("/v1/status", status, methods=["GET"]),
-        metrics_route(lambda: [Watched((told := member.status()).name, told, member.latencies())]),
+        metrics_route(lambda: [Watched((told := member.status()).name, told, member.latencies())], admit),
     ]
 
 
@@ -214,7 +222,7 @@ async def _called(work: Callable[[], Any]) -> Any:
     """Do it on a thread, as it may wait for Spark; what breaks a contract is refused, and counted as that."""
     try:
         return await run_in_threadpool(work)
-    except (ContractError, MoveError, LeaseLostError, CatalogueError) as error:
+    except (ContractError, MoveError, FragmentLostError, CatalogueError) as error:
         raise RefusedError("contract", error.message, hint=error.hint) from None
 
 
@@ -226,7 +234,8 @@ async def _json(request: Request) -> object:
     return found
 
 
-def _parsed(form: type[Parsed], body: object) -> Parsed:
+def parsed_form(form: type[Parsed], body: object) -> Parsed:
+    """A body of this form; anything else is refused."""
     try:
         return form.model_validate(body)
     except ContractError as error:  # a task that no task can be

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from floodway.agent.federation import api
-from floodway.agent.federation.books import Books
-from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal.journal import BookedEntry, Journal, fragment_of
+from floodway.agent.federation.books import Books, Served, ServiceWatch
+from floodway.agent.federation.participant_figures import ParticipantFigures
+from floodway.agent.federation.participant_journal import BookedEntry, Journal, fragment_of
 from floodway.agent.federation.partners import Partners
-from floodway.agent.federation.service import Served, ServiceWatch
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.contract import Contract
-from floodway.contracts.ledger import Reason
+from floodway.contracts.payment import PaymentReason
 
 MOST_ENTRIES = 1000
 """In one bill; the rest goes with the next."""
@@ -31,7 +30,7 @@ class Billing:
         journal: Journal,
         partners: Partners,
         contracts: Iterable[Contract],
-        figures: Figures,
+        figures: ParticipantFigures,
         at: Callable[[str], None],
     ) -> None:
         self.watch = ServiceWatch()
@@ -80,6 +79,6 @@ class Billing:
         late = self._late.get(sender)
         self._figures.served(sender, booked, {} if late is None else {fragment_of(one): late for one in booked})
         for one in booked:
-            if one.entry.reason is Reason.LOAD:  # for whoever pays this participant to have it run
+            if one.entry.reason is PaymentReason.LOAD:  # for whoever pays this participant to have it run
                 self.watch.note(fragment_of(one), (one.start + one.entry.at) / 2, Served(one.delay_seconds, one.keep))
         return {"booked": [one.entry.id for one in booked], "refused": refused}

@@ -11,24 +11,81 @@ Service is missed where tuples took too long and where the taker dropped some of
 without a penalty. Entries are booked one by one: what the giver refuses is disputed, and holds up nothing else.
 A taker that fell silent and lost a fragment owes the penalty for the time of its silence, `MOVE/FRAGMENT/outage`. It
 may never come back to say so: the giver books that entry by itself, and the taker, if it does come back, the same one.
+
+How a fragment was served over a time: the delay of its tuples and the share of them that was kept.
+
+Whoever runs a fragment notes both with every measurement; whoever has passed it on notes what the next one's bills
+tell. A bill for a period then says how it was served, and its giver, that of a whole chain too, is told.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import floor, isclose
+from statistics import fmean, median
 
 from floodway.agent.federation.errors import MoveError
-from floodway.agent.federation.journal.journal import BookedEntry, Journal, MoveRow, fragment_of
-from floodway.agent.federation.leases import Lease, LeaseStore
-from floodway.agent.federation.service import Served, ServiceWatch
-from floodway.agent.federation.spans import Span, spans
+from floodway.agent.federation.leases import FragmentLease, LeaseStore
+from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
+from floodway.agent.federation.spans import ServiceSpan, spans
 from floodway.contracts.contract import Contract
-from floodway.contracts.ledger import outage_penalty, payment, penalty
 from floodway.contracts.load import NO_LOAD, Task
 from floodway.contracts.messages import Move
+from floodway.contracts.payment import outage_penalty, payment, penalty
 from floodway.errors import FloodwayError
+
+SAMPLES = 2000
+"""How many notes are kept of a fragment: half an hour of measurements."""
+
+NOT_SERVED = 1e9
+"""The delay, in seconds, of a fragment that is held and does not run: longer than any that a contract allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Seconds that tuples took, None where nothing is known, and the share of them that was kept."""
+
+    delay_seconds: float | None = None
+    keep: float = 1.0
+
+
+class ServiceWatch:
+    """Notes by fragment; safe from several threads.
+
+    >>> watch = ServiceWatch()
+    >>> for second, keep in enumerate((1.0, 1.0, 0.5, 1.0)):
+    ...     watch.note("f", float(second), Served(0.1, keep))
+    >>> watch.over("f", 0.0, 2.0), watch.over("f", 2.0, 4.0)
+    (Served(delay_seconds=0.1, keep=1.0), Served(delay_seconds=0.1, keep=0.75))
+    """
+
+    def __init__(self) -> None:
+        self._notes: dict[str, deque[tuple[float, Served]]] = {}
+        self._lock = threading.Lock()
+
+    def note(self, fragment: str, at: float, served: Served) -> None:
+        """How it was served at a time."""
+        with self._lock:
+            self._notes.setdefault(fragment, deque(maxlen=SAMPLES)).append((at, served))
+
+    def over(self, fragment: str, start: float, end: float) -> Served:
+        """How it was served from `start` to `end`: the median delay, the mean keep.
+
+        A time without a note of its own was like the last one before: bills of the next in a chain come late.
+        """
+        with self._lock:
+            notes = list(self._notes.get(fragment, ()))
+        within = [served for at, served in notes if start <= at < end]
+        if not within:
+            within = [served for at, served in notes if at < start][-1:]
+        delays = [served.delay_seconds for served in within if served.delay_seconds is not None]
+        # The mean of many ones may miss 1 by a rounding, and below 1 there is a penalty.
+        keep = 1.0 if all(served.keep == 1.0 for served in within) else fmean(served.keep for served in within)
+        return Served(median(delays) if delays else None, keep)
+
 
 CLOCK_SECONDS = 5.0
 """How far ahead of this side's clock a partner's may be."""
@@ -65,7 +122,7 @@ class Terms:
             for one in found
         ]
 
-    def outage(self, span: Span) -> list[BookedEntry]:
+    def outage(self, span: ServiceSpan) -> list[BookedEntry]:
         """What the taker owes for a silence that ended the move: one entry, or none."""
         if self.contract is None or span.outage is None:
             return []
@@ -113,7 +170,7 @@ class Books:
         self._journal = journal
         self._store = store
         self._contracts = {(one.giver, one.taker): one for one in contracts}
-        self._past: dict[str, list[Lease]] = {}
+        self._past: dict[str, list[FragmentLease]] = {}
         self._billed: dict[tuple[str, str], float] = {}
 
     def close_moves(self, now: float) -> None:
@@ -196,7 +253,7 @@ class Books:
         self._journal.book(replace(outage or booked, agreed=True, disputed=""))
 
     def _for_period(
-        self, row: MoveRow, terms: Terms, span: Span, booked: BookedEntry, now: float
+        self, row: MoveRow, terms: Terms, span: ServiceSpan, booked: BookedEntry, now: float
     ) -> BookedEntry | None:
         """What an entry for a period should be; refuses one for a time that was not served."""
         start, end = booked.start - row.at, booked.entry.at - row.at
@@ -210,7 +267,7 @@ class Books:
         owed = {one.entry.id: one for one in terms.entries(whole, end, served)}
         return owed.get(booked.entry.id)
 
-    def _span(self, row: MoveRow, fragment: str) -> Span | None:
+    def _span(self, row: MoveRow, fragment: str) -> ServiceSpan | None:
         """Where a move stands. Leases that others followed do not change what follows from them: read once."""
         past = self._past.get(fragment, [])
         leases = past + self._store.history(fragment, after=len(past))
@@ -222,7 +279,7 @@ class Books:
         return Terms(row.id, fragment, row.giver, row.taker, row.price, row.units[fragment], row.at, contract)
 
 
-def _note(span: Span, taker: str) -> str:
+def _note(span: ServiceSpan, taker: str) -> str:
     if span.outage is None:
         return f"to {span.to}"
     return f"{taker} fell silent for {span.outage[1] - span.outage[0]:.1f} s; taken back by {span.to}"

@@ -46,7 +46,7 @@ class Measure:
         return self.rate * self.cost
 
 
-class Engine(Protocol):
+class FragmentEngine(Protocol):
     """Starts, stops and measures fragments. Calls come from several threads, one fragment at a time."""
 
     def check(self, spec: FragmentSpec) -> None:

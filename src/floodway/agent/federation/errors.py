@@ -5,7 +5,7 @@ from __future__ import annotations
 from floodway.errors import FloodwayError
 
 
-class LeaseLostError(FloodwayError):
+class FragmentLostError(FloodwayError):
     """Somebody else owns the fragment by now: whoever gets this must stop running it."""
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from floodway.agent.federation.engine import Engine
-from floodway.agent.federation.errors import LeaseLostError
-from floodway.agent.federation.journal.journal import Journal
-from floodway.agent.federation.leases import Lease, LeaseStore
+from floodway.agent.federation.engine import FragmentEngine
+from floodway.agent.federation.errors import FragmentLostError
+from floodway.agent.federation.leases import FragmentLease, LeaseStore
+from floodway.agent.federation.participant_journal import Journal
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.errors import FloodwayError
 
@@ -29,7 +29,7 @@ class Holdings:
         specs: Mapping[str, FragmentSpec],
         store: LeaseStore,
         journal: Journal,
-        engine: Engine,
+        engine: FragmentEngine,
         clock: Callable[[], float],
         failed: Callable[[str, Exception], None],
     ) -> None:
@@ -42,11 +42,11 @@ class Holdings:
         self._failed = failed
         self._lock = threading.Lock()
         self._turns: dict[str, threading.RLock] = {}
-        self._held: dict[str, Lease] = {}
+        self._held: dict[str, FragmentLease] = {}
         self._stalled: dict[str, str] = {}
         self._leaving: set[str] = set()
 
-    def held(self) -> dict[str, Lease]:
+    def held(self) -> dict[str, FragmentLease]:
         """The leases held, by fragment."""
         with self._lock:
             return dict(self._held)
@@ -56,7 +56,7 @@ class Holdings:
         with self._lock:
             return dict(self._stalled)
 
-    def own(self, fragment: str, lease: Lease, how: str) -> None:
+    def own(self, fragment: str, lease: FragmentLease, how: str) -> None:
         """Hold a fragment under a lease that names this participant, and renew it from now on."""
         fresh = self._store.hold(lease, now=self._clock())
         self._journal.leased(fragment, lease.epoch, self._name, lease.since, how)
@@ -114,7 +114,7 @@ class Holdings:
         with self._turn(fragment):
             self._engine.stop(fragment)
 
-    def drop(self, fragment: str) -> Lease | None:
+    def drop(self, fragment: str) -> FragmentLease | None:
         """Let go of a fragment that is somebody else's, and stop it."""
         with self._lock:
             lease = self._held.pop(fragment, None)
@@ -132,7 +132,7 @@ class Holdings:
         for fragment, lease in self.held().items():
             try:
                 fresh = self._store.renew(lease, now=self._clock())
-            except LeaseLostError:
+            except FragmentLostError:
                 with self._lock:
                     # One that is on its way out was claimed by its taker: the move itself finds out.
                     gone = fragment not in self._leaving and self._held.get(fragment) == lease
@@ -160,5 +160,5 @@ class Holdings:
         with self._lock:
             return self._turns.setdefault(fragment, threading.RLock())
 
-    def _fence(self, lease: Lease) -> None:
+    def _fence(self, lease: FragmentLease) -> None:
         self._store.check(lease, now=self._clock())

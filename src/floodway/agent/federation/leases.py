@@ -16,15 +16,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from floodway.agent.federation.errors import LeaseLostError, StorageError
+from floodway.agent.federation.errors import FragmentLostError, StorageError
 from floodway.contracts.federation_file import NAME
+from floodway.job.store.store import make_folder, sync_folder
 from floodway.json_text import load_json
 
 Form = TypeVar("Form")
@@ -34,7 +36,7 @@ _MOVE = re.compile(rf"{NAME.pattern}/[0-9]{{1,12}}")
 
 @with_config(ConfigDict(allow_inf_nan=False))
 @dataclass(frozen=True, slots=True)
-class Lease:
+class FragmentLease:
     """`owner` runs `fragment` until `until` (seconds since 1970), under `move` if it was moved there.
 
     `renewed` is when the owner last pushed it ahead, `process` which of its processes runs the fragment, None before
@@ -75,7 +77,7 @@ class MoveDecision:
     units: Mapping[str, float]
 
 
-_LEASES = TypeAdapter(Lease)
+_LEASES = TypeAdapter(FragmentLease)
 _DECISIONS = TypeAdapter(MoveDecision)
 
 
@@ -89,7 +91,7 @@ class LeaseStore:
     >>> store.check(first, now=31.0)
     Traceback (most recent call last):
     ...
-    floodway.agent.federation.errors.LeaseLostError: A lost fragment f to B (epoch 2); it ran out 21.0 s ago. Stop ...
+    floodway.agent.federation.errors.FragmentLostError: A lost fragment f to B (epoch 2); it ran out 21.0 s ago. ...
     """
 
     def __init__(self, root: Path, *, seconds: float = 10.0) -> None:
@@ -101,7 +103,7 @@ class LeaseStore:
         """The folder that moves with the lease."""
         return self._folder(fragment) / "checkpoint"
 
-    def current(self, fragment: str) -> Lease | None:
+    def current(self, fragment: str) -> FragmentLease | None:
         """The lease in force, run out or not; None if nobody ever claimed the fragment."""
         epoch = self._highest(fragment)
         if epoch == 0:
@@ -109,38 +111,45 @@ class LeaseStore:
         return _read(self._path(fragment, epoch), _LEASES)
 
     def claim(
-        self, fragment: str, owner: str, *, after: int, now: float, move: str | None = None, lost: Lease | None = None
-    ) -> Lease:
+        self,
+        fragment: str,
+        owner: str,
+        *,
+        after: int,
+        now: float,
+        move: str | None = None,
+        lost: FragmentLease | None = None,
+    ) -> FragmentLease:
         """Take epoch `after` + 1; refused if somebody has it, or a higher one. `lost` is a lease that has run out."""
-        lease = Lease(fragment, after + 1, owner, now, now + self.seconds, move)
+        lease = FragmentLease(fragment, after + 1, owner, now, now + self.seconds, move)
         if lost is not None:
             lease = replace(lease, idle_since=lost.alive, idle_until=_end_of_silence(lost, now))
         highest = self._highest(fragment)
         if highest != after or not _create(self._path(fragment, lease.epoch), asdict(lease)):
             found = self.current(fragment)
             holder = f"{found.owner} holds epoch {found.epoch}" if found else "nobody holds it"
-            raise LeaseLostError(
+            raise FragmentLostError(
                 f"{owner} cannot claim epoch {lease.epoch} of {fragment}: {holder}", hint="Leave it to the holder"
             )
         return lease
 
-    def hold(self, lease: Lease, *, now: float) -> Lease:
+    def hold(self, lease: FragmentLease, *, now: float) -> FragmentLease:
         """Run under a lease from now on: the mark of this process goes in, and any other process of its owner stops."""
         return self.renew(replace(lease, process=None), now=now, process=self.process)
 
-    def renew(self, lease: Lease, *, now: float, process: str | None = None) -> Lease:
+    def renew(self, lease: FragmentLease, *, now: float, process: str | None = None) -> FragmentLease:
         """The same lease for another while; a renewal that crosses a claim changes nothing, as epochs decide."""
         self.check(lease, now=now)
         fresh = replace(lease, until=now + self.seconds, renewed=now, process=process or lease.process)
         _replace(self._path(lease.fragment, lease.epoch), asdict(fresh))
         return fresh
 
-    def release(self, lease: Lease, *, now: float) -> None:
+    def release(self, lease: FragmentLease, *, now: float) -> None:
         """Let a lease run out at once: its origin need not wait. One that is lost already is left alone."""
         if self._in_force(lease):
             _replace(self._path(lease.fragment, lease.epoch), asdict(replace(lease, until=now, renewed=now)))
 
-    def check(self, lease: Lease, *, now: float) -> None:
+    def check(self, lease: FragmentLease, *, now: float) -> None:
         """Refuse to go on if a higher epoch is in force, or another process of the owner has taken over.
 
         `now` serves to say how long ago the lease ran out.
@@ -153,9 +162,11 @@ class LeaseStore:
             holder = f"another process of {found.owner}"
         late = now - lease.until
         when = f"; it ran out {late:.1f} s ago" if late > 0 else ""
-        raise LeaseLostError(f"{lease.owner} lost fragment {lease.fragment} to {holder}{when}", hint="Stop running it")
+        raise FragmentLostError(
+            f"{lease.owner} lost fragment {lease.fragment} to {holder}{when}", hint="Stop running it"
+        )
 
-    def held_by(self, owner: str) -> dict[str, Lease]:
+    def held_by(self, owner: str) -> dict[str, FragmentLease]:
         """All fragments whose lease in force names this participant."""
         leases = (self.current(name) for name in self.fragments())
         return {lease.fragment: lease for lease in leases if lease is not None and lease.owner == owner}
@@ -175,7 +186,7 @@ class LeaseStore:
         path = self._move_path(move)
         return _read(path, _DECISIONS) if path.exists() else None
 
-    def follow(self, decision: MoveDecision) -> dict[str, Lease]:
+    def follow(self, decision: MoveDecision) -> dict[str, FragmentLease]:
         """Claim the leases that a taken move brings, as far as nobody has; either side may do it, any number of times.
 
         Returns the leases in force that belong to the move.
@@ -185,22 +196,22 @@ class LeaseStore:
         for fragment, epoch in decision.epochs.items():
             if self._highest(fragment) == epoch:
                 until = decision.at + self.seconds
-                lease = Lease(fragment, epoch + 1, decision.taker, decision.at, until, decision.id)
+                lease = FragmentLease(fragment, epoch + 1, decision.taker, decision.at, until, decision.id)
                 _create(self._path(fragment, lease.epoch), asdict(lease))
         found = {fragment: self.current(fragment) for fragment in decision.epochs}
         return {name: lease for name, lease in found.items() if lease is not None and lease.move == decision.id}
 
-    def after(self, fragment: str, epoch: int) -> Lease | None:
+    def after(self, fragment: str, epoch: int) -> FragmentLease | None:
         """The lease that followed an epoch: when and by whom it was ended; None while it is in force."""
         path = self._path(fragment, epoch + 1)
         return _read(path, _LEASES) if path.exists() else None
 
-    def history(self, fragment: str, *, after: int = 0) -> list[Lease]:
+    def history(self, fragment: str, *, after: int = 0) -> list[FragmentLease]:
         """All leases of a fragment above an epoch, oldest first."""
         epochs = range(after + 1, self._highest(fragment) + 1)
         return [_read(self._path(fragment, epoch), _LEASES) for epoch in epochs]
 
-    def _in_force(self, lease: Lease) -> bool:
+    def _in_force(self, lease: FragmentLease) -> bool:
         """By the names of two files: a listing may come from a cache, on NFS for as long as it keeps folders."""
         path = self._path(lease.fragment, lease.epoch)
         if not path.exists() or self._path(lease.fragment, lease.epoch + 1).exists():
@@ -228,7 +239,7 @@ class LeaseStore:
         return self.root / "moves" / f"{move.replace('/', '.')}.json"
 
 
-def _end_of_silence(lost: Lease, now: float) -> float | None:
+def _end_of_silence(lost: FragmentLease, now: float) -> float | None:
     """Until when a lost lease's silence counts; None if it was released.
 
     An origin that was away itself is not paid for that: silence counts for twice the time the lease was good for.
@@ -240,14 +251,12 @@ def _end_of_silence(lost: Lease, now: float) -> float | None:
 def _create(path: Path, body: Mapping[str, Any]) -> bool:
     """Put a whole file in place, or nothing if one is there: True for the one who did."""
     try:
-        temporary = _write_aside(path, body)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink()
-        _sync(path.parent)
+        with _written_aside(path, body) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+        sync_folder(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
     return True
@@ -255,7 +264,8 @@ def _create(path: Path, body: Mapping[str, Any]) -> bool:
 
 def _replace(path: Path, body: Mapping[str, Any]) -> None:
     try:
-        _write_aside(path, body).replace(path)
+        with _written_aside(path, body) as temporary:
+            temporary.replace(path)
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -265,23 +275,21 @@ def _unwritable(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{path} cannot be written: {why}", hint="Is the shared storage full, read-only or gone?")
 
 
-def _write_aside(path: Path, body: Mapping[str, Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def _written_aside(path: Path, body: Mapping[str, Any]) -> Iterator[Path]:
+    """A whole file beside its place; nothing of it is left afterwards, also on a disk that is full."""
+    make_folder(path.parent, mode=0o777)  # members may be several users of the storage
     # Two participants on different machines may have the same process id.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump({"version": 1, **body}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    return temporary
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump({"version": 1, **body}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
     finally:
-        os.close(descriptor)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _read(path: Path, form: TypeAdapter[Form]) -> Form:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from floodway.agent.federation.engine import Engine
-from floodway.agent.federation.errors import LeaseLostError, MoveError
+from floodway.agent.federation.engine import FragmentEngine
+from floodway.agent.federation.errors import FragmentLostError, MoveError
 from floodway.agent.federation.holding import Holdings
-from floodway.agent.federation.journal.journal import OPEN, Journal, MoveRow, Role
-from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
+from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
+from floodway.agent.federation.participant_journal import OPEN, Journal, MoveRow, Role
 from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Move
@@ -57,7 +57,7 @@ class Moving:
     specs: Mapping[str, FragmentSpec]
     store: LeaseStore
     journal: Journal
-    engine: Engine
+    engine: FragmentEngine
     clock: Callable[[], float] = PROCESS_CLOCK.now
     at: Callable[[str], None] = lambda step: None
     failed: Callable[[str, Exception], None] = lambda where, error: None
@@ -69,14 +69,14 @@ class Moving:
     _busy: set[str] = field(default_factory=set)
     """Moves that a thread is carrying out."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _seen: dict[str, tuple[Lease, float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[FragmentLease, float]] = field(default_factory=dict)
     """Leases of own fragments that are elsewhere: as each was last found, and since when it is so."""
 
     def __post_init__(self) -> None:
         self.holdings = Holdings(self.name, self.specs, self.store, self.journal, self.engine, self.clock, self.failed)
 
     @property
-    def held(self) -> dict[str, Lease]:
+    def held(self) -> dict[str, FragmentLease]:
         """A copy of the leases held, by fragment."""
         return self.holdings.held()
 
@@ -85,7 +85,7 @@ class Moving:
         """Fragments that are held but do not run, with the reason; a copy."""
         return self.holdings.stalled()
 
-    def give(self, move: Move, ask: Ask, prepare: Ask = lambda move, epochs: {}) -> dict[str, Lease]:
+    def give(self, move: Move, ask: Ask, prepare: Ask = lambda move, epochs: {}) -> dict[str, FragmentLease]:
         """Carry a move out as its giver; the leases that came back or stayed, none if all went over.
 
         `prepare` lets the taker prepare; `ask` has it take over. Both return what that tells of its own times. Raises
@@ -153,9 +153,9 @@ class Moving:
         seconds = {"hand_over": self.clock() - asked - told.get("start", 0.0), **told}
         self.journal.reach(move.id, "asked", seconds=seconds)
 
-    def settle_open(self) -> dict[str, dict[str, Lease]]:
+    def settle_open(self) -> dict[str, dict[str, FragmentLease]]:
         """Find out about moves given that could not be settled when they ended; what stayed, by move."""
-        found: dict[str, dict[str, Lease]] = {}
+        found: dict[str, dict[str, FragmentLease]] = {}
         for row in self._left_open("giver"):
             try:
                 found[row.id] = self._settled(row)
@@ -179,7 +179,7 @@ class Moving:
         leases = {} if decision is None else self.store.follow(decision)
         done = decision is not None and came_to_pass(self.store, decision)
         for fragment, lease in leases.items():
-            with suppress(LeaseLostError):  # lost in this very moment
+            with suppress(FragmentLostError):  # lost in this very moment
                 self.holdings.own(fragment, lease, "moved")
         if decision is not None and done:
             self.journal.reach(row.id, "done", at=decision.at)
@@ -188,7 +188,7 @@ class Moving:
             self.journal.reach(row.id, "failed", note=note)
         return list(leases)
 
-    def _settled(self, row: MoveRow) -> dict[str, Lease]:
+    def _settled(self, row: MoveRow) -> dict[str, FragmentLease]:
         """Settle a move; if that fails, its fragments wait, and the status says so."""
         try:
             return self.settle(row)
@@ -196,11 +196,11 @@ class Moving:
             self.holdings.leave(row.epochs, why=f"move {row.id} is not settled: {_words(error)}")
             raise
 
-    def settle(self, row: MoveRow) -> dict[str, Lease]:
+    def settle(self, row: MoveRow) -> dict[str, FragmentLease]:
         """Find out how a move that this side gave was decided, withdrawing it if it was not; resume what is left."""
         decision = self.store.decide(_decision(row, taken=False, at=self.clock()))
         self.store.follow(decision)
-        stayed: dict[str, Lease] = {}
+        stayed: dict[str, FragmentLease] = {}
         for fragment, epoch in row.epochs.items():
             lease = self.store.current(fragment)
             if lease is not None and lease.owner == self.name:
@@ -277,7 +277,7 @@ class Moving:
         self.at("taker:done")
         return seconds
 
-    def _give_back(self, row: MoveRow, leases: Mapping[str, Lease], why: str) -> None:
+    def _give_back(self, row: MoveRow, leases: Mapping[str, FragmentLease], why: str) -> None:
         """Leases before the journal: cut short in between, `recover` finds by the leases what became of the move."""
         for fragment, lease in leases.items():
             try:
@@ -285,7 +285,7 @@ class Moving:
             except Exception as error:
                 self.failed(f"stop of {fragment}", error)
             self.at("taker:giving-back")
-            with suppress(LeaseLostError):
+            with suppress(FragmentLostError):
                 self.store.claim(fragment, row.giver, after=lease.epoch, now=self.clock())
             self.at("taker:gave-back")
             self.journal.lease_ended(fragment, lease.epoch, self.clock())
@@ -324,7 +324,7 @@ class Moving:
         found = self.store.held_by(self.name)
         mine = {name: lease for name, lease in found.items() if name in self.specs and name not in self.held}
         for fragment, lease in mine.items():
-            with suppress(LeaseLostError):  # lost in this very moment
+            with suppress(FragmentLostError):  # lost in this very moment
                 self.holdings.own(fragment, lease, "own" if lease.move is None else "moved")
         self.holdings.start_all(mine)
 
@@ -336,7 +336,7 @@ class Moving:
             try:
                 if self._reclaimed(name, margin_seconds):
                     found.append(name)
-            except LeaseLostError:
+            except FragmentLostError:
                 continue  # it came back, or another claimed it, in this very moment
             except Exception as error:
                 self.failed(f"lease of {name}", error)
@@ -353,7 +353,7 @@ class Moving:
         self.holdings.own(fragment, fresh, "reclaimed")
         return True
 
-    def _run_out(self, lease: Lease, margin_seconds: float) -> bool:
+    def _run_out(self, lease: FragmentLease, margin_seconds: float) -> bool:
         """Whether its owner released a lease, or left it as it is for longer than it was good for.
 
         The times in it are of the owner's clock, so they say how long it is good for and not until when.

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
-from floodway.agent.federation.figures import Figures
-from floodway.agent.federation.journal.journal import Journal
+from floodway.agent.federation.engine import Measure
 from floodway.agent.federation.leases import MoveDecision
-from floodway.contracts.federation_file import Federation
+from floodway.agent.federation.participant_figures import ParticipantFigures
+from floodway.agent.federation.participant_journal import Journal
+from floodway.contracts.cost import CostFunction, Learning
+from floodway.contracts.federation_file import Federation, FragmentSpec, Member
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import (
@@ -28,11 +31,12 @@ from floodway.contracts.messages import (
     MoveFailed,
     Offer,
     Recall,
+    Remeasured,
     Room,
     Send,
     recipient,
 )
-from floodway.contracts.participant import Participant
+from floodway.contracts.participant_state import Participant
 
 LEAST_UNITS = 1e-9
 
@@ -45,7 +49,7 @@ class Negotiating:
         machine: Participant,
         federation: Federation,
         journal: Journal,
-        figures: Figures,
+        figures: ParticipantFigures,
         clock: Callable[[], float],
     ) -> None:
         self.machine = machine
@@ -114,3 +118,33 @@ class Negotiating:
     def _task(self, fragment: str, units: float) -> Task:
         spec = self._federation.fragments[fragment]
         return Task(fragment, Load(units), units=units, kind=spec.run, query=spec.query, origin=spec.owner)
+
+
+class LoadMeter:
+    """The loads of one member's fragments; where its cost is measured, also what they teach about it."""
+
+    def __init__(self, member: Member, fragments: Mapping[str, FragmentSpec]) -> None:
+        self._fragments = fragments
+        self._learning = Learning(member.costs()) if member.cost == "measured" else None
+
+    def remeasured(self, machine: Participant, measures: Mapping[str, Measure], *, dropping: bool) -> Remeasured:
+        """What the machine should know of the fragments that it holds."""
+        tasks = tuple(
+            replace(held.task, load=self._load(name, found), units=max(found.cpu, LEAST_UNITS))
+            for name, held in machine.holdings.items()
+            if (found := measures.get(name)) is not None
+        )
+        return Remeasured(tasks, self._learnt(measures, dropping))
+
+    def _load(self, fragment: str, found: Measure) -> Load:
+        return Load(found.cpu, found.rate * self._fragments[fragment].bytes_per_tuple, found.rate)
+
+    def _learnt(self, measures: Mapping[str, Measure], dropping: bool) -> CostFunction | None:
+        """The cost with what these measures teach; None where it is not learnt."""
+        if self._learning is None:
+            return None
+        # Where tuples are dropped, fewer are in flight than the load that arrives would bring.
+        if not dropping:
+            in_flight = sum(one.rate * one.delay_seconds for one in measures.values())
+            self._learning = self._learning.seen(sum(one.cpu for one in measures.values()), in_flight)
+        return self._learning.costs()

@@ -21,25 +21,19 @@ from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
-from floodway.agent.federation.books import Books
-from floodway.agent.federation.engine import Engine
-from floodway.agent.federation.entrance import check_move, checked
-from floodway.agent.federation.figures import Figures, MemberRecord
-from floodway.agent.federation.journal.journal import FILE, OPEN, BookedEntry, Journal
-from floodway.agent.federation.keys import Credentials
-from floodway.agent.federation.leases import Lease, LeaseStore
-from floodway.agent.federation.load_meter import LoadMeter
+from floodway.agent.federation.books import NOT_SERVED, Books, Served
+from floodway.agent.federation.credentials import Credentials, check_move, checked
+from floodway.agent.federation.engine import FragmentEngine
+from floodway.agent.federation.leases import FragmentLease, LeaseStore
 from floodway.agent.federation.moving import Moving
-from floodway.agent.federation.negotiating import Negotiating
-from floodway.agent.federation.pace import Pace
-from floodway.agent.federation.partners import Partners
-from floodway.agent.federation.reach import Reach
-from floodway.agent.federation.service import NOT_SERVED, Served
+from floodway.agent.federation.negotiating import LoadMeter, Negotiating
+from floodway.agent.federation.participant_figures import MemberRecord, ParticipantFigures
+from floodway.agent.federation.participant_journal import FILE, OPEN, BookedEntry, Journal
+from floodway.agent.federation.partners import Pace, Partners, Reach
 from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
-from floodway.agent.loop.claim import locked
+from floodway.agent.loop.run_files import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
-from floodway.contracts.errors import ContractError
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.messages import (
     Accept,
@@ -54,8 +48,8 @@ from floodway.contracts.messages import (
     recipient,
     sender,
 )
-from floodway.contracts.participant import Participant, Settings, participant
-from floodway.errors import InputError
+from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
+from floodway.errors import ContractError, InputError
 from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import Decision, Mode, named, write_decision
 from floodway.job.options.options import JobOptions
@@ -81,11 +75,11 @@ class ParticipantAgent:
         name: str,
         state: Path,
         store: LeaseStore,
-        engine: Engine,
+        engine: FragmentEngine,
         *,
         credentials: Credentials | None = None,
         listen: tuple[str, int] = ("127.0.0.1", 0),
-        settings: Settings | None = None,
+        settings: NegotiationTimes | None = None,
         pace: Pace | None = None,
         options: JobOptions | None = None,
         clock: Callable[[], float] = PROCESS_CLOCK.now,
@@ -103,12 +97,14 @@ class ParticipantAgent:
         self.journal = Journal(state / FILE, name)
         self.store = store
         self.engine = engine
-        self._figures = Figures()
+        self._figures = ParticipantFigures()
         self.moving = Moving(name, federation.fragments, store, self.journal, engine, clock, at, self._figures.fail)
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
         member = federation.members[name]
         self._loads = LoadMeter(member, federation.fragments)
-        settings = replace(settings or Settings(), migration_cost=member.migration_cost, take_back=member.take_back)
+        settings = replace(
+            settings or NegotiationTimes(), migration_cost=member.migration_cost, take_back=member.take_back
+        )
         serial = self.journal.next_serial()
         machine = participant(name, member.costs(), federation.contracts, settings=settings, serial=serial)
         self._negotiating = Negotiating(machine, federation, self.journal, self._figures, clock)
@@ -393,7 +389,7 @@ class ParticipantAgent:
             except Exception as error:  # whatever it is: without this thread all leases run out
                 self._figures.fail("leases", error)
 
-    def _add(self, fragment: str, lease: Lease) -> None:
+    def _add(self, fragment: str, lease: FragmentLease) -> None:
         """Count a fragment that runs here, under the contract that brought it, as the shared storage tells."""
         at_home = self.federation.fragments[fragment].owner == self.name
         decision = None if lease.move is None or at_home else self.store.decision(lease.move)

@@ -21,11 +21,11 @@ from floodway.agent.federation.engine import Measure
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network
-from floodway.contracts.participant import Participant
+from floodway.contracts.participant_state import Participant
 from floodway.job.decision import PPM, Decision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.model import Network, Node
-from floodway.planning.factory import make_planner
 from floodway.spark.query.moving_fragment import moving_fragment
 
 TARGET_SECONDS = 10.0
@@ -36,10 +36,10 @@ REMARKABLE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class OverloadWait:
     """When the overload began, None without one, and whether tuples are being dropped for it.
 
-    >>> waits = Patience().after(overloaded=True, asking=True, now=0.0, seconds=10.0)
+    >>> waits = OverloadWait().after(overloaded=True, asking=True, now=0.0, seconds=10.0)
     >>> waits.dropping, waits.after(overloaded=True, asking=False, now=11.0, seconds=10.0).dropping
     (False, True)
     """
@@ -47,13 +47,13 @@ class Patience:
     since: float | None = None
     dropping: bool = False
 
-    def after(self, *, overloaded: bool, asking: bool, now: float, seconds: float) -> Patience:
+    def after(self, *, overloaded: bool, asking: bool, now: float, seconds: float) -> OverloadWait:
         """The next state; `asking` says that an offer is open or a move under way."""
         if not overloaded:
-            return Patience()
+            return OverloadWait()
         since = now if self.since is None else self.since
         # Once dropping has begun it goes on through later offers: their answers are not to be waited for again.
-        return Patience(since, self.dropping or not (asking or now - since < seconds))
+        return OverloadWait(since, self.dropping or not (asking or now - since < seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class MemberSteering:
         self._node = node
         self._options = options
         self._patience_seconds = patience_seconds
-        self._patience = Patience()
+        self._patience = OverloadWait()
         self._steering: Steering | None = None
         self._planned: Network | None = None
         self._warm: set[str] = set()
@@ -104,11 +104,11 @@ class MemberSteering:
         asking: bool,
         mode: Mode,
     ) -> Shed:
-        """What to drop of the fragments that were measured. `now` is monotonic; `asking` is as in `Patience`."""
+        """What to drop of the fragments that were measured. `now` is monotonic; `asking` is as in `OverloadWait`."""
         here = [spec for spec in specs if spec.name in measures]
         self._warm &= {spec.name for spec in here}
         if not here:
-            self._steering, self._planned, self._patience = None, None, Patience()
+            self._steering, self._planned, self._patience = None, None, OverloadWait()
             return Shed(named(Decision(mode=mode)))
         steering = self._plan(here, values, measures)
         rates = {at: rate for one in measures.values() for at, rate in one.rates.items()}
@@ -137,16 +137,9 @@ class MemberSteering:
         if self._steering is not None and self._planned is not None and not _has_changed(self._planned, network):
             return self._steering
         options, before = self._options, self._steering
-        planner = make_planner(network, objective=options.objective, headroom=options.headroom)
-        self._steering = Steering(
-            planner,
-            {spec.name: moving_fragment(spec, self._node.name) for spec in specs},
-            target_seconds=self.target_seconds,
-            quantile=options.target.quantile if options.target else None,
-            controller=options.controller,
-            drop=options.drop,
-            most_scale=1.0,
-        )
+        fragments = {spec.name: moving_fragment(spec, self._node.name) for spec in specs}
+        target = Target(self.target_seconds, options.target.quantile if options.target else None)
+        self._steering = Steering(options.planner_of(network), fragments, target, options, most_scale=1.0)
         if before is not None:
             self._steering.take_over(before)
         self._planned = network

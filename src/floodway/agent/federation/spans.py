@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from floodway.agent.federation.leases import Lease, LeaseStore, MoveDecision
+from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ServiceSpan:
     """A move's time with one fragment, in seconds since 1970: it is owed from `start` to `served`.
 
     `end` is when it was over, None while it lasts. `outage` is the time of silence that ended it, if that is how it
@@ -33,18 +33,18 @@ class Span:
     to: str = ""
 
 
-def spans(leases: Iterable[Lease]) -> dict[str, Span]:
+def spans(leases: Iterable[FragmentLease]) -> dict[str, ServiceSpan]:
     """The span of every move that a fragment has made, by move; `leases` are all of its leases, oldest first.
 
-    >>> first = Lease("f", 1, "A", since=0.0, until=10.0)
-    >>> moved = Lease("f", 2, "B", since=5.0, until=25.0, move="A/0", renewed=15.0)
+    >>> first = FragmentLease("f", 1, "A", since=0.0, until=10.0)
+    >>> moved = FragmentLease("f", 2, "B", since=5.0, until=25.0, move="A/0", renewed=15.0)
     >>> spans([first, moved])["A/0"].served
     15.0
-    >>> back = Lease("f", 3, "A", since=27.0, until=37.0, idle_since=15.0, idle_until=27.0)
+    >>> back = FragmentLease("f", 3, "A", since=27.0, until=37.0, idle_since=15.0, idle_until=27.0)
     >>> spans([first, moved, back])["A/0"].outage
     (15.0, 27.0)
     """
-    found: dict[str, Span] = {}
+    found: dict[str, ServiceSpan] = {}
     chain: list[tuple[str, str | None]] = []
     """Who has the fragment from whom: each holder with the move that brought it, the owner first."""
     for lease in leases:
@@ -52,21 +52,21 @@ def spans(leases: Iterable[Lease]) -> dict[str, Span]:
         keep = holders.index(lease.owner) + 1 if lease.owner in holders else 0
         if lease.move is not None and keep == 0:
             chain.append((lease.owner, lease.move))
-            found[lease.move] = Span(lease.move, lease.since, lease.since)
+            found[lease.move] = ServiceSpan(lease.move, lease.since, lease.since)
         else:
             for _, move in chain[keep:]:
                 if move is not None:
                     found[move] = _over(found[move], lease)
             chain = chain[:keep] or [(lease.owner, None)]
             if lease.move is not None:
-                found[lease.move] = Span(lease.move, lease.since, lease.since, end=lease.since, to=lease.owner)
+                found[lease.move] = ServiceSpan(lease.move, lease.since, lease.since, end=lease.since, to=lease.owner)
         for _, move in chain:
             if move is not None:  # whoever runs it, all who were paid to have it run have served until now
                 found[move] = replace(found[move], served=max(found[move].start, lease.alive))
     return found
 
 
-def given_back(lease: Lease) -> bool:
+def given_back(lease: FragmentLease) -> bool:
     """Whether a lease was made by the owner before, for the giver: neither by a move nor because one had run out."""
     return lease.epoch > 1 and lease.move is None and lease.idle_since is None
 
@@ -87,7 +87,7 @@ def came_to_pass(store: LeaseStore, decision: MoveDecision) -> bool:
     return False
 
 
-def _over(span: Span, lease: Lease) -> Span:
+def _over(span: ServiceSpan, lease: FragmentLease) -> ServiceSpan:
     if given_back(lease):
         return replace(span, served=span.start, end=lease.since, to=lease.owner)
     if lease.idle_since is None:

@@ -11,24 +11,28 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from floodway.agent.federation.engine import EndedBatch, Fence, Measure
-from floodway.agent.federation.errors import LeaseLostError
-from floodway.agent.federation.journal.fragment_record import FragmentRecord
-from floodway.agent.loop.rates import RateMeter
+from floodway.agent.federation.errors import FragmentLostError
+from floodway.agent.loop.backlog import RateMeter
+from floodway.agent.loop.finished import finished_batch
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import stream_name
 from floodway.job.ledger.fold import Counts
 from floodway.job.options.options import JobOptions
+from floodway.job.status.batches import BatchLog, BatchReader
+from floodway.job.status.latencies import Sketch
+from floodway.job.store.store import Store, StoreError
 from floodway.spark.log.inputs import Arrivals, place
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
 from floodway.spark.query.catalogue import Catalogue
 from floodway.spark.query.dead_letters import PREFIX
-from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
+from floodway.spark.query.fragment_query import FragmentQuery, FragmentReport
 from floodway.spark.query.moving_fragment import MovingLayout, moving_query, rehearse
 from floodway.spark.session.session import Session
 from floodway.spark.source import register
@@ -41,7 +45,7 @@ NEW_WEIGHT = 0.3
 
 
 def _not_held() -> None:
-    raise LeaseLostError("the fragment is prepared, and held by another", hint="Start it")
+    raise FragmentLostError("the fragment is prepared, and held by another", hint="Start it")
 
 
 @dataclass
@@ -67,7 +71,7 @@ class _Running:
     lock: threading.Lock = field(default_factory=threading.Lock)
     fence: Fence = _not_held
 
-    def ended(self, report: BatchReport) -> None:
+    def ended(self, report: FragmentReport) -> None:
         """A batch has ended."""
         offsets = report.journal.offsets
         with self.lock:
@@ -86,7 +90,7 @@ class _Running:
             self.cost = self.past_cpu / self.past_tuples
 
 
-class SparkEngine:
+class SparkFragments:
     """Runs fragments of one catalogue in one Spark session; see `engine.Engine`."""
 
     def __init__(
@@ -115,7 +119,7 @@ class SparkEngine:
         self._prepared: dict[str, _Running] = {}
         """Queries that wait at their gates."""
         self._lock = threading.RLock()
-        self._reports: queue.SimpleQueue[BatchReport] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[FragmentReport] = queue.SimpleQueue()
 
     def check(self, spec: FragmentSpec) -> None:
         """Refuse what the catalogue does not have."""
@@ -158,7 +162,7 @@ class SparkEngine:
         self.check(spec)
         arrivals = Arrivals({stream_name(spec, one): place(self._shared, log) for one, log in spec.logs.items()})
 
-        def on_batch(report: BatchReport) -> None:
+        def on_batch(report: FragmentReport) -> None:
             running.ended(report)
             self._reports.put(report)
 
@@ -249,3 +253,36 @@ class SparkEngine:
             self.forget(fragment)
         for fragment in list(self._running):
             self.stop(fragment)
+
+
+class FragmentRecord:
+    """Writes the batches that one participant runs; who ran the fragment before has ended when the first one ends."""
+
+    def __init__(self, spec: FragmentSpec, store: Store) -> None:
+        self._spec = spec
+        self._store = store
+        self._log: BatchLog | None = None
+        self._cut_seconds: float | None = None
+
+    def ended(self, report: FragmentReport, cost: float) -> None:
+        """Put a batch on record; `cost` in CPU-seconds per tuple."""
+        counts = Counts.of(report.lines)
+        batch = finished_batch(
+            report,
+            counts,
+            inputs=[stream_name(self._spec, one) for one in self._spec.logs],
+            outputs=(self._spec.name,),
+            work_seconds=counts.kept.total() * cost,
+        )
+        if batch.kept and not batch.latencies.count:
+            # An entry that drops `_arrival`: its tuples came at any time since the batch before was cut.
+            waited = 0.0 if self._cut_seconds is None else (report.cut_seconds - self._cut_seconds) / 2
+            batch = replace(batch, latencies=Sketch.of([(report.seconds + waited, batch.kept)]))
+        self._cut_seconds = report.cut_seconds
+        # A measurement is not worth the query; what the disk lacks shows where the ledger is written.
+        with suppress(StoreError):
+            if self._log is None:
+                before = BatchReader(self._store)
+                before.advance()
+                self._log = BatchLog(self._store, before.last)
+            self._log.append(batch)

@@ -10,6 +10,7 @@ such an input counts at its rate, and beyond that with what waits above one deli
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from threading import Lock
 from types import MappingProxyType
@@ -17,6 +18,36 @@ from types import MappingProxyType
 from floodway.network.model import Network
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch
+
+
+class RateMeter:
+    """Rates of several streams over a sliding window (seconds); the clock is the caller's.
+
+    >>> meter = RateMeter(window_seconds=1.0)
+    >>> for second, total in enumerate((0, 100, 300)):
+    ...     meter.sample(float(second), {"s1": total})
+    >>> meter.rates()
+    {'s1': 200.0}
+    """
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = window_seconds
+        self._samples: deque[tuple[float, dict[str, int]]] = deque()
+
+    def sample(self, time_seconds: float, totals: Mapping[str, int]) -> None:
+        """Note how many tuples had arrived in all; a clock that jumps back starts the window anew."""
+        if self._samples and time_seconds <= self._samples[-1][0]:
+            self._samples.clear()
+        self._samples.append((time_seconds, dict(totals)))
+        while len(self._samples) > 2 and time_seconds - self._samples[1][0] >= self._window:
+            self._samples.popleft()
+
+    def rates(self) -> dict[str, float]:
+        """Tuples/s of each stream, 0 before the second sample."""
+        if len(self._samples) < 2:
+            return {name: 0.0 for _, totals in self._samples for name in totals}
+        (begin, before), (end, after) = self._samples[0], self._samples[-1]
+        return {name: max(0, after[name] - before.get(name, 0)) / (end - begin) for name in after}
 
 
 class Backlog:
@@ -33,13 +64,14 @@ class Backlog:
         self._fragments = fragments
         self._taken: dict[str, dict[str, int]] = {name: {} for name in fragments}
         self._cut_at: dict[str, float] = {}
+        self._last_cut: dict[str, float] = {}
         self._length: dict[str, float] = {}
         self._lock = Lock()
 
     def cut(self, query: str, journal: JournaledBatch, now: float) -> None:
         """A batch was cut just now: its tuples wait no longer. Called from the query's thread."""
         with self._lock:
-            self._cut_at[query] = now
+            self._cut_at[query] = self._last_cut[query] = now
             for at, offset in journal.offsets.items():
                 self._taken[query][at] = sum(offset.end.values())
 
@@ -90,4 +122,24 @@ class Backlog:
         for name, every in self._delivered_every.items():
             above = waiting[name] - rates[name] * max(every, length)
             found[name] = (rates[name] * length + max(0.0, above)) / period_seconds
+        return found
+
+    def offered(
+        self, now: float, arrived: Mapping[str, int], rates: Mapping[str, float], period_seconds: float
+    ) -> dict[str, float]:
+        """Tuples/s of each stream that links, memory and other nodes have to carry: what arrives, a backlog over P*.
+
+        What came since the last cut is no backlog. The demand is less than that where batches are shorter than P*.
+        """
+        waiting = self.waiting(arrived)
+        with self._lock:
+            since: dict[str, float] = {}
+            for query, fragment in self._fragments.items():
+                ago = max(0.0, now - self._last_cut.get(query, now))
+                for spec in fragment.sources:
+                    since[spec.producer] = max(since.get(spec.producer, 0.0), ago)
+        found = {}
+        for name, rate in rates.items():
+            fresh = rate * max(since.get(name, 0.0), self._delivered_every.get(name, 0.0))
+            found[name] = rate + max(0.0, waiting[name] - fresh) / period_seconds
         return found

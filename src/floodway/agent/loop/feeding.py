@@ -9,15 +9,14 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
 from floodway.errors import FloodwayError, InputError
 from floodway.network.model import Network
 from floodway.spark.log import create_log
-from floodway.spark.log.tuples import DEFAULT_SCHEMA
-from floodway.spark.query.layout import Layout
+from floodway.spark.log.profiles import DEFAULT_SCHEMA
+from floodway.spark.query.layout import RunLayout
 
 _STOP_SECONDS = 10.0
 _FOREVER_SECONDS = 1e6
@@ -44,10 +43,9 @@ class FeedError(FloodwayError):
 class Feeder:
     """Creates the logs of streams that name none, and feeds those it was given a rate for."""
 
-    def __init__(self, network: Network, layout: Layout, feeds: Mapping[str, Feed]) -> None:
+    def __init__(self, network: Network, layout: RunLayout, feeds: Mapping[str, Feed]) -> None:
         self._commands: dict[str, list[str]] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._said = tempfile.TemporaryDirectory(prefix="floodway-feed-")
         for name, stream in network.streams.items():
             feed = feeds.get(name)
             if stream.log is None:
@@ -58,6 +56,7 @@ class Feeder:
                     *(sys.executable, "-m", "floodway.cli.main", "feed", layout.stream(network, name)),
                     *("--parent", str(os.getpid()), *feed.arguments()),
                 ]
+        self._said = tempfile.TemporaryDirectory(prefix="floodway-feed-")
 
     def start(self) -> None:
         """Start feeding."""
@@ -94,9 +93,7 @@ class Feeder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

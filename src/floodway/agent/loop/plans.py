@@ -21,7 +21,7 @@ from typing import Any
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
 from floodway.job.decision import Decision
-from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 
 PLANS = "plans"

@@ -2,6 +2,16 @@
 
 Batches are added up as they end: after a month a run holds what it held after an hour. Of single batches the latest
 `MOST_POINTS` stay, for plots; all of them are in the run's `batches/`.
+
+The report says how good the mix was that a run kept: its score beside the best that the linear program finds, over the
+same batches.
+
+    score = Σ weight · delivered / seconds
+    optimum = the LP's best for the rates that the same batches were offered, on the CPU, the bandwidth and the memory
+              that what they kept asked for, and what was delivered beyond what the kept tuples account for
+              (`network/flow.py`)
+
+What was kept is one of the plans that the LP chooses from, so a score is at most the optimum.
 """
 
 from __future__ import annotations
@@ -9,12 +19,93 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from floodway.agent.loop.report import Point
 from floodway.job.ledger.fold import Counts
+from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.batches import Batch
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.figures import WINDOW_SECONDS
+from floodway.job.status.latencies import Latency, Sketch
+from floodway.network.flow import flows, link_of, surplus
 from floodway.network.model import Network
+from floodway.planning.exact import ExactPlanner, best_score
+from floodway.planning.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPoint:
+    """One finished micro-batch, for plots: seconds since the start of the run."""
+
+    fragment: str
+    seconds: float
+    batch_seconds: float
+    latency_seconds: float | None
+    offered: int
+    kept: int
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """All figures of a run. `score` and `optimum` are weighted tuples/s over the measured part (see `measured`).
+
+    `counts` are the ledger's sums, `latencies` are by output.
+
+    `optimum` is the LP's best for what the same batches were offered and the capacity the engine turned out to have:
+    what was kept asked for `capacity_scale` times the nominal CPU of the busiest node. `nominal_optimum` is for the
+    capacity the file declares. `load` is what was kept, in CPU-seconds per second; `costs` are CPU-seconds per tuple
+    and `selectivities` tuples out per tuple in, as the batches showed them. `bandwidth` is in bytes/s by pair of nodes,
+    `memory` in bytes of state by node.
+    """
+
+    counts: Counts
+    differences: tuple[str, ...]
+    latency: Latency
+    latencies: Mapping[str, Latency]
+    score: float
+    optimum: float
+    nominal_optimum: float
+    load: Mapping[str, float]
+    throughput: Mapping[str, float]
+    rates: Mapping[str, float]
+    capacity_scale: float
+    measured_seconds: float
+    mode: str
+    unreachable: bool
+    floor_seconds: float | None
+    costs: Mapping[str, float]
+    selectivities: Mapping[str, float]
+    points: tuple[BatchPoint, ...]
+    deadlines: Mapping[str, Any] = field(default_factory=dict)
+    bandwidth: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of `floodway run`."""
+        return {
+            **self.counts.to_dict(),
+            "reconciled": not self.differences,
+            "differences": list(self.differences),
+            "latency": self.latency.to_dict(),
+            "latencies": {name: latency.to_dict() for name, latency in self.latencies.items()},
+            "score": self.score,
+            "optimum": self.optimum,
+            "nominal_optimum": self.nominal_optimum,
+            "load": dict(self.load),
+            "throughput": dict(self.throughput),
+            "rates": dict(self.rates),
+            "capacity_scale": self.capacity_scale,
+            "measured_seconds": self.measured_seconds,
+            "mode": self.mode,
+            "unreachable": self.unreachable,
+            "floor_seconds": self.floor_seconds,
+            "costs": dict(self.costs),
+            "selectivities": dict(self.selectivities),
+            "deadlines": dict(self.deadlines),
+            "bandwidth": dict(self.bandwidth),
+            "memory": dict(self.memory),
+        }
+
 
 MOST_POINTS = 20_000
 
@@ -34,7 +125,7 @@ class _Sums:
         self.delivered.update(batch.delivered)
 
 
-class Record:
+class RunRecord:
     """Collects while a run goes on. Figures "after settling" begin at `settle`.
 
     The measured part reaches from the end of one batch to the end of another: cut anywhere else, it would hold a part
@@ -43,7 +134,7 @@ class Record:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self.points: deque[Point] = deque(maxlen=MOST_POINTS)
+        self.points: deque[BatchPoint] = deque(maxlen=MOST_POINTS)
         self.started = 0.0
         self._settled_at: float | None = None
         self._ended_at = 0.0
@@ -51,6 +142,7 @@ class Record:
         self._arrived: dict[str, Mapping[str, int]] = {}
         self._first = _Sums()
         self._later = _Sums()
+        self._held: dict[str, list[int]] = {}
 
     def begin(self, now: float, arrived: Mapping[str, int]) -> None:
         """The queries run and the load has started."""
@@ -72,13 +164,37 @@ class Record:
         """Note a finished batch of a fragment."""
         since, length = batch.ended_seconds - self.started, batch.ended_seconds - batch.cut_seconds
         late = batch.latencies.mean
-        self.points.append(Point(fragment, since, length, late, batch.offered, batch.kept, batch.scale))
+        self.points.append(BatchPoint(fragment, since, length, late, batch.offered, batch.kept, batch.scale))
         if self._settled_at is not None and not self._over and batch.ended_seconds >= self._settled_at:
             sums = self._first if self._first.ended_seconds is None else self._later
             sums.add(batch, counts)
             # Latencies count for batches cut after settling: those owe nothing to the start.
-            if batch.cut_seconds >= self._settled_at:
+            if self.is_measured(batch):
                 sums.latencies.merge(batch.latencies)
+
+    def state(self, batch: Batch, held: Mapping[str, int]) -> None:
+        """Note the bytes of state of every node after a batch."""
+        for node, size in held.items() if self.is_measured(batch) else ():
+            self._held.setdefault(node, []).append(size)
+
+    def memory(self) -> dict[str, float]:
+        """Mean bytes of state of every node after settling."""
+        return {node: sum(sizes) / len(sizes) for node, sizes in self._held.items()}
+
+    def bandwidth(self, network: Network) -> dict[str, float]:
+        """Bytes/s from node to node over the measured part, by the size of tuples in this network."""
+        found: dict[str, float] = {}
+        for arc in network.arcs:
+            link = link_of(network, arc)
+            if link is not None:
+                rate = self._measured().delivered[str(arc)] / (self.measured_seconds or 1.0)
+                name = "->".join(link)
+                found[name] = found.get(name, 0.0) + rate * network.tuple_bytes(arc.producer)
+        return found
+
+    def is_measured(self, batch: Batch) -> bool:
+        """Whether the latencies of a batch count."""
+        return self._settled_at is not None and not self._over and batch.cut_seconds >= self._settled_at
 
     def _measured(self) -> _Sums:
         """The batches that count: all but the first, whose end only begins the measured part; or the only one."""
@@ -121,3 +237,68 @@ class Record:
         length = self.measured_seconds or 1.0
         delivered = self._measured().delivered
         return {name: delivered[name] / length for name in self._network.outputs}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Weighted tuples per second, the optimum for the capacity used and for that of the file, and the load by node."""
+
+    score: float
+    optimum: float
+    nominal_optimum: float
+    load: Mapping[str, float]
+    capacity_scale: float
+    throughput: Mapping[str, float]
+
+
+def score_of(network: Network, record: RunRecord) -> Score:
+    """The score of what was recorded; `capacity_scale` is the load of the busiest node over its nominal CPU."""
+    offered, throughput = record.offered_rates(), record.throughput()
+    kept = flows(network, offered, record.kept_shares())
+    load = kept.load
+    scale = max(load[name] / node.cpu for name, node in network.nodes.items())
+    score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
+    exact = ExactPlanner(Program(network))
+    return Score(
+        score=score,
+        optimum=best_score(exact, offered, kept.arc) + surplus(network, kept, throughput),
+        nominal_optimum=exact.plan(offered).score,
+        load=load,
+        capacity_scale=scale,
+        throughput=throughput,
+    )
+
+
+class OutputLatencies:
+    """Latencies of the latest batches and of the measured part of a run.
+
+    `targets` are in seconds by output, `differ` says whether outputs of the whole network have different ones.
+    """
+
+    def __init__(self, targets: Mapping[str, float], *, differ: bool) -> None:
+        self._targets = targets
+        self._differ = differ
+        self._timelines: dict[str, Timeline[Sketch]] = {name: Timeline(Sketch) for name in targets}
+        self._measured = {name: Sketch() for name in targets}
+
+    def add(self, query: str, ended_seconds: float, found: Mapping[str, Sketch], *, is_measured: bool) -> None:
+        """Take in what a batch delivered, by output."""
+        for name, sketch in found.items():
+            if name in self._timelines and sketch.count:
+                self._timelines[name].at(query, int(ended_seconds)).merge(sketch)
+                if is_measured:
+                    self._measured[name].merge(sketch)
+
+    def now(self) -> dict[str, Latency]:
+        """Of the latest batches; nothing where all outputs have one target, which the job's own latency shows."""
+        if not self._differ:
+            return {}
+        found = {}
+        for name, timeline in self._timelines.items():
+            latest = Sketch() if timeline.last is None else timeline.window(timeline.last + 1, WINDOW_SECONDS)[0]
+            found[name] = latest.latency(self._targets[name])
+        return found
+
+    def measured(self) -> dict[str, Latency]:
+        """Of the measured part."""
+        return {name: sketch.latency(self._targets[name]) for name, sketch in self._measured.items()}

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-from floodway.agent.loop.claim import claimed
+from floodway.agent.loop.classes import by_target
 from floodway.agent.loop.feeding import Feed, Feeder
-from floodway.agent.loop.loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
-from floodway.agent.loop.report import RunReport
-from floodway.agent.loop.run_files import save_network, save_report
-from floodway.agent.loop.score import score_of
+from floodway.agent.loop.record import RunReport, score_of
+from floodway.agent.loop.run_files import claimed, save_network, save_report
+from floodway.agent.loop.sizes import MeasuredSizes
 from floodway.agent.loop.steering import Steering
+from floodway.agent.loop.steering_loop import TICK_SECONDS, LoopOptions, RunError, SteeringLoop, fragments_of
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import Status, write_status
 from floodway.network.model import Network
-from floodway.planning.factory import make_planner
-from floodway.planning.plan import Planner
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.fragment_windows import FragmentWindows, fragment_windows, timeless_streams
+from floodway.spark.query.key_drops import key_drops
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import check_streams
 from floodway.spark.query.retaining import retention_of, run_retaining
 from floodway.spark.session.session import LOCAL_MASTER, Session, spark_session
@@ -55,8 +55,9 @@ class RunOptions(JobOptions):
 def run_network(network: Network, options: RunOptions, spark: Session | None = None) -> RunReport:
     """Run for `options.seconds` seconds and report. The session is left running when it was given."""
     network = options.checked(network)
-    _steering(network, options)  # refuses what is wrong before Spark starts
-    check_streams(network, Layout(options.root))
+    steerings(network, options)  # refuses what is wrong before Spark starts
+    key_drops(network, options, _windows(network, options))
+    check_streams(network, RunLayout(options.root))
     with claimed(options.root, network):
         session = spark or spark_session(
             f"floodway-{network.name}", master=options.master or LOCAL_MASTER, conf=options.settings or {}
@@ -75,21 +76,24 @@ class _Run:
     def __init__(self, spark: Session, network: Network, options: RunOptions) -> None:
         self.network = network
         self.options = options
-        self.layout = Layout(options.root)
+        self.layout = RunLayout(options.root)
         self.target = options.target_for(network).seconds
         self.parts = fragments_of(network, options.nodes)
         save_network(options.root, network)
         kept = retention_of(options)
         retaining = None if kept is None else run_retaining(network, self.layout, kept)
+        windows = _windows(network, options)
         self.loop = SteeringLoop(
             spark,
             network,
-            _steering(network, options),
+            steerings(network, options),
             self.parts,
             self.layout,
-            LoopOptions(options, retaining),
-            on_costs=self._replan,
+            LoopOptions(options, retaining, windows=windows, keys=key_drops(network, options, windows)),
+            on_costs=self._take_costs,
+            on_sizes=self._take_sizes,
         )
+        self._planned = network
         self.record = self.loop.record
 
     def to_end(self) -> RunReport:
@@ -137,18 +141,30 @@ class _Run:
             self.loop.tick(now)
             time.sleep(TICK_SECONDS)
 
-    def _replan(self, corrected: Network) -> None:
+    def _take_costs(self, corrected: Network) -> None:
         if self.options.replan:
-            self.loop.steering.plan_with(_planner(corrected, self.options))
+            self._planned = corrected
+            self._replan()
+
+    def _take_sizes(self, sizes: MeasuredSizes) -> None:
+        if self.options.replan is not False and self.network.has_fixed_limits:
+            self._replan()
+
+    def _replan(self) -> None:
+        """Plan with the costs that were taken, and with sizes as they are measured."""
+        planned = self.loop.sizes.measured().applied(self._planned)
+        self.loop.steering.plan_with(self.options.planner_of(planned))
 
     def _report(self) -> RunReport:
-        found = score_of(self.network, self.record)
+        sized = self.loop.sizes.measured().applied(self.network)
+        found = score_of(sized, self.record)
         control = self.loop.steering.control.values()
         fold = self.loop.ledger.fold()
         return RunReport(
             counts=fold.total,
             differences=tuple(fold.differences()),
             latency=self.record.latencies().latency(self.target),
+            latencies=self.loop.output_latencies.measured(),
             score=found.score,
             optimum=found.optimum,
             nominal_optimum=found.nominal_optimum,
@@ -162,28 +178,31 @@ class _Run:
             floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
             costs=self.loop.refining.costs() if self.loop.refining else {},
             selectivities=self.loop.refining.selectivities() if self.loop.refining else {},
+            bandwidth=self.record.bandwidth(sized),
+            memory=self.record.memory(),
             points=tuple(self.record.points),
             deadlines=self.loop.deadlines.to_dict(self.loop.ledger.lines()),
         )
 
 
-def _planner(network: Network, options: RunOptions) -> Planner:
-    return make_planner(
-        network,
-        options.planner or "exact",
-        objective=options.objective,
-        epsilon=options.epsilon,
-        headroom=options.headroom,
-    )
+def steerings(network: Network, options: RunOptions) -> list[Steering]:
+    """One for every class of queries; all together with a buffer, which has one queue of work."""
+    planner, parts = options.planner_of(network), fragments_of(network, options.nodes)
+    classes = by_target(parts, lambda outputs: options.target_for(network, outputs))
+    if options.buffering is not None:
+        classes = [(options.target_for(network), parts)]
+    return [
+        Steering(
+            planner,
+            fragments,
+            target,
+            options,
+            windowed={at for found in _windows(network, options).values() for at in found.drops},
+        )
+        for target, fragments in classes
+    ]
 
 
-def _steering(network: Network, options: RunOptions) -> Steering:
-    target = options.target_for(network)
-    return Steering(
-        _planner(network, options),
-        fragments_of(network, options.nodes),
-        target_seconds=target.seconds,
-        quantile=target.quantile,
-        controller=options.controller,
-        drop=options.drop,
-    )
+def _windows(network: Network, options: RunOptions) -> dict[str, FragmentWindows]:
+    timeless = timeless_streams(network, options)
+    return fragment_windows(network, network, fragments_of(network), RunLayout(options.root).windows, timeless)

@@ -7,16 +7,17 @@ A query that others feed is judged by its results' latency from their first arri
 were due to take: if those are late, it has less time, and shows it.
 
 A stream that the plan keeps whole is not limited; one that it cuts gets a *budget* of keep·r·P* tuples a batch, so
-that a batch holds the planned work however long the one before it took. On an input that another node writes, drops
-below 10% are left out (the original prototype ignored small changes too): that node sheds for this one already, and
-what it misjudges by so little is gone in the next batch or turns into a backlog that counts.
+that a batch holds the planned work however long the one before it took. One that drops by windows has no budget: a
+window is kept or dropped as a whole, and the plan holds over several windows. On an input that another node writes,
+drops below 10% are left out (the original prototype ignored small changes too): that node sheds for this one already,
+and what it misjudges by so little is gone in the next batch or turns into a backlog that counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodway.agent.loop.stages import Stage, stages
@@ -28,11 +29,16 @@ from floodway.control.percentile import Percentile, Spread
 from floodway.control.pid import PidConfig
 from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
-from floodway.job.decision import PPM, Decision, Drop, Mode, StreamDecision, named
+from floodway.errors import InputError
+from floodway.job.decision import PPM, Decision, Mode, StreamDecision, named
+from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.flow import flows
 from floodway.network.model import Arc, Network
+from floodway.planning.lossless import admitted_share, catch_up_seconds, fitting_rate
 from floodway.planning.plan import Plan, Planner
-from floodway.spark.query.fragments import Fragment
+from floodway.planning.windows.window_shapes import common_keeps
+from floodway.spark.query.fragments import Fragment, SourceSpec
 
 LEAST_SCALE = 1e-3
 IGNORED_DROP = 0.1
@@ -69,7 +75,7 @@ class FragmentBatch:
 class Steered:
     """The plan in force (for the demand), arrival rates, the capacity planned for, and what the controllers said.
 
-    `planner` and `objective` name who made the plan, and for what.
+    `planner` and `objective` name who made the plan, and for what; `scales` are the capacities planned for by node.
     """
 
     plan: Plan
@@ -79,6 +85,7 @@ class Steered:
     control: Mapping[str, ControlDecision]
     planner: str = ""
     objective: str = ""
+    scales: Mapping[str, float] = field(default_factory=dict)
 
 
 class Steering:
@@ -86,33 +93,46 @@ class Steering:
 
     A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
     that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
-    With a `quantile` the target is that of the quantile, not of the mean.
     `share_factor` says what is left of the share of the target when results are late at outputs further down.
-    `most_scale` bounds the capacity that is planned for, whatever the controllers find.
+    `most_scale` bounds the capacity that is planned for, whatever the controllers find. `windowed` are sources that
+    drop by windows, `whole` is the network whose streams must keep the same windows (the planner's own if left out).
+    The controller, how streams drop, and what is skipped for its age or number, are of the job's `options`.
     """
 
     def __init__(
         self,
         planner: Planner,
         fragments: Mapping[str, Fragment],
+        target: Target,
+        options: JobOptions | None = None,
         *,
-        target_seconds: float,
-        quantile: float | None = None,
-        controller: str = "batch",
         salt: int = 0,
-        drop: Drop = "hash",
         places: Mapping[str, Stage] | None = None,
         links: Collection[str] = (),
         share_factor: ShareFactor = whole_share,
         most_scale: float = math.inf,
+        windowed: Collection[str] = (),
+        whole: Network | None = None,
     ) -> None:
+        options = options or JobOptions()
+        target_seconds, quantile = target.seconds, target.quantile
+        self.lossless = options.lossless
+        max_age_us = None if options.max_age is None else round(options.max_age * 1e6)
+        self._skipping = StreamDecision(max_age_us=max_age_us, most_waiting=options.skip_when_lag)
+        if windowed and self._skipping != StreamDecision():
+            raise InputError(
+                "--max-age and --skip-when-lag would take a part of the tuples out of windows that are kept whole",
+                hint="Leave them out, or leave out event_time, so that tuples are dropped one by one",
+            )
+        self._windowed = frozenset(windowed)
+        self._whole = whole
         self.target_seconds = target_seconds
         self.planned_scale = 1.0
         """g at which the planner's own costs were given: look-ups are relative to it."""
         self.network: Network = planner.network
         """The network that is steered, with the costs that work is counted in."""
         self._planner = planner
-        self._fragments = fragments
+        self.fragments = fragments
         self._among_others = places is not None
         self._links = frozenset(links)
         self._places = places if places is not None else stages(fragments)
@@ -126,8 +146,8 @@ class Steering:
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(self._period[name] for name in heads or fragments)
         self._salt = salt
-        self._drop = drop
-        laws = {name: _controller(controller, share[name] / ratio, self.period_seconds) for name in fragments}
+        self._drop = options.drop
+        laws = {name: _controller(options.controller, share[name] / ratio, self.period_seconds) for name in fragments}
         if quantile is not None:
             laws = {name: Percentile(law, quantile, share[name]) for name, law in laws.items()}
         self._loops = {name: Loop(law) for name, law in laws.items()}
@@ -186,17 +206,20 @@ class Steering:
 
     def observe(self, now_seconds: float, batch: FragmentBatch, waiting: Mapping[str, int]) -> None:
         """Feed one finished batch to its fragment's controller."""
-        fragment = self._fragments[batch.fragment]
+        fragment = self.fragments[batch.fragment]
         cost = source_work(self.network, fragment, batch.arc_keeps)
         full = source_work(self.network, fragment, {})
         kept, offered = _work(cost, batch.kept), _work(full, batch.offered)
         if self._among_others and self._use.pop(fragment.node, 0.0) < BINDING:
             offered = min(kept, offered)  # what was dropped was dropped for another node
+        if self.lossless:
+            # How long tuples waited before their batch was cut is the backlog's, and no longer batch shortens it.
+            batch = replace(batch, latency_seconds=BATCH_SHARE * batch.batch_seconds, latency_width_seconds=None)
         self.control[batch.fragment] = self._loops[batch.fragment].step(
             Observation(
                 time_seconds=now_seconds,
-                waiting=_work(full, waiting),
-                latency_seconds=self._own_latency(batch),
+                waiting=0.0 if self.lossless else _work(full, waiting),
+                latency_seconds=batch.latency_seconds if self.lossless else self._own_latency(batch),
                 kept=kept,
                 offered=offered,
                 latency_width_seconds=batch.latency_width_seconds,
@@ -214,34 +237,103 @@ class Steering:
         before = place.target_seconds(self.target_seconds) - place.share_seconds(self.target_seconds)
         return max(0.0, batch.latency_seconds - before)
 
-    def decide(self, rates: Mapping[str, float], demand: Mapping[str, float], mode: Mode, issued_us: int) -> Steered:
-        """The decision for the coming batches: planned for the demand on them, both in tuples/s."""
+    def decide(
+        self,
+        rates: Mapping[str, float],
+        demand: Mapping[str, float],
+        mode: Mode,
+        issued_us: int,
+        offered: Mapping[str, float] | None = None,
+    ) -> Steered:
+        """The decision for the coming batches: planned for the demand on them, both in tuples/s.
+
+        `offered` is what links, memory and other nodes have to carry, where that is not the demand.
+        """
         scale = self.scale
-        plan = self._planner.plan(demand, scale / self.planned_scale)
+        if self.lossless:
+            return self._limited(rates, demand, scale, mode, issued_us)
+        plan = self._planned(demand, demand if offered is None else offered, scale / self.planned_scale)
         if self._among_others:
             for node, load in flows(self.network, demand, plan.keeps).load.items():
                 self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
+        keeps = dict(plan.keeps)
+        if self._windowed:
+            keeps = common_keeps(self.network, common_keeps(self._whole or self.network, keeps))
         decision = Decision(
             mode=mode,
             salt=self._salt,
             drop=self._drop,
             streams={
-                spec.location: self._stream(plan, spec.producer, spec.branch)
-                for fragment in self._fragments.values()
+                spec.location: self._skipped(spec, self._stream(plan.rates, keeps, spec))
+                for fragment in self.fragments.values()
                 for spec in fragment.sources
                 if spec.location is not None
             },
-            arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
+            arcs={at: _ppm(keep) for at, keep in keeps.items() if at not in self.network.streams},
             issued_us=issued_us,
         )
         made = self._planner
-        return Steered(plan, dict(rates), scale, named(decision), dict(self.control), made.name, made.objective.value)
+        return Steered(
+            *(plan, dict(rates), scale, named(decision), dict(self.control), made.name, made.objective.value),
+            scales=dict.fromkeys(self._nodes, scale),
+        )
 
-    def _stream(self, plan: Plan, stream: str, branch: str | None) -> StreamDecision:
-        keep = plan.keeps[stream] * (plan.keeps[branch] if branch else 1.0)
+    def _planned(self, demand: Mapping[str, float], offered: Mapping[str, float], scale: float) -> Plan:
+        """The plan for a demand, made for what is offered: at rates d/φ and capacity g/φ, φ = Σ demand / Σ offered.
+
+        The demand counts the tuples of a batch over P*, and more come in a second where batches are shorter. For the
+        CPU of this node that is the same plan; a link, a memory and the nodes below have to carry the rates.
+        """
+        share = sum(demand.values()) / (sum(offered.values()) or 1.0) or 1.0
+        plan = self._planner.plan({name: rate / share for name, rate in demand.items()}, scale / share)
+        flow = flows(self._planner.network, demand, plan.keeps)
+        return replace(plan, rates=dict(demand), score=flow.score, load=flow.load, throughput=flow.throughput)
+
+    def _skipped(self, spec: SourceSpec, decided: StreamDecision) -> StreamDecision:
+        """With what is skipped of a stream; what another node has written has been paid for."""
+        if spec.producer in self._links or spec.producer not in self.network.streams:
+            return decided
+        return replace(decided, max_age_us=self._skipping.max_age_us, most_waiting=self._skipping.most_waiting)
+
+    @property
+    def _nodes(self) -> set[str]:
+        return {fragment.node for fragment in self.fragments.values()}
+
+    def catch_up_seconds(self, waiting: Mapping[str, int], rates: Mapping[str, float]) -> float | None:
+        """When what waits will have been processed; None: not at these rates."""
+        return catch_up_seconds(self.network, self._nodes, waiting, rates, self.sustained_scale)
+
+    def _limited(
+        self, rates: Mapping[str, float], demand: Mapping[str, float], scale: float, mode: Mode, issued_us: int
+    ) -> Steered:
+        """Every stream whole, in batches of what fits; while all fits too: a burst may come before the next look."""
+        share = admitted_share(self.network, self._nodes, demand, scale)
+        flow = flows(self.network, {name: share * rate for name, rate in demand.items()})
+        keeps = dict.fromkeys(self.network.drop_locations, 1.0)
+        plan = Plan(dict(demand), keeps, share < 1.0, flow.score, flow.load, flow.throughput)
+        sources = [spec for fragment in self.fragments.values() for spec in fragment.sources]
+
+        def limit(stream: str) -> int | None:
+            fits = fitting_rate(self.network, self._nodes, stream, scale) if share >= 1.0 else share * demand[stream]
+            return None if fits is None else max(1, round(fits * self.period_seconds))
+
+        streams = {
+            spec.location: self._skipped(spec, StreamDecision(limit=limit(spec.producer)))
+            for spec in sources
+            if spec.location is not None
+        }
+        decision = Decision(mode=mode, salt=self._salt, drop=self._drop, streams=streams, issued_us=issued_us)
+        scales = dict.fromkeys(self._nodes, scale)
+        return Steered(plan, dict(rates), scale, named(decision), dict(self.control), "lossless", "", scales)
+
+    def _stream(self, rates: Mapping[str, float], keeps: Mapping[str, float], spec: SourceSpec) -> StreamDecision:
+        stream = spec.producer
+        keep = keeps[stream] * (keeps[spec.branch] if spec.branch else 1.0)
         if keep >= 1.0 or (stream in self._links and keep > 1.0 - IGNORED_DROP):
             return StreamDecision()
-        return StreamDecision(_ppm(keep), max(1, round(keep * plan.rates[stream] * self.period_seconds)))
+        if spec.location in self._windowed:
+            return StreamDecision(_ppm(keep))
+        return StreamDecision(_ppm(keep), max(1, round(keep * rates[stream] * self.period_seconds)))
 
 
 def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, float]) -> dict[str, float]:

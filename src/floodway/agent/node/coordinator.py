@@ -36,16 +36,7 @@ def run_coordinator(
 ) -> None:
     """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
     files = NodeLayout(root)
-    plane = make_coordinator(
-        network,
-        security,
-        urls,
-        files.control(COORDINATOR),
-        planner=options.planner or "exact",
-        objective=options.objective,
-        epsilon=options.epsilon,
-        headroom=options.headroom,
-    )
+    plane = make_coordinator(network, security, urls, files.control(COORDINATOR), options)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

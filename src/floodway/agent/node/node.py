@@ -14,16 +14,21 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
 from floodway.agent.loop.finished import result_latencies
-from floodway.agent.loop.loop import SteeringLoop, fragments_of
 from floodway.agent.loop.stages import stages
 from floodway.agent.loop.steering import FragmentBatch
-from floodway.agent.node.api import node_routes
-from floodway.agent.node.options import NodeOptions, spark_master, spark_settings
+from floodway.agent.loop.steering_loop import SteeringLoop, fragments_of
+from floodway.agent.node.node_options import NodeOptions, spark_master, spark_settings
 from floodway.agent.node.steering import NodeSteering
+from floodway.agent.planes.lateness import outputs_from
 from floodway.agent.planes.plane import ControlPlane, make_control_plane, silent_peers
 from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.server import HttpServer
@@ -31,8 +36,11 @@ from floodway.errors import PlanningError
 from floodway.job.status.latencies import Latency, Sketch
 from floodway.job.status.status import ControlPart, Phase, ProcessPart, Status, write_status
 from floodway.job.store.state_files import write_atomically, write_mode
+from floodway.network.file import network_to_json
 from floodway.network.model import Network
-from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.fragment_query import FragmentReport
+from floodway.spark.query.fragment_windows import fragment_windows, timeless_streams
+from floodway.spark.query.key_drops import key_drops
 from floodway.spark.query.node_layout import NodeLayout
 from floodway.spark.query.retaining import node_retaining, retention_of
 from floodway.spark.session.session import Session, spark_session
@@ -53,7 +61,8 @@ class NodeAgent:
             self.files.choose_links(options.links, network)
         self.part = self.files.part(network, options.node)
         self.layout = self.files.own(options.node)
-        self.target = options.target_for(network).seconds
+        target = options.target_for(network, outputs_from(network, self.part.operators))
+        self.target = target.seconds
         self.plane: ControlPlane[Any] = make_control_plane(
             options.control,
             network,
@@ -61,20 +70,23 @@ class NodeAgent:
             options.security,
             options.urls,
             self.files.control(options.node),
-            planner=options.planner,
-            objective=options.objective,
-            epsilon=options.epsilon,
-            headroom=options.headroom,
+            options,
         )
+        timeless = timeless_streams(network, options)
+        if self.files.links() is not None:
+            # Nodes may share no folder then, and nobody could tell which windows the nodes before have dropped.
+            timeless = dict.fromkeys(network.streams, "links over Kafka do not carry the keeps of windows")
+        parts = fragments_of(self.part)
+        self._windows = fragment_windows(network, self.part, parts, self.files.shared.windows, timeless)
+        self._keys = key_drops(network, options, self._windows)
         self._steering = NodeSteering(
             network,
             self.part,
             self.plane.planner,
-            target_seconds=self.target,
-            quantile=options.target_for(network).quantile,
-            controller=options.controller,
-            drop=options.drop,
+            target,
+            options,
             share_factor=self.plane.share_factor,
+            windowed={at for found in self._windows.values() for at in found.drops},
         )
         self._places = stages(fragments_of(network))
         self._refused: Counter[str] = Counter()
@@ -145,13 +157,16 @@ class NodeAgent:
 
     def _loop(self, session: Session) -> SteeringLoop:
         options, kept = self._steering.loop_options(self.options), retention_of(self.options)
-        options = replace(options, outputs=self.network.outputs)
+        targets = self.options.output_targets(self.network)
+        options = replace(
+            options, outputs=self.network.outputs, windows=self._windows, keys=self._keys, targets=targets
+        )
         if kept is not None:
             options = replace(options, retaining=node_retaining(self.network, self.files, self.options.node, kept))
         return SteeringLoop(
             session,
             self.part,
-            self._steering.steering,
+            [self._steering.steering],
             self._steering.fragments,
             self.layout,
             options,
@@ -195,7 +210,10 @@ class NodeAgent:
             else:
                 costs = self._steering.costs_to_tell(now)
                 if costs is not None:
-                    self.plane.observe(steered.rates, costs, now)
+                    sizes = loop.sizes.measured()
+                    read = loop.link_bytes() if self.network.links else {}
+                    tuple_bytes = {**read, **sizes.tuples}
+                    self.plane.observe(steered.rates, costs, now, tuple_bytes=tuple_bytes, state_bytes=sizes.states)
                 self._status = loop.status(self.target, steered, kind="node")
                 self._latencies = loop.figures.latencies.copy()
                 self._say("running", idle=loop.idle, warm=loop.warm)
@@ -207,10 +225,12 @@ class NodeAgent:
             write_mode(self.layout.store, self.plane.mode)
             self.plane.mode = None
 
-    def _tell_latency(self, batch: FragmentBatch, report: BatchReport) -> None:
+    def _tell_latency(self, batch: FragmentBatch, report: FragmentReport) -> None:
         """What the results of a batch took from their first arrival, for the nodes before this one."""
         means = {name: result_latencies(report, [name]).mean for name in self.network.outputs}
-        latencies = {name: mean for name, mean in means.items() if mean is not None}
+        # Who hurries by how much is a matter of ratios: a latency counts as against this node's target.
+        due = self.options.output_targets(self.network)
+        latencies = {name: mean * self.target / due[name] for name, mean in means.items() if mean is not None}
         depth = self._places[report.fragment].depth if report.fragment in self._places else 1
         self.plane.observe_results(latencies, self.target, depth, report.ended_seconds)
 
@@ -231,3 +251,19 @@ def run_node(network: Network, options: NodeOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     agent.run()
+
+
+def node_routes(status: Callable[[], Status], network: Network | None = None) -> list[BaseRoute]:
+    """`GET /v1/node`: the node's status, as in its `status.json`.
+
+    `GET /v1/network`: the network it is a node of, as a network file, so that a page can draw it.
+    """
+
+    def answer(request: Request) -> Response:
+        return Response(status().encode(), media_type="application/json")
+
+    def drawn(request: Request) -> JSONResponse:
+        return JSONResponse({"network": "" if network is None else network_to_json(network)})
+
+    shown = [] if network is None else [Route("/v1/network", drawn, methods=["GET"])]
+    return [Route("/v1/node", answer, methods=["GET"]), *shown]

@@ -6,15 +6,15 @@ node's own look-ups are relative to the g that it told. Pure: clock and measurem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from floodway.agent.loop.loop import RATE_WINDOW_SECONDS, LoopOptions, fragments_of
 from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.steering import ShareFactor, Steering, whole_share
+from floodway.agent.loop.steering_loop import RATE_WINDOW_SECONDS, LoopOptions, fragments_of
 from floodway.control.forecast import BATCH_SHARE
-from floodway.job.decision import Drop
 from floodway.job.options.options import JobOptions
+from floodway.job.options.targets import Target
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.planning.plan import Planner
@@ -33,12 +33,11 @@ class NodeSteering:
         network: Network,
         part: Network,
         planner: Planner,
+        target: Target,
+        options: JobOptions | None = None,
         *,
-        target_seconds: float,
-        quantile: float | None = None,
-        controller: str = "batch",
-        drop: Drop = "hash",
         share_factor: ShareFactor = whole_share,
+        windowed: Collection[str] = (),
     ) -> None:
         (self.node,) = part.nodes
         self.part = part
@@ -46,17 +45,17 @@ class NodeSteering:
         self.links = [str(arc) for arc in incoming(network, self.node)]
         places = stages(fragments_of(network))
         self._places = {name: places.get(name, Stage(1, 1)) for name in self.fragments}
-        self._share = min(place.share_seconds(target_seconds) for place in self._places.values())
+        self._share = min(place.share_seconds(target.seconds) for place in self._places.values())
         self.steering = Steering(
             planner,
             self.fragments,
-            target_seconds=target_seconds,
-            quantile=quantile,
-            controller=controller,
-            drop=drop,
+            target,
+            options,
             places=self._places,
             links=self.links,
             share_factor=share_factor,
+            windowed=windowed,
+            whole=network,
         )
         # Work is counted in the file's costs, or in those that refining finds; never in the planner's.
         self._costs = part

@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from floodway.job.store.store import make_folder
 
 FIRST_BACKOFF_SECONDS = 0.5
 LAST_BACKOFF_SECONDS = 10.0
+MOST_DOUBLINGS = 10
+"""More than the last back-off needs, and few enough for a number to hold."""
 STEADY_SECONDS = 30.0
 """A child that lived this long is taken to be well: its next restart does not wait longer for the ones before."""
 GRACE_SECONDS = 25.0
@@ -31,7 +32,7 @@ OUTPUT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProcessSpec:
     """What to keep running: a name, a command, and the file that takes what it prints."""
 
     name: str
@@ -40,7 +41,7 @@ class Program:
 
 
 class _Child:
-    def __init__(self, program: Program, clock: Callable[[], float]) -> None:
+    def __init__(self, program: ProcessSpec, clock: Callable[[], float]) -> None:
         self.program = program
         self.restarts = 0
         self._clock = clock
@@ -69,15 +70,22 @@ class _Child:
             if self.process.poll() is None:
                 return False
             self.sweep()
-            self._early_deaths = self._early_deaths + 1 if now - self._started < STEADY_SECONDS else 1
-            wait = min(LAST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (self._early_deaths - 1))
-            self._start_at = now + wait
+            self._died(now, early=now - self._started < STEADY_SECONDS)
             self.process = None
         if now < self._start_at:
             return False
+        try:
+            self.start()
+        except OSError:  # no room for what it prints, no memory for a process: no reason to end the others
+            self._died(now, early=True)
+            return False
         self.restarts += 1
-        self.start()
         return True
+
+    def _died(self, now: float, *, early: bool) -> None:
+        self._early_deaths = self._early_deaths + 1 if early else 1
+        doublings = min(self._early_deaths - 1, MOST_DOUBLINGS)
+        self._start_at = now + min(LAST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0**doublings)
 
     def _rotate(self) -> None:
         """Move what it has printed aside when that is much; it goes on to append to the emptied file."""
@@ -111,7 +119,7 @@ class _Child:
 class Supervisor:
     """Keeps programs running from `start` to `stop`; call `poll` often."""
 
-    def __init__(self, programs: Sequence[Program], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, programs: Sequence[ProcessSpec], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._children = {program.name: _Child(program, clock) for program in programs}
 
@@ -151,7 +159,5 @@ class Supervisor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.agent.loop.feeding import Feed, Feeder
-from floodway.agent.loop.loop import fragments_of
 from floodway.agent.loop.run_files import save_network
-from floodway.agent.node.options import Control
-from floodway.agent.node.report import NodesReport, report_nodes
-from floodway.agent.node.supervisor import Program, Supervisor
+from floodway.agent.loop.steering_loop import fragments_of
+from floodway.agent.node.node_options import Control
+from floodway.agent.node.nodes_report import NodesReport, report_nodes
+from floodway.agent.node.supervisor import ProcessSpec, Supervisor
 from floodway.agent.planes.plane import check_plane
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
@@ -157,7 +157,7 @@ class _Up:
             self.supervisor.poll()
             time.sleep(2 * POLL_SECONDS)
 
-    def _program(self, name: str) -> Program:
+    def _program(self, name: str) -> ProcessSpec:
         options = self.options
         command = [*(sys.executable, "-m", "floodway.cli.main", "node", str(options.network_file))]
         command += ["--coordinator"] if name == COORDINATOR else ["--node", name]
@@ -168,4 +168,4 @@ class _Up:
         command += [] if options.key_file is None else ["--key-file", str(options.key_file)]
         panels = (PLANNING,) if name == COORDINATOR else (CONTROL, PLANNING, DROPS, BUFFER, SPARK)
         command += arguments(options, panels=panels)
-        return Program(name, tuple(command), self.files.own(name).root / "process.log")
+        return ProcessSpec(name, tuple(command), self.files.own(name).root / "process.log")

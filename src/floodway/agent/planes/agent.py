@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from floodway.agent.planes.dfit.own import Measured
+from floodway.agent.planes.dfit.own import NodeMeasures
 from floodway.agent.planes.lateness import Lateness, outputs_below
-from floodway.agent.wire.messages import AnyMessage, Keeps, PlanChoice, Statistics, TablePush
+from floodway.agent.wire.messages import AnyMessage, Keeps, NodeStatistics, PlanChoice, TablePush
 from floodway.network.model import Network
 from floodway.planning.plan import Planner
 
@@ -40,7 +40,7 @@ class Machine(Protocol[State]):
     def first(self) -> State:
         """Before anything is heard."""
 
-    def observe(self, state: State, rates: Mapping[str, float], measured: Measured, now: float) -> State:
+    def observe(self, state: State, rates: Mapping[str, float], measured: NodeMeasures, now: float) -> State:
         """The node has measured rates (tuples/s) at its streams and links, and costs."""
 
     def hear(self, state: State, message: AnyMessage, now: float) -> tuple[State, AnyMessage | None]:
@@ -76,7 +76,7 @@ class Agent(Generic[State]):
         self.lateness = Lateness()
         self._lock = threading.Lock()
 
-    def observe(self, rates: Mapping[str, float], measured: Measured, now: float) -> None:
+    def observe(self, rates: Mapping[str, float], measured: NodeMeasures, now: float) -> None:
         """Note what the node has measured; the next tick says whom that concerns."""
         with self._lock:
             self.state = self.machine.observe(self.state, rates, measured, now)
@@ -93,7 +93,7 @@ class Agent(Generic[State]):
         """Take a message and return the answer."""
         with self._lock:
             self.state, answer = self.machine.hear(self.state, message, now)
-            if isinstance(message, (TablePush, Statistics, Keeps, PlanChoice)) and message.late:
+            if isinstance(message, (TablePush, NodeStatistics, Keeps, PlanChoice)) and message.late:
                 self.lateness = self.lateness.hear(message.late, self.machine.network.outputs, now)
         return answer
 
@@ -117,9 +117,9 @@ class Agent(Generic[State]):
 
     def _with_lateness(self, message: AnyMessage, now: float) -> AnyMessage:
         """Statistics carry the sender's own outputs only."""
-        if not isinstance(message, (TablePush, Statistics, Keeps, PlanChoice)):
+        if not isinstance(message, (TablePush, NodeStatistics, Keeps, PlanChoice)):
             return message
-        late = self.lateness.to_tell(now, own_only=isinstance(message, Statistics))
+        late = self.lateness.to_tell(now, own_only=isinstance(message, NodeStatistics))
         return message.model_copy(update={"late": late})
 
 

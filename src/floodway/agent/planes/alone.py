@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
+from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured, has_moved
 from floodway.agent.wire.messages import AnyMessage
 from floodway.agent.wire.refusals import RefusedError
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import node_part
-from floodway.planning.factory import make_planner
-from floodway.planning.plan import Objective, Planner
+from floodway.planning.plan import Planner
 
 TOLERANCE = 0.02
 """The part of a cost or selectivity whose change is not worth another planner."""
@@ -26,40 +26,39 @@ class Alone:
     shares_target: ClassVar[bool] = False
     network: Network
     name: str
-    planner: str = "exact"
-    objective: Objective = Objective.THROUGHPUT
-    epsilon: float = 0.05
-    headroom: float = 1.0
+    options: JobOptions = field(default_factory=JobOptions)
 
-    def first(self) -> Measured:
+    def first(self) -> NodeMeasures:
         """Nothing is measured yet."""
         return UNMEASURED
 
-    def observe(self, state: Measured, rates: Mapping[str, float], measured: Measured, now: float) -> Measured:
+    def observe(
+        self, state: NodeMeasures, rates: Mapping[str, float], measured: NodeMeasures, now: float
+    ) -> NodeMeasures:
         """Take new costs; rates come with every plan."""
         return measured
 
-    def hear(self, state: Measured, message: AnyMessage, now: float) -> tuple[Measured, AnyMessage | None]:
+    def hear(self, state: NodeMeasures, message: AnyMessage, now: float) -> tuple[NodeMeasures, AnyMessage | None]:
         """Refuse tables and plans."""
         raise RefusedError("unknown", f"{self.name!r} plans alone")
 
-    def tick(self, state: Measured, now: float) -> tuple[Measured, tuple[AnyMessage, ...]]:
+    def tick(self, state: NodeMeasures, now: float) -> tuple[NodeMeasures, tuple[AnyMessage, ...]]:
         """Nothing is ever due."""
         return state, ()
 
-    def status(self, state: Measured, now: float) -> dict[str, object]:
+    def status(self, state: NodeMeasures, now: float) -> dict[str, object]:
         """Nobody to be cut off from."""
         return {"cut_off": []}
 
-    def to_journal(self, state: Measured) -> str:
+    def to_journal(self, state: NodeMeasures) -> str:
         """Costs are measured again after a restart."""
         return ""
 
-    def from_journal(self, text: str, now: float) -> Measured | None:
+    def from_journal(self, text: str, now: float) -> NodeMeasures | None:
         """There is none."""
         return None
 
-    def planning(self, state: Callable[[], Measured]) -> Callable[[], Planner]:
+    def planning(self, state: Callable[[], NodeMeasures]) -> Callable[[], Planner]:
         """Refuses a planner and an objective that do not go together."""
         planning = AlonePlanning(self)
         planning.planner(UNMEASURED)
@@ -76,17 +75,11 @@ class AlonePlanning:
         self._planner: Planner | None = None
         self._lock = threading.Lock()
 
-    def planner(self, measured: Measured) -> Planner:
+    def planner(self, measured: NodeMeasures) -> Planner:
         """The planner for these costs."""
         machine, operators = self._machine, self._part.operators.values()
         with self._lock:
             if self._planner is None or has_moved(operators, self._measured, measured, TOLERANCE):
-                self._planner = make_planner(
-                    as_measured(self._part, {machine.name: measured}),
-                    machine.planner,
-                    objective=machine.objective,
-                    epsilon=machine.epsilon,
-                    headroom=machine.headroom,
-                )
+                self._planner = machine.options.planner_of(as_measured(self._part, {machine.name: measured}))
                 self._measured = measured
             return self._planner

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from floodway.agent.planes.agent import is_fresh, silence
 from floodway.agent.planes.alone import Alone, AlonePlanning
 from floodway.agent.planes.coordinator_state import WHOLE
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured
+from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures
 from floodway.agent.planes.dfit.state import stamp, statistics
 from floodway.agent.wire.messages import (
     COORDINATOR,
@@ -30,6 +30,7 @@ from floodway.agent.wire.messages import (
     PlanUpload,
 )
 from floodway.agent.wire.refusals import RefusedError
+from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.plan import Plan, Planner
@@ -52,7 +53,7 @@ class UploadedState:
     heard_number: int = 0
     heard_seconds: float | None = None
     rates: Mapping[str, float] | None = None
-    measured: Measured = UNMEASURED
+    measured: NodeMeasures = UNMEASURED
     number: int = 0
     report_due_seconds: float = 0.0
 
@@ -87,7 +88,7 @@ class CoordinatedNode:
         return UploadedState()
 
     def observe(
-        self, state: UploadedState, rates: Mapping[str, float], measured: Measured, now: float
+        self, state: UploadedState, rates: Mapping[str, float], measured: NodeMeasures, now: float
     ) -> UploadedState:
         """Keep what the node has measured for the next report."""
         return replace(state, rates=dict(rates), measured=measured)
@@ -176,7 +177,7 @@ class UploadedPlanner(Planner):
         self._state = state
         super().__init__(Program(node_part(machine.network, machine.name), machine.headroom))
         self._whole_network = machine.network
-        self._alone = AlonePlanning(Alone(machine.network, machine.name, headroom=machine.headroom))
+        self._alone = AlonePlanning(Alone(machine.network, machine.name, options=JobOptions(headroom=machine.headroom)))
 
     @property
     def size(self) -> int:
@@ -184,13 +185,18 @@ class UploadedPlanner(Planner):
         return len(self._state().rows)
 
     def keeps(self, rates: Vector, scale: float = 1.0) -> Vector:
-        """Keeps at the part's drop locations: min(F, r)/r at streams and links, the plan's own at branches."""
+        """Keeps at the part's drop locations: min(F, r)/r at streams and links, the plan's own at branches.
+
+        A node that has become slower takes less than was planned; one that has room does not take more for others.
+        """
         state = self._state()
         if state.row is None:
             # No plan yet, or one that drops nothing; an overload of this node itself is still met.
             return self._alone.planner(state.measured).keeps(rates, scale)
         seen = dict(zip(self.network.streams, rates.tolist(), strict=True))
-        return np.array([self._keep(state.row, at, seen, state.scale * scale) for at in self.network.drop_locations])
+        return np.array(
+            [self._keep(state.row, at, seen, state.scale * min(scale, 1.0)) for at in self.network.drop_locations]
+        )
 
     def lookup(self, rates: Vector) -> Vector:
         """As `keeps`: what is overloaded below does not show in this node's own load."""

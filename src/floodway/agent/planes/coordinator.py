@@ -1,10 +1,16 @@
 """The coordinator: collects statistics, plans with any planner, uploads plan tables, then sends plan ids.
 
-Rates are rounded up to cells that grow by ε/2, and one plan is kept a cell: the flows it lets in at every stream, the
-keeps at every branch. A node applies a plan as min(F, r), and it stays in force while r <= r' <= (1+ε)·r for the rates
-r' it was made for, so that noise does not change plans. Why that is within ε of the planner's own answer: the optimum
-of r' is at least that of r, and min(F, r) >= F/(1+ε) at every stream. Rows are sent once to each node; after that a
-plan is its id.
+Plans are made in advance, for all cells of a division of the rate space (`coordinator_state.py`), and all are uploaded
+to every node; after that a plan is its id and a scale. A plan is the flows that it lets in at every stream and the
+keeps at every branch; a node applies it as min(F, r).
+
+When costs have changed, the plan for the present rates is made and uploaded at once, and the table when costs have been
+calm for `calm_seconds`: a table is megabytes, and costs that move would make it void before it is used.
+
+Where nothing was prepared, and everywhere if `lazy` (the default of commands), a plan is made when it is first needed:
+rates are rounded up to cells that grow by ε/2, and the plan of a cell stays in force while r <= r' <= (1+ε)·r for the
+rates r' it was made for, so that noise does not change plans. Why that is within ε of the planner's own answer: the
+optimum of r' is at least that of r, and min(F, r) >= F/(1+ε) at every stream.
 
 Pure: (state, event) -> (state, messages). Every number it sends grows with its clock, so that a coordinator that was
 restarted, or is another one, is listened to. Long paper, section 5 (Solver) and 8 (run-time).
@@ -23,23 +29,27 @@ import numpy as np
 
 from floodway.agent.planes.agent import is_fresh
 from floodway.agent.planes.coordinator_state import (
+    PREPARED,
     WHOLE,
+    AdvancePlans,
     CoordinatorJournal,
     CoordinatorState,
+    Rows,
     Told,
     first_coordinator_state,
+    plan_table,
 )
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured, as_measured, has_moved
-from floodway.agent.planes.dfit.state import Member, stamp
+from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured, has_moved
+from floodway.agent.planes.dfit.state import ClusterMember, measures_of, stamp
 from floodway.agent.wire.messages import (
     COORDINATOR,
     AnyMessage,
+    NodeStatistics,
     Noted,
     PlanAck,
     PlanChoice,
     PlanRow,
     PlanUpload,
-    Statistics,
 )
 from floodway.agent.wire.refusals import RefusedError
 from floodway.network.flow import flows
@@ -49,6 +59,7 @@ from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective, Planner
 
 _MOST_ROWS = 1_000
+_ROWS_PER_UPLOAD = 500
 _SMALLEST = 1e-3
 """Rates below this part of what a stream can bring alone share one cell."""
 
@@ -63,7 +74,9 @@ class Coordinator:
     epsilon: float = 0.05
     headroom: float = 1.0
     objective: Objective = Objective.THROUGHPUT
+    lazy: bool = False
     tolerance: float = 0.02
+    calm_seconds: float = 10.0
     beat_seconds: float = 2.0
     retry_seconds: float = 1.0
     timeout_seconds: float = 10.0
@@ -82,7 +95,7 @@ class Coordinator:
     @cached_property
     def journal(self) -> CoordinatorJournal:
         """Writes and reads what a restart needs."""
-        settings = [self.planner, self.epsilon, self.headroom, self.objective.value]
+        settings = [self.planner, self.epsilon, self.headroom, self.objective.value, self.lazy]
         return CoordinatorJournal(self.network, self.nodes, settings, self.make_planner)
 
     def make_planner(self, network: Network) -> Planner:
@@ -90,6 +103,11 @@ class Coordinator:
         return make_planner(
             network, self.planner, objective=self.objective, epsilon=self.epsilon, headroom=self.headroom
         )
+
+    def make_table(self, planner: Planner) -> AdvancePlans | None:
+        """Its plans in advance; None where it plans lazily. What is prepared is for throughput only."""
+        advance = not self.lazy and self.objective is Objective.THROUGHPUT
+        return plan_table(planner.program, self.epsilon) if advance else None
 
     @property
     def name(self) -> str:
@@ -101,7 +119,7 @@ class Coordinator:
         return first_coordinator_state(self.nodes)
 
     def observe(
-        self, state: CoordinatorState, rates: Mapping[str, float], measured: Measured, now: float
+        self, state: CoordinatorState, rates: Mapping[str, float], measured: NodeMeasures, now: float
     ) -> CoordinatorState:
         """It runs nothing that could be measured."""
         return state
@@ -112,13 +130,12 @@ class Coordinator:
         """Take a node's statistics, or its answer."""
         if message.sender not in state.members:
             raise RefusedError("unknown", f"{message.sender!r} is no node of {self.network.name!r}")
-        if isinstance(message, Statistics):
+        if isinstance(message, NodeStatistics):
             taken = max(message.number, state.members[message.sender].number)
             answer = Noted(network=self.network.name, sender=COORDINATOR, receiver=message.sender, number=taken)
             if message.number <= state.members[message.sender].number:
                 return state, answer
-            measured = Measured(message.costs, message.selectivities, message.scale)
-            member = Member(measured, message.rates, message.number, now)
+            member = ClusterMember(measures_of(message), message.rates, message.number, now)
             return replace(state, members={**state.members, message.sender: member}), answer
         if isinstance(message, PlanAck):
             return _acked(state, message, now), None
@@ -143,9 +160,10 @@ class Coordinator:
             send += messages
             state = replace(state, number=number)
             kept = before.rows if before.generation == state.generation else frozenset()
+            held = frozenset((plan, *_prepared(state.rows)))
             acked = before.acked and not news
             due = now + (self.beat_seconds if acked else self.retry_seconds)
-            told[node] = Told(plan, state.scale, state.generation, kept | {plan}, acked, due)
+            told[node] = Told(plan, state.scale, state.generation, kept | held, acked, due)
         return replace(state, told=told), tuple(send)
 
     def status(self, state: CoordinatorState, now: float) -> dict[str, object]:
@@ -157,6 +175,7 @@ class Coordinator:
             "plan": state.plan,
             "generation": state.generation,
             "rows": len(state.rows),
+            "prepared": len(_prepared(state.rows)),
             "scale": state.scale,
             "acknowledged": [node for node, told in state.told.items() if told.acked],
             "cut_off": silent,
@@ -180,7 +199,7 @@ def _acked(state: CoordinatorState, ack: PlanAck, now: float) -> CoordinatorStat
     state = replace(state, told={**state.told, ack.sender: told}, number=max(state.number, ack.number))
     if ack.generation is not None and ack.generation > state.generation:
         # From a coordinator before this one, whose clock was ahead: only a later generation will be taken.
-        state = replace(state, generation=ack.generation + 1, rows={})
+        state = replace(state, generation=ack.generation + 1, rows=_prepared(state.rows))
     return state
 
 
@@ -191,9 +210,10 @@ def _telling(
     number = state.number
     messages: list[AnyMessage] = []
     held = told.rows if told.generation == state.generation else frozenset()
-    if plan not in held:
+    wanted = sorted({plan, *_prepared(state.rows)} - held)
+    rows = [state.rows[name][node] for name in wanted if name != WHOLE]
+    for first in range(0, len(rows) if rows else min(len(wanted), 1), _ROWS_PER_UPLOAD):
         number = stamp(number, now)
-        rows = () if plan == WHOLE else (state.rows[plan][node],)
         messages.append(
             PlanUpload(
                 network=network,
@@ -201,7 +221,7 @@ def _telling(
                 receiver=node,
                 number=number,
                 generation=state.generation,
-                rows=rows,
+                rows=tuple(rows[first : first + _ROWS_PER_UPLOAD]),
             )
         )
     number = stamp(number, now)
@@ -229,12 +249,24 @@ def _planned(machine: Coordinator, state: CoordinatorState, now: float) -> Coord
         has_moved(machine.operators[node], state.planned.get(node, UNMEASURED), found, machine.tolerance)
         for node, found in plain.items()
     )
-    if planner is None or moved or len(state.rows) >= _MOST_ROWS:
-        network = as_measured(machine.network, plain)
-        if planner is None or moved:
-            planner = machine.make_planner(network)
+    if planner is None or moved:
+        due = now if planner is None else now + machine.calm_seconds
+        planner = machine.make_planner(as_measured(machine.network, plain))
         generation = stamp(state.generation, now)
-        state = replace(state, planner=planner, planned=plain, generation=generation, rows={})
+        state = replace(
+            state, planner=planner, planned=plain, generation=generation, rows={}, table=None, table_due_seconds=due
+        )
+    prepared = _prepared(state.rows)
+    if state.table is None and not machine.lazy and now >= state.table_due_seconds:
+        table = machine.make_table(planner)
+        before, prepared = prepared, _table_rows(machine, planner, table)
+        state = replace(state, table=table, table_due_seconds=math.inf)
+        if before.keys() - prepared.keys():  # of a life before, which divided the rates otherwise
+            state = replace(state, generation=stamp(state.generation, now), rows=prepared)
+        else:
+            state = replace(state, rows={**state.rows, **prepared})
+    if len(state.rows) - len(prepared) >= _MOST_ROWS:
+        state = replace(state, generation=stamp(state.generation, now), rows=prepared)
     scale = min(found.scale for found in measured.values())
     rates = {
         name: max((member.rates.get(name, 0.0) for member in state.members.values()), default=0.0)
@@ -250,6 +282,9 @@ def _cell(
     program = planner.program
     if not program.overloaded(np.array([rates[name] for name in program.streams])):
         return replace(state, plan=WHOLE, cell={})
+    prepared = None if state.table is None else state.table.find(rates)
+    if prepared is not None:
+        return replace(state, plan=prepared, cell=dict(rates))
     least = {
         name: _SMALLEST * (alone if math.isfinite(alone) else 1.0)
         for name, alone in zip(program.streams, program.max_feasible_rates.tolist(), strict=True)
@@ -258,7 +293,7 @@ def _cell(
     near = state.cell and all(
         rates[name] <= top <= (1 + machine.epsilon) * rates[name] for name, top in state.cell.items()
     )
-    if near and state.plan in state.rows:
+    if near and state.plan in state.rows.keys() - _prepared(state.rows).keys():
         return state
     step = math.log1p(machine.epsilon / 2)
     steps = {name: math.ceil(math.log(rates[name] / least[name]) / step) for name in program.streams}
@@ -268,10 +303,25 @@ def _cell(
     return replace(state, plan=plan, cell=cell, rows=rows)
 
 
+def _prepared(rows: Rows) -> Rows:
+    """The plans that were made in advance."""
+    return {plan: nodes for plan, nodes in rows.items() if plan.startswith(PREPARED)}
+
+
+def _table_rows(machine: Coordinator, planner: Planner, table: AdvancePlans | None) -> Rows:
+    plans = () if table is None else table.plans()
+    return {plan: node_rows(machine, planner.network, plan, rates, keeps) for plan, rates, keeps in plans}
+
+
 def plan_rows(machine: Coordinator, planner: Planner, plan: str, rates: Mapping[str, float]) -> dict[str, PlanRow]:
     """Every node's row of the plan for these rates."""
-    network = planner.network
-    keeps = planner.plan(rates).keeps
+    return node_rows(machine, planner.network, plan, rates, planner.plan(rates).keeps)
+
+
+def node_rows(
+    machine: Coordinator, network: Network, plan: str, rates: Mapping[str, float], keeps: Mapping[str, float]
+) -> dict[str, PlanRow]:
+    """Every node's row of a plan: these keeps at these rates."""
     carried = {str(arc): flow for arc, flow in flows(network, rates, keeps).arc.items()}
     found = {}
     for node in machine.nodes:

@@ -4,26 +4,42 @@ What changes all the time is left out: rates (those that the plan was made for s
 and numbers (they grow with the clock, and answers tell those of a life before). So the file changes when a plan does.
 A journal of another network file or planner, or a damaged one, is no reason not to start: all is planned anew, and
 the nodes keep their plans until then.
+
+The coordinator's plans made in advance: one for each cell of the Solver's division of the rate space.
+
+A cell has the optimal flows F at its lower corner; a node applies them as min(F, r), which scales a point of the cell
+down to that corner. Streams that the cell keeps whole have its upper corner. So all nodes can hold all plans before the
+first is needed, and a change of rates costs an id. Long paper, sections 4 and 5.1.
+
+Cells that the budget left with a larger error than asked for have no plan here: the coordinator plans for them when
+they are visited, as it does everywhere with `--plans lazy`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from floodway.agent.planes.dfit.own import Measured, Scale, as_measured
-from floodway.agent.planes.dfit.state import Member
+from floodway.agent.planes.dfit.own import NodeMeasures, Scale, as_measured
+from floodway.agent.planes.dfit.state import ClusterMember
 from floodway.agent.wire.messages import Amount, Name, Number, PlanRow
-from floodway.network.dump import network_to_json
+from floodway.errors import PlanningError
+from floodway.network.file import network_to_json
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.plan import Planner
+from floodway.planning.program import Program
+from floodway.planning.solver import SolverPlanner
+from floodway.planning.solver_cells import Budget
 
+Rows = Mapping[str, Mapping[str, PlanRow]]
+"""Plans by id, with a row a node."""
 WHOLE = "whole"
 """The plan that drops nothing; it needs no row."""
 
@@ -42,17 +58,19 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class CoordinatorState:
-    """All that a coordinator knows. `rows` are the plans of this generation by id, with a row a node.
+    """All that a coordinator knows. `rows` are the plans of this generation, `table` finds those made in advance.
 
-    `cell` holds the rates that `plan` was made for.
+    The table is made at `table_due_seconds`. `cell` holds the rates that `plan` was made for.
     """
 
-    members: Mapping[str, Member]
+    members: Mapping[str, ClusterMember]
     told: Mapping[str, Told]
     planner: Planner | None = None
-    planned: Mapping[str, Measured] = field(default_factory=dict)
+    table: AdvancePlans | None = None
+    table_due_seconds: float = 0.0
+    planned: Mapping[str, NodeMeasures] = field(default_factory=dict)
     generation: int = 0
-    rows: Mapping[str, Mapping[str, PlanRow]] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
     plan: str | None = None
     cell: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0
@@ -64,7 +82,7 @@ class CoordinatorState:
 def first_coordinator_state(nodes: Iterable[str]) -> CoordinatorState:
     """Before anything is heard of these nodes."""
     known = tuple(nodes)
-    return CoordinatorState(dict.fromkeys(known, Member()), dict.fromkeys(known, Told()))
+    return CoordinatorState(dict.fromkeys(known, ClusterMember()), dict.fromkeys(known, Told()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +94,8 @@ class _Head:
     plan: Name | None
     cell: Mapping[Name, Amount]
     scale: Scale
-    planned: Mapping[Name, Measured]
-    members: Mapping[Name, Measured]
+    planned: Mapping[Name, NodeMeasures]
+    members: Mapping[Name, NodeMeasures]
     told: Mapping[Name, Told]
     version: int = 1
 
@@ -94,7 +112,7 @@ class CoordinatorJournal:
     ) -> None:
         self._network, self._nodes, self._make_planner = network, nodes, make_planner
         self._name = hashlib.sha256(json.dumps([network_to_json(network), *settings]).encode()).hexdigest()
-        self._rows: Mapping[str, Mapping[str, PlanRow]] | None = None
+        self._rows: Rows | None = None
         self._rows_text = ""
 
     def to_text(self, state: CoordinatorState) -> str:
@@ -141,7 +159,8 @@ class CoordinatorJournal:
             cell=head.cell,
             scale=head.scale,
             members={
-                node: Member(found, self._rates(node, head.cell, head.scale)) for node, found in head.members.items()
+                node: ClusterMember(found, self._rates(node, head.cell, head.scale))
+                for node, found in head.members.items()
             },
             told=head.told,
             resumed=True,
@@ -151,3 +170,50 @@ class CoordinatorJournal:
         """What the node's streams brought, as far as the plan in force tells: the rates it was made for."""
         read = node_part(self._network, node).streams
         return {name: rate * scale for name, rate in cell.items() if name in read}
+
+
+BUDGET = Budget(lp_calls=4_000, seconds=2.0, cells=4_000)
+"""A coordinator that has lost a node's costs must not be silent for long; a node holds 5,000 plans."""
+
+
+PREPARED = "cell-"
+"""What the ids of these plans begin with."""
+
+
+class AdvancePlans:
+    """Plans by id for all rates, within `epsilon` of the best."""
+
+    def __init__(self, program: Program, epsilon: float) -> None:
+        self._program = program
+        # Mixed plans of several corners would need the point's place in its cell: a row is one plan.
+        self._solver = SolverPlanner(program, epsilon, mix=False, adaptive=True, budget=BUDGET)
+        self._good = {cell.number for cell in self._solver.corner_plans() if cell.error <= epsilon}
+
+    def find(self, rates: Mapping[str, float]) -> str | None:
+        """The plan for these rates (tuples/s, at nominal capacity); None where none was prepared."""
+        number = self._solver.cell_at(np.array([rates[name] for name in self._program.streams]))
+        return _name(number) if number in self._good else None
+
+    def plans(self) -> Iterator[tuple[str, dict[str, float], dict[str, float]]]:
+        """(id, rates that the plan is for, keeps at these rates) of every plan."""
+        streams, locations = self._program.streams, self._program.network.drop_locations
+        for cell in self._solver.corner_plans():
+            if cell.number in self._good:
+                keeps = self._program.keeps(cell.flows, cell.rates)
+                yield (
+                    _name(cell.number),
+                    dict(zip(streams, cell.rates.tolist(), strict=True)),
+                    dict(zip(locations, keeps.tolist(), strict=True)),
+                )
+
+
+def plan_table(program: Program, epsilon: float) -> AdvancePlans | None:
+    """The plans of a program; None where the rates have no bound that could be planned for in advance."""
+    try:
+        return AdvancePlans(program, epsilon)
+    except PlanningError:
+        return None
+
+
+def _name(number: int | None) -> str:
+    return f"{PREPARED}{number}"

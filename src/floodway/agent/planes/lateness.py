@@ -114,6 +114,12 @@ def outputs_below(network: Network, operators: Collection[str]) -> frozenset[str
 
     What leaves a query directly its own controller sees and corrects.
     """
+    found = outputs_from(network, operators)
+    return frozenset(name for name in found if network.outputs[name].source not in operators)
+
+
+def outputs_from(network: Network, operators: Collection[str]) -> frozenset[str]:
+    """Outputs that these operators' tuples come to."""
     found: set[str] = set()
     seen = set(operators)
     waiting = list(operators)
@@ -124,7 +130,7 @@ def outputs_below(network: Network, operators: Collection[str]) -> frozenset[str
             elif consumer not in seen:
                 seen.add(consumer)
                 waiting.append(consumer)
-    return frozenset(name for name in found if network.outputs[name].source not in operators)
+    return frozenset(found)
 
 
 def _fresh(found: Factor, now_seconds: float) -> bool:

@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.planes.agent import Agent
-from floodway.agent.wire.certified import check_speaker
 from floodway.agent.wire.client import Client, PeerError
+from floodway.agent.wire.guard import check_speaker
 from floodway.agent.wire.messages import OPERATOR, AnyMessage, Mode, Noted, TablePush, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
@@ -30,7 +30,7 @@ PAPER_ROW_BYTES = (22, 8)
 """The papers' row of m inputs takes 22·m + 8 bytes (long paper, section 8.2.5)."""
 
 
-class Traffic:
+class PeerTraffic:
     """What was sent to whom, and how it went: Figure 15's overhead on the real wire."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Peers:
         clock: Callable[[], float] = PROCESS_CLOCK.now,
         timeout_seconds: float = 2.0,
     ) -> None:
-        self.traffic = Traffic()
+        self.traffic = PeerTraffic()
         self._agent = agent
         self._clock = clock
         self._clients = {name: Client(url, security, timeout_seconds, peer=name) for name, url in urls.items()}

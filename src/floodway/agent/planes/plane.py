@@ -18,13 +18,14 @@ from floodway.agent.planes.coordinated import CoordinatedNode
 from floodway.agent.planes.coordinator import Coordinator
 from floodway.agent.planes.coordinator_state import CoordinatorState
 from floodway.agent.planes.dfit.agent import DFit
-from floodway.agent.planes.dfit.own import Measured
-from floodway.agent.planes.dfit.topology import Topology
+from floodway.agent.planes.dfit.own import NodeMeasures
+from floodway.agent.planes.dfit.topology import ClusterTopology
 from floodway.agent.planes.peers import Peers, peer_routes
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
 from floodway.job.clocks import PROCESS_CLOCK
+from floodway.job.options.options import JobOptions
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network
 from floodway.network.suggest import did_you_mean
@@ -144,13 +145,22 @@ class ControlPlane(Plane[State]):
         return self._planning()
 
     def observe(
-        self, rates: Mapping[str, float], costs: Mapping[str, float], now: float, *, scale: float = 1.0
+        self,
+        rates: Mapping[str, float],
+        costs: Mapping[str, float],
+        now: float,
+        *,
+        scale: float = 1.0,
+        tuple_bytes: Mapping[str, float] | None = None,
+        state_bytes: Mapping[str, float] | None = None,
     ) -> None:
         """Rates (tuples/s) at the node's streams and links, costs (CPU-seconds) of its operators.
 
-        `scale` is the capacity the node turns out to have, unless its costs say so already.
+        `scale` is the capacity the node turns out to have, unless its costs say so already. `tuple_bytes` are by
+        producer, `state_bytes` of a tuple that an operator holds.
         """
-        self.agent.observe(rates, Measured(dict(costs), {}, scale), now)
+        sizes = dict(tuple_bytes or {}), dict(state_bytes or {})
+        self.agent.observe(rates, NodeMeasures(dict(costs), {}, scale, *sizes), now)
 
     def observe_results(self, latencies: Mapping[str, float], target_seconds: float, depth: int, now: float) -> None:
         """Mean latency (seconds, from the first arrival) of a batch's results at the node's outputs.
@@ -171,24 +181,21 @@ def make_control_plane(
     security: Security,
     urls: Mapping[str, str],
     state_dir: Path,
-    *,
-    planner: str | None = None,
-    objective: Objective = Objective.THROUGHPUT,
-    epsilon: float = 0.05,
-    headroom: float = 1.0,
+    options: JobOptions | None = None,
 ) -> ControlPlane[Any]:
     """The control plane of one node. `urls` (agent name to address) go before those of the network file.
 
     The planner is that of a node alone; under a coordinator it is the coordinator's, and D-FIT has its own.
     """
-    check_plane(kind, planner, objective)
+    asked = options or JobOptions()
+    check_plane(kind, asked.planner, asked.objective)
     machine: NodeMachine[Any]
     if kind == "alone":
-        machine = Alone(network, node, planner or "exact", objective, epsilon, headroom)
+        machine = Alone(network, node, asked)
     elif kind == "dfit":
-        machine = DFit(Topology(network, epsilon, headroom), node)
+        machine = DFit(ClusterTopology(network, asked.epsilon, asked.headroom), node)
     elif kind == "coordinator":
-        machine = CoordinatedNode(network, node, headroom)
+        machine = CoordinatedNode(network, node, asked.headroom)
     else:
         raise InputError(f"no control plane is called {kind!r}", hint=did_you_mean(kind, KINDS))
     return ControlPlane(machine, _addresses(network, urls), security, state_dir)
@@ -213,14 +220,12 @@ def make_coordinator(
     security: Security,
     urls: Mapping[str, str],
     state_dir: Path,
-    *,
-    planner: str = "exact",
-    objective: Objective = Objective.THROUGHPUT,
-    epsilon: float = 0.05,
-    headroom: float = 1.0,
+    options: JobOptions | None = None,
 ) -> Plane[CoordinatorState]:
     """The coordinator of a network; `urls` of its nodes go before those of the network file."""
-    machine = Coordinator(network, planner, epsilon, headroom, objective)
+    asked = options or JobOptions()
+    planner, lazy = asked.planner or "exact", asked.plans == "lazy"
+    machine = Coordinator(network, planner, asked.epsilon, asked.headroom, asked.objective, lazy=lazy)
     return Plane(machine, _addresses(network, urls), security, state_dir)
 
 

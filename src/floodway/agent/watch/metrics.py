@@ -63,10 +63,13 @@ def families(watched: Iterable[Watched]) -> Iterator[Metric]:
     yield from _Jobs(list(watched)).collect()
 
 
-def metrics_route(read: Callable[[], Iterable[Watched]]) -> BaseRoute:
-    """`GET /metrics` over whatever `read` finds."""
+def metrics_route(
+    read: Callable[[], Iterable[Watched]], admit: Callable[[Request], None] = lambda request: None
+) -> BaseRoute:
+    """`GET /metrics` over whatever `read` finds; `admit` refuses whom it is not for."""
 
     def metrics(request: Request) -> Response:
+        admit(request)
         return Response(metrics_text(read()), media_type=CONTENT_TYPE_LATEST)
 
     return Route("/metrics", metrics, methods=["GET"])
@@ -115,7 +118,7 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
     for job, status in jobs:
         if status.shed is not None:
             first.add_metric([job.job], status.shed.first)
-        for one in () if status.shed is None else status.shed.keys:
+        for one in status.keys:
             share.add_metric([job.job, one.key], one.share)
             keep.add_metric([job.job, one.key], one.keep)
         for at, place in status.places.items():
@@ -140,17 +143,35 @@ def _latency(jobs: Known) -> Iterator[Metric]:
     )
     mean = _gauge("latency_seconds", "Mean latency of the results of the latest batches.")
     target = _gauge("latency_target_seconds", "The latency asked for.")
+    own = _gauge("output_latency_seconds", "Mean latency at an output with a target of its own.", "output")
+    own_target = _gauge("output_latency_target_seconds", "The latency asked for at an output.", "output")
     floor = _gauge("latency_unreachable", "1 if the target lies below what the engine can reach.")
     needed = _gauge("capacity_needed_ratio", "Times the present capacity that would keep everything at the target.")
+    executors = _gauge("executors_needed", "Executors more that would keep everything at the target, on a cluster.")
+    bound = _gauge("accuracy_bound_ratio", "Widest 95% bounds of the aggregate in the last batch, over its value.")
+    within = _gauge("accuracy_target_ratio", "The width of the bounds asked for.")
+    accurate = _gauge("accuracy_needed_keep_ratio", "Share of the tuples that the accuracy asked for needs.")
+    behind = _gauge("catch_up_seconds", "When a job that drops nothing will have caught up; Inf: not at these rates.")
     bounds = [*map(str, BUCKETS), "+Inf"]
     for job, status in jobs:
         buckets = list(zip(bounds, map(float, job.latencies.cumulative()), strict=True))
         histogram.add_metric([job.job], buckets, job.latencies.total_seconds)
+        for output, latency in status.outputs.items():
+            _set(own, [job.job, output], latency.mean)
+            _set(own_target, [job.job, output], latency.target)
         _set(mean, [job.job], status.latency.mean)
         _set(target, [job.job], status.latency.target)
         floor.add_metric([job.job], float(status.unreachable))
         _set(needed, [job.job], status.capacity_needed)
-    yield from (histogram, mean, target, floor, needed)
+        _set(executors, [job.job], status.executors_more)
+        if status.behind is not None:
+            seconds = status.behind.catch_up_seconds
+            behind.add_metric([job.job], float("inf") if seconds is None else seconds)
+        if status.accuracy is not None:
+            _set(bound, [job.job], status.accuracy.bound)
+            within.add_metric([job.job], status.accuracy.within)
+            _set(accurate, [job.job], status.accuracy.needed_keep)
+    yield from (histogram, mean, target, own, own_target, floor, needed, executors, behind, bound, within, accurate)
 
 
 def _state(jobs: Known) -> Iterator[Metric]:

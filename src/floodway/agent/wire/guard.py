@@ -3,22 +3,35 @@
 The order is from cheap to dear: who may not ask costs headers, and not a byte of a body is read for it. Bodies that are
 read at the same time share a bounded room. Answers to requests that were signed are signed too, with the same key;
 refusals of such requests included.
+
+Whose certificate a connection came with, and in whose name it may speak.
+
+The name is the subject's commonName: a node's, `coordinator`, `operator`, or a member's of a federation. Host names in
+the certificate say where it runs, not who it is. Anybody with a certificate of the authority may read; messages are
+taken from the one that they name as their sender, and modes from operators.
+
+What a browser must not do for a web page of another site: reach an agent, read its answers, or frame its page.
+
+A browser says where a request comes from: `Origin` is the site of the page, `Sec-Fetch-Site` how that is related to the
+site asked, and after a change of DNS (rebinding) `Host` is still the site's name. Other programs send none of these and
+go on to the signature. A link on another site may open the page, in a tab of its own: a navigation brings nothing with
+it and gives nothing back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from floodway.agent.wire.browsers import ANSWER_HEADERS, check_site
-from floodway.agent.wire.certified import CERTIFICATE
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import (
     NONCE_HEADER,
@@ -26,9 +39,82 @@ from floodway.agent.wire.signing import (
     SIGNATURE_HEADER,
     TOKEN_HEADER,
     Security,
+    Verifier,
     sign_answer,
 )
-from floodway.agent.wire.verifier import Verifier
+
+SAFE_METHODS = ("GET", "HEAD")
+ANSWER_HEADERS = {
+    # Nothing that an agent answers is a document, but for the page, which names its own policy.
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'",
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+}
+"""In every answer, unless the route gives another value."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address reaches this machine only.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.7")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_site(scope: Scope, headers: Headers, *, authenticated: bool) -> None:
+    """Refuse what a page of another site sends; without authentication also what names another host than loopback."""
+    host = headers.get("host", "")
+    opened = scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
+    opened = opened and headers.get("sec-fetch-dest") == "document"
+    site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
+    # Not its scheme: a proxy may speak TLS to the browser.
+    own = origin is None or origin.partition("://")[2] == host != ""
+    local = authenticated or not host or is_loopback(_name(host))
+    if not own or not local or (site not in ("same-origin", "none") and not opened):
+        raise RefusedError("foreign", "the request comes from a page of another site", hint="Use the loopback address")
+
+
+def _name(host: str) -> str:
+    """The host without its port.
+
+    >>> [_name(host) for host in ("127.0.0.1:80", "[::1]:80", "[::1]", "localhost")]
+    ['127.0.0.1', '::1', '::1', 'localhost']
+    """
+    name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+    return name.strip("[]")
+
+
+CERTIFICATE = "certificate"
+"""In the state of a request over TLS: the name in the certificate of the connection, None if it names nobody."""
+
+
+def check_speaker(state: Mapping[str, Any], name: str) -> None:
+    """Refuse what is said in another name than that of the connection's certificate; without TLS there is none."""
+    if CERTIFICATE in state and state[CERTIFICATE] != name:
+        raise RefusedError(
+            "forged",
+            f"a certificate of {state[CERTIFICATE] or 'nobody'} speaks as {name}",
+            hint=f"Use one whose commonName is {name}",
+        )
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str | None:
+    """The subject's commonName in what `getpeercert` returns; None without one, or with several.
+
+    >>> common_name({"subject": ((("organizationName", "us"),), (("commonName", "A"),))})
+    'A'
+    """
+    pairs = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
+    names = [value for key, value in pairs if key == "commonName"]
+    return names[0] if len(names) == 1 else None
+
 
 BODY_SECONDS = 10.0
 BODIES_BYTES = 64 * 2**20

@@ -84,8 +84,11 @@ class TableReach(Message):
     reach: Inputs
 
 
-class Statistics(Message):
-    """What a node has measured: rates at its inputs, costs and selectivities of its operators, its capacity scale."""
+class NodeStatistics(Message):
+    """What a node has measured: rates at its inputs, costs and selectivities of its operators, its capacity scale.
+
+    And the bytes of tuples, by producer, and of what its operators hold.
+    """
 
     path: ClassVar[str] = "/v1/statistics"
     kind: Literal["statistics"] = "statistics"
@@ -95,6 +98,8 @@ class Statistics(Message):
     selectivities: Amounts = Field(default_factory=dict)
     scale: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
     late: Shares = Field(default_factory=dict)
+    tuple_bytes: Amounts = Field(default_factory=dict)
+    state_bytes: Amounts = Field(default_factory=dict)
 
 
 class Keeps(Message):
@@ -173,7 +178,9 @@ class Noted(Message):
     number: Number = 0
 
 
-AnyMessage = TablePush | TableAck | TableReach | Statistics | Keeps | PlanUpload | PlanChoice | PlanAck | Mode | Noted
+AnyMessage = (
+    TablePush | TableAck | TableReach | NodeStatistics | Keeps | PlanUpload | PlanChoice | PlanAck | Mode | Noted
+)
 _ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="kind")])
 
 

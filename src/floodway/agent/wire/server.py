@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 import uvicorn
@@ -24,16 +23,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from floodway.agent.wire.admission import Admission
-from floodway.agent.wire.browsers import is_loopback
-from floodway.agent.wire.connections import HEAD_SECONDS, Connections
-from floodway.agent.wire.guard import Guard, refusal
+from floodway.agent.wire.connections import HEAD_SECONDS, ConnectionRoom, Connections
+from floodway.agent.wire.guard import Guard, is_loopback, refusal
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.errors import FloodwayError, InputError
 
 MAX_BYTES = 8 * 2**20
-_START_SECONDS = 10.0
+_START_SECONDS, _STOP_SECONDS = 120.0, 30.0
+"""Bounds for what is broken: on an overloaded machine a thread may have to wait for many seconds."""
+_LOOK_SECONDS = 0.5
 
 
 class ServerError(FloodwayError):
@@ -80,7 +79,7 @@ class HttpServer:
         max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.monotonic,
         open_paths: tuple[str, ...] = (),
-        admission: Admission | None = None,
+        admission: ConnectionRoom | None = None,
         head_seconds: float = HEAD_SECONDS,
     ) -> None:
         security = security or Security()
@@ -117,15 +116,18 @@ class HttpServer:
         run = self._run
         self._thread = threading.Thread(target=run, args=(self._socket, started), name=f"http {self.url}", daemon=True)
         self._thread.start()
-        if not started.wait(_START_SECONDS):
-            self.stop()
-            raise ServerError(f"the server at {self.url} did not start", hint="See whether the machine is overloaded")
+        end = time.monotonic() + _START_SECONDS
+        while not started.wait(_LOOK_SECONDS):
+            if not self._thread.is_alive() or time.monotonic() > end:
+                self.stop()
+                hint = "See whether the machine is overloaded"
+                raise ServerError(f"the server at {self.url} did not start", hint=hint)
 
     def stop(self) -> None:
         """Stop listening and wait for the thread; calling it again does nothing."""
         if self._thread is not None:
             self._ending()
-            self._thread.join(timeout=_START_SECONDS)
+            self._thread.join(timeout=_STOP_SECONDS)
         if self._socket is not None:
             self._socket.close()
         self._thread = self._socket = None
@@ -158,9 +160,7 @@ class HttpServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _bind(self) -> socket.socket:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from floodway.agent.wire.signing import Security
     from floodway.job.options.options import JobOptions
 
-SERVE = "floodway.dashboard.serve"
-REPORT = "floodway.dashboard.report"
-REPORT_HTML = "floodway.dashboard.report_html"
+SERVE = "floodway.dashboard.routes"
+REPORT = "floodway.dashboard.job_report"
 LISTEN = "127.0.0.1:0"
 
 ReadToken = Annotated[
@@ -32,13 +31,13 @@ ReadToken = Annotated[
 
 
 def report_of(place: Path | str, name: str | None = None) -> Any:
-    """The report of the job at a place (`floodway.dashboard.report.Report`), under another name if given."""
+    """The report of the job at a place (`floodway.dashboard.job_report.JobReport`), under another name if given."""
     return import_module(REPORT).make_report(place, name=name)
 
 
 def report_html(*reports: Any, title: str | None = None) -> str:
     """One or more reports as one HTML file."""
-    return str(import_module(REPORT_HTML).to_html(*reports, title=title))
+    return str(import_module(REPORT).to_html(*reports, title=title))
 
 
 @contextmanager

@@ -252,7 +252,10 @@ function places(job) {
   rows("places", known.map(([at, one]) => [
     at, whole(one.offered), whole(one.kept), dropped(one), percent(one.keep), one.waiting == null ? "–" : whole(one.waiting),
   ]));
-  const keys = job.shed?.keys ?? [];
+  const outputs = Object.entries(job.outputs ?? {});
+  $("outputs-section").hidden = !outputs.length;
+  rows("outputs", outputs.map(([name, one]) => [name, ...[one.mean, one.p95, one.target].map((s) => (s == null ? "–" : `${s.toFixed(2)} s`))]));
+  const keys = job.keys ?? [];
   $("keys-section").hidden = !keys.length;
   rows("keys", keys.map((one) => [one.key, percent(one.share), percent(one.keep)]));
   $("why").replaceChildren(...Object.entries(job.why).flatMap(([reason, text]) => [term("dt", reason), term("dd", text)]));

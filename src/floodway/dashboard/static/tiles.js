@@ -11,7 +11,11 @@ export function tiles(job) {
   const observed = job.mode === "observe";
   tile("loss", job.loss, percent, observed ? `${percent(job.would_drop)} if enforced` : "of what arrives");
   mark("would", observed ? job.would_drop : null);
-  tile("capacity", job.capacity_needed, (times) => `${times.toFixed(2)} ×`, "the present one", job.capacity_needed <= 1);
+  tile("capacity", job.capacity_needed, (times) => `${times.toFixed(2)} ×`, job.executors_more ? `the present one: ${whole(job.executors_more)} executors more` : "the present one", job.capacity_needed <= 1);
+  const behind = job.behind, until = behind?.catch_up_seconds;
+  tile("behind", behind?.tuples, (count) => `${whole(count)} tuples`, until == null ? "and falling further behind" : `caught up in ${duration(until)}`, until != null);
+  const accuracy = job.accuracy;
+  tile("accuracy", accuracy?.bound, percent, accuracy ? `of ${accuracy.aggregate}, target ${percent(accuracy.within)}` : "", accuracy?.held ?? null);
   const share = job.score != null && job.optimum ? job.score / job.optimum : null;
   tile("share", share, percent, share == null ? "" : `${number(job.score)} of ${number(job.optimum)} weighted tuples/s`);
   const state = job.ledger == null ? null : job.ledger.differences.length ? "differs" : "reconciled";

@@ -19,7 +19,7 @@ from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench
 from floodway.spark.measure.observed import observed
 
 METRIC = "bench"
-WINDOW = "10 seconds"
+WINDOW, SLIDE = "10 seconds", "2 seconds"
 PARTS = 1000
 """A filter by hand keeps k of a thousand."""
 
@@ -65,15 +65,38 @@ def job(
     bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
 ) -> Frame:
     """The query's results, with `protect` right after the source."""
+    return bench.spark.sql(
+        f"SELECT window(timestamp, '{WINDOW}') AS w, page, count(1) AS items, sum(item.price * item.n) AS value "
+        f"FROM {_items(bench, servers, topic, protect, options)} GROUP BY window(timestamp, '{WINDOW}'), page"
+    )
+
+
+def sliding(
+    bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
+) -> Frame:
+    """A larger job, on windows that overlap, with a count of distinct users.
+
+    To be overloaded and still in time, a job must spend more on what it keeps than Kafka's reader spends on everything:
+    at r times its capacity the reading alone must fit, r s < s + c.
+    """
+    window = f"window(timestamp, '{WINDOW}', '{SLIDE}')"
+    return bench.spark.sql(
+        f"SELECT {window} AS w, page, count(1) AS items, sum(item.price * item.n) AS value, "
+        f"approx_count_distinct(user) AS users, max(item.price) AS dearest "
+        f"FROM {_items(bench, servers, topic, protect, options)} GROUP BY {window}, page"
+    )
+
+
+def _items(
+    bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
+) -> str:
+    """The view of what is bought, by page and user."""
     view = bench.fresh("view").name.replace("-", "_")
     counted = _counted(bench, servers, topic, protect, options)
     counted.selectExpr("timestamp", f"from_json(cast(value AS string), '{SCHEMA}') AS v").selectExpr(
-        "timestamp", "v.page AS page", "explode(v.items) AS item"
+        "timestamp", "v.user AS user", "v.page AS page", "explode(v.items) AS item"
     ).withWatermark("timestamp", "5 seconds").createOrReplaceTempView(view)
-    return bench.spark.sql(
-        f"SELECT window(timestamp, '{WINDOW}') AS w, page, count(1) AS items, sum(item.price * item.n) AS value "
-        f"FROM {view} GROUP BY window(timestamp, '{WINDOW}'), page"
-    )
+    return view
 
 
 def windowed_count(

@@ -13,6 +13,8 @@ from floodway.experiments.bench.result import Run
 from floodway.network.suggest import did_you_mean
 
 _HERE = "floodway.experiments.bench."
+_FILTERED = "overloaded Kafka job: `shed`, a tuned filter"
+_STEPPED = "batches until the keep has settled after a step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,14 @@ _ALL = (
     Benchmark(
         "source", "kafka", "source on Kafka, Spark's own connector", "kafka_source:against_connector", broker=True
     ),
-    Benchmark(
-        "kafka",
-        "shed",
-        "overloaded Kafka job: `shed`, a tuned filter",
-        "kafka_shed:against_filter",
-        broker=True,
-    ),
-    Benchmark("step", "shed", "batches until the keep has settled after a step", "kafka_shed:step", broker=True),
+    Benchmark("kafka-1.3", "shed", f"{_FILTERED}: 1.3 × capacity", "kafka_shed:kafka_light", broker=True),
+    Benchmark("kafka-2", "shed", f"{_FILTERED}: 2 × capacity", "kafka_shed:kafka_double", broker=True),
+    Benchmark("kafka-4", "shed", f"{_FILTERED}: 4 × capacity", "kafka_shed:kafka_fourfold", broker=True),
+    Benchmark("step-1.3", "shed", f"{_STEPPED} to 1.3 × capacity", "kafka_shed:step_light", broker=True),
+    Benchmark("step-2", "shed", f"{_STEPPED} to 2 × capacity", "kafka_shed:step_double", broker=True),
+    Benchmark("step-4", "shed", f"{_STEPPED} to 4 × capacity", "kafka_shed:step_fourfold", broker=True),
     Benchmark("price", "shed", "a batch of two Kafka jobs with and without `shed`", "kafka_price:price", broker=True),
+    Benchmark("options", "shed", "each option of `shed`, plain `shed`", "spark_shed_options:price"),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {f"{entry.group}-{entry.id}": entry for entry in _ALL}

@@ -1,6 +1,6 @@
 """What a benchmark hands back, and how two ways of doing one thing are timed so that noise hits both alike.
 
-One function a benchmark, `run(*, long, progress) -> BenchResult`; `bench_registry.py` names them all. Work is fixed by
+One function a benchmark, `run(*, long, progress) -> BenchResult`; `registry.py` names them all. Work is fixed by
 seeds; only times vary. Ratios come from one run: ours and the peer take turns in small portions, and the median portion
 counts. Computation is timed in CPU seconds of the process, which a busy machine stretches far less than the wall clock.
 """

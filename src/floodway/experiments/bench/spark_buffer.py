@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.loop.feeding import Feed
-from floodway.agent.loop.report import RunReport
+from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.buffering.options import Manager
 from floodway.experiments.bench.result import BenchResult, rounded
@@ -21,7 +21,7 @@ from floodway.experiments.result import Progress
 from floodway.job.options.targets import Target
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.spark.audit.run import audit
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 
 COST_SECONDS = 0.002
 DEADLINES = {"urgent": 4.0, "patient": 16.0}
@@ -81,7 +81,7 @@ def _run(bench: Workbench, manager: Manager, seconds: float) -> RunReport:
     network = two_classes(root.name)
     options: dict[str, Any] = {"seconds": seconds, "root": root, "settle_seconds": seconds / 2, "target": Target(2.0)}
     report = run_network(network, RunOptions(feeds=_feeds(), buffer=manager, **options), bench.spark)
-    differences = (*report.differences, *audit(network, Layout(Path(root))).differences)
+    differences = (*report.differences, *audit(network, RunLayout(Path(root))).differences)
     if differences:
         raise BenchError(f"the ledger of {manager} does not reconcile: {differences[0]}", hint="This is a defect")
     return report

@@ -6,8 +6,8 @@ tiny log tells what a run costs whatever it holds. With N tuples, keep k and CPU
     processed  p = (C(1) − C(tiny)) / N
     dropped    d = (C(k) − C(tiny) − k·N·p) / ((1 − k)·N)
 
-CPU is that of Spark's tasks and of all Python workers (`measure/cpu.py`): reading, dropping, handing over to the JVM,
-the query. `whole process tree` in the detail is the JVM with its compiler and garbage collector too, from /proc.
+CPU is that of Spark's tasks and of all Python workers (`spark/measure/cpu.py`): reading, dropping, handing over to the
+JVM, the query. `whole process tree` in the detail is the JVM with its compiler and garbage collector too, from /proc.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.stream_run import shortened
 from floodway.spark.shed.shed import shed
@@ -165,7 +165,7 @@ def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None
         {"work": _operator()},
         {"q": Output("q", "work")},
     )
-    layout, seen = Layout(root), Seen()
+    layout, seen = RunLayout(root), Seen()
     protect = None
     if limit is None:
         state = str(bench.folder / "state")

@@ -84,11 +84,9 @@ class Broker(ServerProcess):
         return f"127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        """See `ServerProcess`."""
         return self._java("kafka.Kafka", str(self._settings))
 
     def answers(self) -> bool:
-        """See `ServerProcess`."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 pass  # cheaper than a client, and quick to refuse

@@ -5,20 +5,32 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
-from floodway.agent.federation.journal.journal import Journal
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
+from floodway.agent.federation.participant_journal import Journal
 from floodway.errors import FloodwayError
+from floodway.job.decision import Decision, read_decision, write_decision
+from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
-from floodway.job.store.kept_lines import KeptLines
+from floodway.job.status.batches import Batch, BatchLog, BatchReader
+from floodway.job.store.lease import take
+from floodway.job.store.line_files import SEGMENT_BYTES
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
+from floodway.network.model import Network, Node, Operator, Output, Stream
+from floodway.planning.factory import make_planner
+from floodway.planning.program import Program
+from floodway.planning.store import PlanFileError, load, save
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.query_notes import QueryNotes, note_tasks, read_notes
+from floodway.spark.shed.control_file import ControlTable
+from floodway.spark.shed.control_table import Entry
 
 MOST_ENTRIES = 40
 
@@ -36,16 +48,18 @@ class Kind(Protocol):
 class LedgerFiles:
     """A ledger: an entry is a batch."""
 
+    plan = ""
+
     def __init__(self, folder: Path) -> None:
         self._ledger = Ledger(LocalStore(folder))
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
-        self._ledger.append([LedgerLine("q", number, "s", Reason.SHEDDER.value, 9, 4, 5)])
+        self._ledger.append([LedgerLine("q", number, "s", Reason.SHEDDER.value, 9, 4, 5, self.plan)])
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
-        expected = ("missing", "torn")  # entries come in any order here, and a torn line is said to be torn
+        expected = ["missing", "torn"]  # entries come in any order here, and a torn line is said to be torn
+        if next(iter(self._ledger.segments()), 0):
+            expected.append("are lost")  # the folder was removed under a writer that went on where it was
         for text in self._ledger.fold().differences():
             if not any(word in text for word in expected):
                 raise FloodwayError(f"the ledger says: {text}")
@@ -59,13 +73,11 @@ class LogFiles:
         self._path = folder / "log"
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
         create_log(self._path, "id bigint")
         with LogWriter(self._path, compact_every=8) as writer:
             writer.append(pa.table({"id": [3 * number, 3 * number + 1, 3 * number + 2]}), tag=f"q:s:{number}:0")
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
         reader = LogReader(self._path)
         ids = Counter(
             row for batch in reader.read(0, 0, reader.end_positions()[0]) for row in batch.column("id").to_pylist()
@@ -80,12 +92,10 @@ class KeptFiles:
         self._lines = KeptLines(LocalStore(folder), "lines")
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
         if number not in self.held():
             self._lines.append([{"number": number}])
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
         return Counter(int(line["number"]) for line in self._lines.read())
 
 
@@ -96,11 +106,9 @@ class SmallFiles:
         self._store = LocalStore(folder)
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
         self._store.write("state.json", json.dumps({"number": max(number, self._newest())}).encode())
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
         return Counter(range(self._newest() + 1))
 
     def _newest(self) -> int:
@@ -115,11 +123,9 @@ class NoteFiles:
         self._folder = folder / "checkpoint"
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
         note_tasks(self._folder, 7)
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
         notes = read_notes(self._folder)
         return (
             Counter(range(MOST_ENTRIES)) if notes.tasks == 7 else Counter() if notes == QueryNotes() else Counter([-1])
@@ -133,33 +139,146 @@ class JournalFile:
         self._path = folder / "journal.sqlite"
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
         with closing(Journal(self._path, "A")) as journal:
             journal.leased("f", number, "A", float(number), "own")
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
         with closing(Journal(self._path, "A")) as journal:
             return Counter(int(row["epoch"]) for row in journal.leases())
 
 
-class DecisionFiles:
+class MoveFiles:
     """How moves were decided, on shared storage: an entry is a file that is made once."""
 
     def __init__(self, folder: Path) -> None:
         self._store = LeaseStore(folder)
 
     def put(self, number: int) -> None:
-        """See `Kind`."""
         wanted = MoveDecision(f"A/{number}", "A", "B", taken=True, at=float(number), price=1.0, epochs={}, units={})
         if self._store.decide(wanted) != wanted:
             raise FloodwayError(f"move {number} was decided otherwise")
 
     def held(self) -> Counter[int]:
-        """See `Kind`."""
         return Counter(number for number in range(2 * MOST_ENTRIES) if self._store.decision(f"A/{number}") is not None)
 
 
+class LeaseFiles:
+    """Who runs a fragment, on shared storage: an entry is a fragment that is claimed, and whose lease is renewed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = LeaseStore(folder)
+
+    def put(self, number: int) -> None:
+        lease = self._store.current(f"f{number}") or self._store.claim(f"f{number}", "A", after=0, now=0.0)
+        self._store.hold(lease, now=1.0)
+
+    def held(self) -> Counter[int]:
+        return Counter(int(name[1:]) for name in self._store.fragments() if self._store.current(name) is not None)
+
+
+class DecisionFileCase:
+    """What a run is to drop, replaced whole: the newest entry stands for all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "decision.json"
+
+    def put(self, number: int) -> None:
+        write_decision(self._path, Decision(salt=max(number + 1, read_decision(self._path).salt)))
+
+    def held(self) -> Counter[int]:
+        return Counter(range(read_decision(self._path).salt))
+
+
+class ControlFile:
+    """What a shed is to drop, replaced whole: the newest entry stands for all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._table = ControlTable(LocalStore(folder), lambda: 0, Entry(0, 0), {})
+
+    def put(self, number: int) -> None:
+        self._table.put(replace(self._table.latest, salt=max(number + 1, self._table.latest.salt)))
+
+    def held(self) -> Counter[int]:
+        return Counter(range(self._table.latest.salt))
+
+
+class BatchFiles:
+    """Figures of every batch: an entry is a batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = LocalStore(folder)
+        reader = BatchReader(self._store)
+        reader.advance()
+        self._log = BatchLog(self._store, reader.last)
+
+    def put(self, number: int) -> None:
+        self._log.append(Batch("q", number, float(number), number + 1.0))
+
+    def held(self) -> Counter[int]:
+        return Counter(batch.batch for batch in BatchReader(self._store).advance() or ())
+
+
+class FactFiles:
+    """What dropped tuples are found by: an entry is a batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = FactsLog(LocalStore(folder))
+
+    def put(self, number: int) -> None:
+        self._log.add(BatchFacts("q", number, 0, "enforce", 9, 4, 400_000, 7))
+
+    def held(self) -> Counter[int]:
+        return Counter(facts.batch for facts in self._log.read())
+
+
+class PlanFile:
+    """Saved plans, replaced whole: the newest entry, a network of its own, stands for all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "plans"
+
+    def put(self, number: int) -> None:
+        save(make_planner(self._network(max(number, self._newest()))), self._path)
+
+    def held(self) -> Counter[int]:
+        return Counter(range(self._newest() + 1))
+
+    def _newest(self) -> int:
+        if not self._path.exists():
+            return -1
+        for number in reversed(range(MOST_ENTRIES + 5)):
+            with suppress(PlanFileError):
+                load(self._path, Program(self._network(number), 1.0))
+                return number
+        raise FloodwayError("the plans are of no network that was saved")
+
+    @staticmethod
+    def _network(number: int) -> Network:
+        operators = {"o": Operator("o", "A", ("s",), cost=1.0)}
+        return Network("n", {"s": Stream("s", 2.0 + number)}, {"A": Node("A")}, operators, {"q": Output("q", "o")})
+
+
+class LockFile:
+    """Which process has a state: made anew by every process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "run.lock"
+
+    def put(self, number: int) -> None:
+        take(self._path, "Stop it").close()
+
+    def held(self) -> Counter[int]:
+        return Counter(range(MOST_ENTRIES)) if self._path.exists() else Counter()
+
+
+class SegmentedLedger(LedgerFiles):
+    """A ledger of lines so long that segments are closed, and their sums saved."""
+
+    plan = "x" * (SEGMENT_BYTES // 8)
+
+
+ONCE = ("notes", "lock")
+"""Kinds whose entries are all one thing."""
 KINDS: dict[str, Callable[[Path], Kind]] = {
     "ledger": LedgerFiles,
     "log": LogFiles,
@@ -167,5 +286,13 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "small": SmallFiles,
     "notes": NoteFiles,
     "journal": JournalFile,
-    "decisions": DecisionFiles,
+    "moves": MoveFiles,
+    "leases": LeaseFiles,
+    "decision": DecisionFileCase,
+    "control": ControlFile,
+    "batches": BatchFiles,
+    "facts": FactFiles,
+    "plans": PlanFile,
+    "lock": LockFile,
+    "segments": SegmentedLedger,
 }

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos import namespaces
-from floodway.experiments.chaos.disk_kinds import KINDS, MOST_ENTRIES
+from floodway.experiments.chaos.disk_kinds import KINDS, MOST_ENTRIES, ONCE
 from floodway.experiments.chaos.result import FaultResult, Trial
+from floodway.job.store.line_files import SEGMENT_BYTES
 
 
 def faults(trial: Trial) -> FaultResult:
@@ -64,7 +65,7 @@ def _torn(kind: str, folder: Path, count: int, rng: random.Random, result: Fault
 
 def _full(kind: str, folder: Path, count: int, rng: random.Random, result: FaultResult) -> None:
     """Let a process of its own put entries until the kernel refuses; then there is room again."""
-    room = rng.choice((0, 1, 50, 200, 1000, 4000))
+    room = rng.choice((0, 1, 50, 200, 1000, 4000, SEGMENT_BYTES // 3, SEGMENT_BYTES * 2))
 
     def fill() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -72,6 +73,8 @@ def _full(kind: str, folder: Path, count: int, rng: random.Random, result: Fault
 
     place = f"{kind}, full at {room} bytes"
     acknowledged = _put_until_refused(place, kind, folder, range(count), fill, result)
+    if left := [path.name for path in folder.rglob(".*")]:
+        result.differences.append(f"{place}: drafts are left: {left[:5]}")
     _judge(place, kind, folder, set(range(acknowledged)), count, result)
 
 
@@ -133,7 +136,7 @@ def _vanished(kind: str, folder: Path, count: int, rng: random.Random, result: F
     for number in range(count, count + 3):
         again.put(number)
     held = again.held()
-    wanted = set(range(count, count + 3)) & set(held) if kind == "notes" else set(range(count, count + 3))
+    wanted = set(range(count, count + 3)) & set(held) if kind in ONCE else set(range(count, count + 3))
     result.lost += len(wanted - set(held))
     result.doubled += sum(held[number] - 1 for number in wanted if held[number] > 1)
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
-from floodway.agent.federation.journal.journal import Journal, read_journal
 from floodway.agent.federation.leases import LeaseStore
-from floodway.agent.federation.pace import Pace
 from floodway.agent.federation.participant import ParticipantAgent
+from floodway.agent.federation.participant_journal import Journal, read_journal
+from floodway.agent.federation.partners import Pace
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
-from floodway.contracts.participant import Settings
+from floodway.contracts.participant_state import NegotiationTimes
 from floodway.errors import FloodwayError
+from floodway.experiments.chaos.kills.processes import ForkedJob, Job
 from floodway.experiments.chaos.log_engine import LogEngine
-from floodway.job.status.participant_status import ParticipantPart
+from floodway.experiments.chaos.result import FaultResult, Trial
+from floodway.job.status.parts import ParticipantPart
 from floodway.job.status.status import Status, read_status
 from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
@@ -44,9 +45,10 @@ fragments:
 FAST = Pace(
     tick=0.02, measure=0.1, lease=1.0, margin=0.2, bill=0.5, message=2.0, move=3.0, failed_move=0.3, patience=1.0
 )
-SETTINGS = Settings(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
-LATE_SECONDS = 10.0
-"""How long after its end a period is billed at most: when the lease was renewed, a third of its length later."""
+SETTINGS = NegotiationTimes(period_seconds=0.2, answer_seconds=1.0, arrival_seconds=5.0, wake_seconds=1.0)
+LATE_SECONDS = 60.0
+"""How long after its end a period is billed at most: when the lease was renewed, a third of its length later; and as
+long as a busy machine may hold up the taker."""
 
 
 class BrokenPromiseError(FloodwayError):
@@ -67,9 +69,10 @@ def agent(
     *,
     clock: Callable[[], float] = time.time,
     pace: Pace = FAST,
+    lease_seconds: float = FAST.lease,
 ) -> ParticipantAgent:
-    """A participant on the engine without Spark."""
-    store = LeaseStore(root / "shared", seconds=FAST.lease)
+    """A participant on the engine without Spark; its leases are good for so long, however often they are renewed."""
+    store = LeaseStore(root / "shared", seconds=lease_seconds)
     url = federation.members[name].url
     return ParticipantAgent(
         federation,
@@ -109,15 +112,15 @@ def run_participant(text: str, name: str, root: str, kill_at: str | None) -> Non
 
 
 @dataclass
-class World:
+class FederationWorld:
     """Shared storage with fed logs, and the processes of the participants."""
 
-    step_seconds: ClassVar[float] = 240.0
+    step_seconds: ClassVar[float] = 600.0
     """How long something may take before it counts as missing; nothing waits that long for nothing."""
 
     root: Path
     text: str = ""
-    processes: dict[str, BaseProcess] = field(default_factory=dict)
+    processes: dict[str, Job] = field(default_factory=dict)
     fed: dict[str, int] = field(default_factory=dict)
     balanced_at: float = float("inf")
     """When the books were last seen to agree."""
@@ -127,8 +130,6 @@ class World:
         self.text = self.text or FILE.format(a=a, b=b)
         self.federation = parse_federation(self.text)
         self.store = LeaseStore(self.root / "shared", seconds=FAST.lease)
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([self.body().__module__])
         for name in self.federation.fragments:
             create_log(self.log(name), "id bigint")
             self.fed[name] = 0
@@ -139,8 +140,8 @@ class World:
         with self.feeding():
             process = self.start(victim, kill_at=step)
             self.start(survivor)
-            process.join(timeout=patience_seconds)
-            must(process.exitcode == 9, f"{victim} never came to {step}: {self.statuses()}")
+            process.ended(patience_seconds)
+            must(process.exit_code == 9, f"{victim} never came to {step}: {self.statuses()}")
             self.start(victim)
             self._settles()
         self._checks()
@@ -151,9 +152,9 @@ class World:
         with self.feeding():
             process = self.start(victim, kill_at=f"{step}!stop")
             self.start(survivor)
-            self.wait(f"{victim} at {step}", lambda: _is_stopped(process.pid or 0), alive=(survivor,))
+            self.wait(f"{victim} at {step}", lambda: _is_stopped(process.pid), alive=(survivor,))
             time.sleep(hold_seconds)
-            os.kill(process.pid or 0, signal.SIGCONT)
+            os.kill(process.pid, signal.SIGCONT)
             self._settles()
         self._checks()
 
@@ -176,11 +177,10 @@ class World:
         """The input of a fragment."""
         return self.root / "shared" / "logs" / fragment
 
-    def start(self, name: str, kill_at: str | None = None) -> BaseProcess:
+    def start(self, name: str, kill_at: str | None = None) -> Job:
         """A participant's process."""
-        process = self._context.Process(target=self.body(), args=(self.text, name, str(self.root), kill_at))
-        process.start()
-        self.processes[name] = process
+        arguments = (self.text, name, str(self.root), kill_at)
+        process = self.processes[name] = ForkedJob(self.body(), arguments, self.root / f"{name}.txt")
         return process
 
     def feed(self, count: int = 10) -> None:
@@ -214,7 +214,8 @@ class World:
         deadline = time.monotonic() + self.step_seconds
         while not condition():
             for name in alive:
-                must(self.processes[name].is_alive(), f"{name} died while waiting for {what}")
+                process = self.processes[name]
+                must(process.running, f"{name} died while waiting for {what}: {process.said()}")
             must(time.monotonic() < deadline, f"{what} did not happen: {self.statuses()}")
             time.sleep(0.02)
 
@@ -320,9 +321,7 @@ class World:
     def end(self) -> None:
         """Kill every process."""
         for process in self.processes.values():
-            process.kill()
-            process.join()
-            process.close()
+            process.end()
         self.processes.clear()
 
 
@@ -338,3 +337,29 @@ def _is_stopped(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False
+
+
+AnyWorld = TypeVar("AnyWorld", bound=FederationWorld)
+
+
+def try_point(
+    trial: Trial,
+    result: FaultResult,
+    point: object,
+    make: Callable[[Path], AnyWorld],
+    survives: Callable[[AnyWorld], None],
+) -> None:
+    """One point of a campaign in a federation of its own."""
+    trial.progress(result.tried / trial.points, str(point))
+    folder = trial.folder / str(result.tried)
+    folder.mkdir(parents=True)
+    world = make(folder)
+    try:
+        survives(world)
+    except FloodwayError as error:
+        result.differences.append(f"{point}: {error}")
+    finally:
+        world.end()
+    result.tried += 1
+    result.detail.setdefault("points", []).append(str(point))
+    shutil.rmtree(folder, ignore_errors=True)

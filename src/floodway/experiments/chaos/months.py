@@ -21,7 +21,7 @@ from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog, BatchReader
-from floodway.job.store.kept_lines import KeptLines
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.shed.checkpoints import note_checkpoint

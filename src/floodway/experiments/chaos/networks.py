@@ -7,26 +7,131 @@ that is played twice must be taken once.
 
 from __future__ import annotations
 
+import random
+import socket
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.experiments.chaos.result import FaultResult, Trial
-from floodway.experiments.chaos.wire import FAULTS, FaultyWire
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 
+FAULTS = ("lost", "answer-lost", "late", "doubled")
+"""`answer-lost` is a cut in one direction."""
+LATE_SECONDS = 0.4
+_PART_BYTES = 65_536
+_TIMEOUT_SECONDS = 30.0
+
+
+class FaultyWire:
+    """Listens on a port of this machine and passes requests on to a server, well or badly.
+
+    `share` is the part of requests that meets a fault; 0 passes everything on. `both_taken` counts requests that were
+    sent twice and answered well twice: somebody took one message for two.
+    """
+
+    def __init__(self, port: int, rng: random.Random) -> None:
+        self.share = 0.0
+        self.faults: tuple[str, ...] = FAULTS
+        self.met: Counter[str] = Counter()
+        self.both_taken = 0
+        self._port = port
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(0.1)
+        self._threads: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where peers find the server behind it."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Stop, and wait for what is under way."""
+        self._stopped.set()
+        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._stopped.is_set():
+            with suppress(TimeoutError):
+                accepted, _ = self._listener.accept()
+                thread = threading.Thread(target=self._serve, args=(accepted,), daemon=True)
+                thread.start()
+                self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+
+    def _serve(self, accepted: socket.socket) -> None:
+        with accepted, suppress(OSError, ValueError):
+            accepted.settimeout(_TIMEOUT_SECONDS)
+            request = _whole(accepted)
+            with self._lock:
+                fault = self._rng.choice(self.faults) if self._rng.random() < self.share else "none"
+                wait = self._rng.uniform(0.0, LATE_SECONDS)
+                self.met[fault] += 1
+            if fault == "lost":
+                return
+            if fault == "late":
+                time.sleep(wait)
+            answer = self._pass_on(request)
+            if fault == "doubled" and _taken(answer) and _taken(self._pass_on(request)):
+                with self._lock:
+                    self.both_taken += 1
+            if fault != "answer-lost":
+                accepted.sendall(answer)
+
+    def _pass_on(self, request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=_TIMEOUT_SECONDS) as server:
+            server.sendall(request)
+            return _whole(server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _whole(sock: socket.socket) -> bytes:
+    """One HTTP message: its head, and as much of a body as the head says."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if not (part := sock.recv(_PART_BYTES)):
+            raise ValueError("hung up in a head")
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
+    length = int(fields.get(b"content-length", b"0"))
+    while len(body) < length:
+        if not (part := sock.recv(_PART_BYTES)):
+            raise ValueError("hung up in a body")
+        body += part
+    return head + b"\r\n\r\n" + body
+
+
+def _taken(answer: bytes) -> bool:
+    return answer.split(b" ", 2)[1:2] == [b"200"]
+
+
 SECURITY = Security(b"a key for faults on this machine alone")
 FAULTY_SECONDS = 1.5
-HEAL_SECONDS = 120.0
+HEAL_SECONDS = 300.0
 """A bound for agents that do not come to agree, not an expectation: it takes some seconds."""
 RATES = {"s1": 1.0, "s2": 1.0}
 NETWORK = """
@@ -61,6 +166,7 @@ def faults(trial: Trial) -> FaultResult:
                 wire.share = rng.uniform(0.3, 0.9)
             cost = COSTS[number % len(COSTS)]
             _observe(network, planes, cost, FAULTY_SECONDS)
+            _await_fault(network, planes, cost, wires)
             for wire in wires:
                 wire.share = 0.0
             place = f"{control}, messages {fault}"
@@ -116,6 +222,15 @@ def _observe(network: Network, planes: Mapping[str, ControlPlane[Any]], cost: fl
             plane.observe(inputs, {"b1": cost} if name == "B" else {}, time.time())
             plane.planner.plan(inputs)
         time.sleep(0.05)
+
+
+def _await_fault(
+    network: Network, planes: Mapping[str, ControlPlane[Any]], cost: float, wires: list[FaultyWire]
+) -> None:
+    """Until a message has met a fault: on a busy machine none may have been sent so far."""
+    end = time.monotonic() + HEAL_SECONDS
+    while not any(wire.met[fault] for wire in wires for fault in wire.faults) and time.monotonic() < end:
+        _observe(network, planes, cost, 0.2)
 
 
 def _settle(network: Network, planes: Mapping[str, ControlPlane[Any]], cost: float) -> bool:

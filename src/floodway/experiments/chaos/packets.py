@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from floodway.experiments.chaos import namespaces
@@ -54,6 +53,7 @@ def faults(trial: Trial) -> FaultResult:
             machines.switch.suffer(FAULTS if fault == "all" else (fault,), rng.uniform(0.2, 0.6))
             machines.find_cost(cost)
             time.sleep(FAULTY_SECONDS)
+            machines.await_fault()
             machines.switch.suffer((), 0.0)
             if not machines.settle(cost):
                 result.differences.append(f"{place}: no agreement within {HEAL_SECONDS:g} s: {machines.said()}")
@@ -167,6 +167,12 @@ class Machines:
                 return True
         return False
 
+    def await_fault(self) -> None:
+        """Until a packet has met a fault: on a busy machine none may have been sent so far."""
+        end = time.monotonic() + HEAL_SECONDS
+        while not any(self.switch.met[fault] for fault in FAULTS) and time.monotonic() < end:
+            time.sleep(0.1)
+
     def said(self) -> str:
         """The end of what the agents printed."""
         return " ".join(path.read_text()[-300:] for path in self._folder.glob("*.err"))
@@ -190,7 +196,5 @@ class Machines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()

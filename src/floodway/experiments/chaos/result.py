@@ -57,11 +57,13 @@ class FaultResult:
         """Whether every promise held."""
         return not (self.lost or self.doubled or self.differences)
 
-    def add(self, found: Found) -> None:
+    def add(self, found: JobFindings) -> None:
         """Take in what was found after a point."""
         self.lost += found.lost
         self.doubled += found.doubled
         self.differences += found.differences
+        if found.repeated is not None:
+            self.detail["repeated"] = found.repeated
 
     def as_json(self) -> dict[str, Any]:
         """As in the `--json` output; of many differences the first ones."""
@@ -76,9 +78,11 @@ class FaultResult:
 
 
 @dataclass(slots=True)
-class Found:
+class JobFindings:
     """What a look at one job's files found."""
 
     lost: int = 0
     doubled: int = 0
     differences: list[str] = field(default_factory=list)
+    repeated: int | None = None
+    """Repeated tries of batches that were compared with the first, where the sink holds every try."""

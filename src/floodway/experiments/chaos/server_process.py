@@ -6,12 +6,11 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from floodway.errors import FloodwayError
 
-START_SECONDS = 180.0  # a bound for a broken start, not an expectation: a start takes a few seconds
+START_SECONDS = 300.0  # a bound for a broken start, not an expectation: a start takes a few seconds
 STOP_SECONDS = 15.0
 
 
@@ -93,7 +92,5 @@ class ServerProcess(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

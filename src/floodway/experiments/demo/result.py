@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodway.experiments.demo.shop import WORTH, Totals
+from floodway.experiments.demo.shop import WORTH, ShopTotals
 
 PARTS = ("clicks", "orders", "revenue")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DemoBatch:
     """One finished batch: its end in seconds since the load began, mean latency, events processed by kind."""
 
     ended: float
@@ -27,23 +27,29 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """One run. `seconds` is how long the load lasted, and `grace` how long after it batches still count.
 
-    `truth` is what the feeder made; `estimated` what the job says, None where it never got through the events. `ledger`
-    is what Floodway's ledger says was offered, kept and dropped.
+    `load` is what the feeder made, and `warmed` what the job was given before. `estimated` is what the job says of
+    both, None where it never got through the events; `ledger` what Floodway says was offered, kept and dropped of both.
     """
 
     name: str
     seconds: float
     grace: float
-    truth: Totals
-    batches: Sequence[Batch]
-    estimated: Totals | None = None
+    load: ShopTotals
+    batches: Sequence[DemoBatch]
+    warmed: ShopTotals
+    estimated: ShopTotals | None = None
     ledger: dict[str, int] = field(default_factory=dict)
 
     @property
-    def counted(self) -> list[Batch]:
+    def truth(self) -> ShopTotals:
+        """What all events came to."""
+        return self.load + self.warmed
+
+    @property
+    def counted(self) -> list[DemoBatch]:
         """Batches that ended in time to count."""
         return [batch for batch in self.batches if batch.ended <= self.seconds + self.grace]
 
@@ -65,7 +71,7 @@ class Run:
 
     def share(self, kind: str) -> float:
         """Share of the events of a kind that was processed."""
-        offered = self.truth.of(kind)
+        offered = self.load.of(kind)
         return self.processed(kind) / offered if offered else 0.0
 
     @property
@@ -75,10 +81,10 @@ class Run:
 
     @property
     def best_value(self) -> float:
-        """The most that as many events of this load could be worth: the dearest first."""
+        """The most that as many events of this load could be worth: those worth most first."""
         left, value = sum(self.processed(kind) for kind in WORTH), 0.0
         for kind, worth in sorted(WORTH.items(), key=lambda item: -item[1]):
-            taken = min(left, round(self.truth.of(kind)))
+            taken = min(left, round(self.load.of(kind)))
             left, value = left - taken, value + worth * taken
         return value
 
@@ -106,7 +112,7 @@ class Run:
         return {
             "latency": self.latency,
             "last_latency": self.last_latency,
-            "offered": {kind: round(self.truth.of(kind)) for kind in WORTH},
+            "offered": {kind: round(self.load.of(kind)) for kind in WORTH},
             "processed": {kind: self.processed(kind) for kind in WORTH},
             "score": self.value / (self.seconds + self.grace),
             "optimum": self.best_value / (self.seconds + self.grace),
@@ -115,6 +121,7 @@ class Run:
                 for part, found in ((part, self.estimate(part)) for part in PARTS)
             },
             "worst_error": max(map(abs, self.errors), default=None),
+            "warmed": {kind: round(self.warmed.of(kind)) for kind in WORTH},
             "ledger": self.ledger,
             "batches": len(self.batches),
         }

@@ -6,6 +6,10 @@ kind, `click` or `order`; the value is about 220 bytes of JSON:
     {"user": "u48213", "page": 17, "agent": "Mozilla/5.0 …", "items": [{"sku": 311, "qty": 2, "price": 18.4}, …]}
 
 Values come from a pool that is made once, so that the feeder needs little of the CPU that the job is to have.
+
+The shop's job as a data engineer would write it: parse, clean, enrich by a join, aggregate by window.
+
+There is no Floodway in here but the column `_weight`: how many events a row stands for, 1 where nothing was dropped.
 """
 
 from __future__ import annotations
@@ -13,11 +17,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from floodway.spark.session.session import Session
+
 
 RECORDS = "topic string, partition int, offset bigint, timestamp timestamp, key string, value string"
 PAYLOAD = "user string, page int, agent string, items array<struct<sku: int, qty: int, price: double>>"
@@ -41,16 +49,16 @@ def category(page: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class ShopTotals:
     """Clicks, orders and revenue by category."""
 
     clicks: dict[str, float]
     orders: dict[str, float]
     revenue: dict[str, float]
 
-    def __add__(self, other: Totals) -> Totals:
+    def __add__(self, other: ShopTotals) -> ShopTotals:
         parts = [(self.clicks, other.clicks), (self.orders, other.orders), (self.revenue, other.revenue)]
-        return Totals(*({name: one[name] + two[name] for name in one} for one, two in parts))
+        return ShopTotals(*({name: one[name] + two[name] for name in one} for one, two in parts))
 
     def of(self, kind: str) -> float:
         """Events of a kind, over all categories."""
@@ -100,14 +108,14 @@ class Shop:
             }
         )
 
-    def totals(self) -> Totals:
+    def totals(self) -> ShopTotals:
         """The truth about all events made so far."""
         parts = (self._made * ~self._orders, self._made * self._orders, self._made * self._orders * self._revenue)
         clicks, orders, revenue = (
             np.bincount(self._category, weights=part, minlength=len(CATEGORIES)).tolist() for part in parts
         )
         named = [dict(zip(CATEGORIES, map(float, column), strict=True)) for column in (clicks, orders, revenue)]
-        return Totals(*named)
+        return ShopTotals(*named)
 
 
 def write(records: pa.Table, folder: Path, name: str) -> Path:
@@ -125,3 +133,32 @@ def _event(rng: np.random.Generator, page: int) -> dict[str, Any]:
     ]
     agent = AGENTS[int(rng.integers(len(AGENTS)))]
     return {"user": f"u{rng.integers(100_000)}", "page": page, "agent": agent, "items": items}
+
+
+WINDOWS = f"""
+WITH parsed AS (
+    SELECT key, timestamp, _weight, from_json(value, '{PAYLOAD}') AS event FROM events
+), cleaned AS (
+    SELECT key, timestamp, _weight, event.page,
+           sha2(event.user, 256) AS user,                                     -- no names in the warehouse
+           regexp_extract(event.agent, '(Firefox|Chrome|Safari)/([0-9]+)', 1) AS browser,
+           aggregate(event.items, 0D, (total, item) -> total + item.qty * item.price) AS amount
+    FROM parsed
+)
+SELECT /*+ BROADCAST(pages) */ window(timestamp, '5 seconds') AS window, category,
+       sum(if(key = 'click', _weight, 0D)) AS clicks,
+       sum(if(key = 'order', _weight, 0D)) AS orders,
+       sum(if(key = 'order', _weight * amount, 0D)) AS revenue,
+       approx_count_distinct(user) AS users
+FROM cleaned JOIN pages USING (page)
+WHERE browser != ''
+GROUP BY 1, 2
+"""
+
+
+def windows(spark: Session, events: Any) -> Any:
+    """Clicks, orders and revenue by window and category, of a stream of records with `_weight`."""
+    table = [(page, category(page)) for page in range(PAGES)]
+    spark.createDataFrame(table, "page int, category string").createOrReplaceTempView("pages")
+    events.createOrReplaceTempView("events")
+    return spark.sql(WINDOWS)

@@ -5,7 +5,9 @@
 - with *Floodway*, one line: orders before clicks, as many clicks as there is time for.
 
 Latency is measured the same way in all three, from Spark's own progress: the end of a batch less the mean arrival of
-what it processed. The load begins when the query has processed a few events: its start is no part of it.
+what it processed. The load begins when the query has processed some batches: its start is no part of it.
+
+The target follows from what a batch takes on this machine whatever it holds: on a busy one that is a second and more.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from math import ceil
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from floodway.experiments.demo.job import windows
-from floodway.experiments.demo.result import PARTS, Batch, Run
-from floodway.experiments.demo.shop import RECORDS, WORTH, Shop, Totals, write
-from floodway.job.status.status import Totals as Counts
+from floodway.experiments.demo.result import PARTS, DemoBatch, DemoRun
+from floodway.experiments.demo.shop import RECORDS, WORTH, Shop, ShopTotals, windows, write
+from floodway.job.status.status import Totals
 from floodway.spark.query.drops import expression
 from floodway.spark.shed.shed import Shedder, shed
 
@@ -37,13 +40,21 @@ SEED = 7
 OVERLOAD = 2.0
 SHED = "shop"
 FLOOR = 0.05
-CALIBRATION_EVENTS = 60_000
-CALIBRATION_SECONDS = 25.0
-CALIBRATION_BATCHES = 5
-"""At least that many: the code of a fresh process is compiled in the first ones."""
-CALIBRATION_FILES = 200
+WARM_EVENTS = 20_000
+"""In each of the batches by which a query is warmed up: a fresh process compiles the code that is used much."""
+WARM_BATCHES = 6
+LARGE_EVENTS, SMALL_EVENTS = 80_000, 1000
+SMALL_BATCHES = 3
+STEADY = 1.05
+"""A batch that is faster than the fastest before it by less than this factor: the code is compiled."""
+STEADY_BATCHES = 3
+CALIBRATION_SECONDS = 30.0
+"""After that many the measurement ends at the latest: a machine that does much else is never steady."""
+BATCH_SHARE = 6.0
+"""The target is such that what a batch takes whatever it holds is about a sixth of its batches."""
+LEAST_TARGET, MOST_TARGET = 3.0, 9.0
+LEAST_SECONDS, SECONDS_PER_TARGET = 36.0, 8.0
 LEDGER_SECONDS = 60.0
-WARM_EVENTS = 1000
 RUNS = WITHOUT, SAMPLE, PROTECTED = "without Floodway", "fixed sample of 50%", "with Floodway"
 SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
@@ -55,31 +66,73 @@ Progress = Callable[[str, float, str], None]
 """Title, share done in [0, 1], and a remark: for a progress bar."""
 
 
-def calibrate(spark: Session, folder: Path, progress: Progress, *, seconds: float = CALIBRATION_SECONDS) -> float:
-    """Events per second that the job can process on this machine, once its code is compiled.
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What was measured: events per second in large batches, and what a batch takes whatever it holds, in seconds."""
 
-    The job runs for some seconds on files that are all there. The rate is that of its fastest two batches in a row, of
-    the time that Spark spends on the events themselves: what a batch costs anyway counts little where batches are long.
+    capacity: float
+    batch_seconds: float
+
+    @property
+    def target(self) -> float:
+        """A latency that the job can meet on this machine with most of the time left for events, in whole seconds."""
+        return min(max(LEAST_TARGET, float(ceil(1.5 * BATCH_SHARE * self.batch_seconds))), MOST_TARGET)
+
+    def to_dict(self) -> dict[str, float]:
+        """For --json."""
+        return {"capacity": self.capacity, "batch_seconds": self.batch_seconds}
+
+
+def load_seconds(target: float) -> float:
+    """How long the load is to last: for about a dozen batches of the target."""
+    return max(LEAST_SECONDS, SECONDS_PER_TARGET * target)
+
+
+def calibrate(spark: Session, folder: Path, progress: Progress, *, seconds: float = CALIBRATION_SECONDS) -> Calibrated:
+    """What this machine can do: large batches until they get no faster, because the code is compiled; then small ones.
+
+    The rate is the median of the last large batches, of the time that Spark spends on the events themselves.
     """
     title = "measuring what this machine can process"
     events = folder / "events"
     events.mkdir(parents=True)
-    first = write(Shop(SEED).make(CALIBRATION_EVENTS, start_us=0, end_us=1_000_000), folder, "first")
-    for index in range(CALIBRATION_FILES):
-        os.link(first, events / f"{index:06}.parquet")
-    stream = _without(_read(spark, events, files_per_batch=1))
-    query = _start(spark, stream, folder / "checkpoint", "demo_calibration")
-    began, done, rate = time.monotonic(), 0.0, 0.0
-    while done < 1.0:
-        time.sleep(0.2)
-        _raise_failure(query)
-        rates = [p.numInputRows / (p.durationMs["addBatch"] / 1e3) for p in query.recentProgress if p.numInputRows]
-        rate = max(map(min, pairwise(rates)), default=0.0)
-        shares = (time.monotonic() - began) / seconds, len(rates) / CALIBRATION_BATCHES
-        done = 1.0 if len(rates) == CALIBRATION_FILES else min(1.0, *shares)
-        progress(title, done, f"{rate:,.0f} events/s" if rate else "")
-    query.stop()
-    return rate
+    large, small = (
+        write(Shop(SEED).make(count, start_us=0, end_us=1_000_000), folder, name)
+        for count, name in ((LARGE_EVENTS, "large"), (SMALL_EVENTS, "small"))
+    )
+    query = _start(spark, _without(_read(spark, events)), folder / "checkpoint", "demo_calibration")
+    try:
+        rates: list[float] = []
+        end = time.monotonic() + seconds
+        while len(rates) < STEADY_BATCHES or (time.monotonic() < end and not _steady(rates)):
+            found = _process(query, large, events / f"{len(rates):06}.parquet")
+            rates.append(found.numInputRows / (found.durationMs["addBatch"] / 1e3))
+            progress(title, 1.0 - 1.0 / len(rates), f"{rates[-1]:,.0f} events/s")
+        names = [events / f"small-{index}.parquet" for index in range(SMALL_BATCHES)]
+        least = [_process(query, small, name).batchDuration / 1e3 for name in names]
+    finally:
+        query.stop()
+    machine = Calibrated(median(rates[-STEADY_BATCHES:]), median(least))
+    progress(title, 1.0, f"{machine.capacity:,.0f} events/s; a batch takes {machine.batch_seconds:.1f} s at least")
+    return machine
+
+
+def _steady(rates: Sequence[float]) -> bool:
+    """Whether the last batches were no faster than those before them.
+
+    >>> _steady([10.0, 20.0, 21.0, 19.0, 20.5]), _steady([10.0, 20.0, 21.0, 24.0, 20.5])
+    (True, False)
+    """
+    before, last = rates[:-STEADY_BATCHES], rates[-STEADY_BATCHES:]
+    return bool(before) and max(last) <= STEADY * max(before)
+
+
+def _process(query: Any, made: Path, place: Path) -> Any:
+    """Offer the query a file at this place; the progress of the batch that has processed it."""
+    os.link(made, place)
+    query.processAllAvailable()
+    _raise_failure(query)
+    return [progress for progress in query.recentProgress if progress.numInputRows][-1]
 
 
 def run(
@@ -92,7 +145,7 @@ def run(
     target: float,
     state: Path,
     progress: Progress,
-) -> Run:
+) -> DemoRun:
     """Offer `rate` events per second for some seconds to the job of this name; see RUNS."""
     events = folder / "events"
     events.mkdir(parents=True)
@@ -101,8 +154,8 @@ def run(
     stream = _read(spark, events).transform(shedder or _DROPS[name])
     query = _start(spark, stream, folder / "checkpoint", table)
     try:
-        warmed = _warm(query, events)
-        command = [sys.executable, "-m", "floodway.experiments.demo.feed", str(events)]
+        warmed = _warm(query, events, progress, name)
+        command = [sys.executable, "-m", "floodway.experiments.demo.shop_feed", str(events)]
         arguments = [str(rate), str(seconds), str(SEED), str(os.getpid())]
         with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True) as feeder:
             try:
@@ -113,18 +166,19 @@ def run(
                     time.sleep(0.2)
             finally:
                 feeder.kill()
-            truth = warmed + Totals(**json.loads(feeder.stdout.read() if feeder.stdout else ""))
+            load = ShopTotals(**json.loads(feeder.stdout.read() if feeder.stdout else ""))
         if name == WITHOUT:  # it would need as long again to get through what waits
             time.sleep(max(0.0, began + seconds + target - time.time()))
         else:
             query.processAllAvailable()
-        batches = [batch for p in query.recentProgress if (batch := _batch(p, began)) is not None]
+        ended = [batch for p in query.recentProgress if (batch := _batch(p, began)) is not None]
+        batches = [batch for batch in ended if batch.ended > 0.0]
         estimated = None if name == WITHOUT else _totals(spark.table(table).collect())
     finally:
         query.stop()
     ledger = {} if shedder is None else _ledger(shedder)
     progress(name, 1.0, _remark(query.lastProgress))
-    return Run(name, seconds, target, truth, batches, estimated, ledger)
+    return DemoRun(name, seconds, target, load, batches, warmed, estimated, ledger)
 
 
 def _read(spark: Session, events: Path, files_per_batch: int | None = None) -> Any:
@@ -169,12 +223,15 @@ def _start(spark: Session, events: Any, checkpoint: Path, table: str) -> Any:
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
-def _warm(query: Any, events: Path) -> Totals:
-    """Let the query process a few events before the load begins, so that its code is compiled; the truth about them."""
+def _warm(query: Any, events: Path, progress: Progress, name: str) -> ShopTotals:
+    """Let the query process some events before the load begins, so that its code is compiled; the truth about them."""
     shop = Shop(SEED, partition=1)
-    now = round(time.time() * 1e6)
-    write(shop.make(WARM_EVENTS, start_us=now, end_us=now + 1), events, "first")
-    query.processAllAvailable()
+    for index in range(WARM_BATCHES):
+        progress(name, 0.0, "warming up")
+        now = round(time.time() * 1e6)
+        write(shop.make(WARM_EVENTS, start_us=now, end_us=now + 1), events, f"warm-{index}")
+        query.processAllAvailable()
+        _raise_failure(query)
     return shop.totals()
 
 
@@ -194,12 +251,12 @@ def _beginning(feeder: subprocess.Popen[str], events: Path) -> float:
     return float(pq.read_table(first, columns=["timestamp"])["timestamp"][0].as_py().timestamp())
 
 
-def _batch(progress: Any, began: float) -> Batch | None:
+def _batch(progress: Any, began: float) -> DemoBatch | None:
     counted = progress.observedMetrics.get("demo")
     if counted is None or not counted["orders"] + counted["clicks"]:
         return None
     ended = datetime.fromisoformat(progress.timestamp).timestamp() + progress.batchDuration / 1e3
-    return Batch(ended - began, ended - counted["arrival_us"] / 1e6, counted["orders"], counted["clicks"])
+    return DemoBatch(ended - began, ended - counted["arrival_us"] / 1e6, counted["orders"], counted["clicks"])
 
 
 def _remark(progress: Any) -> str:
@@ -207,12 +264,12 @@ def _remark(progress: Any) -> str:
     return "" if batch is None else f"latency {batch.latency:4.1f} s"
 
 
-def _totals(rows: Any) -> Totals:
+def _totals(rows: Any) -> ShopTotals:
     found: dict[str, dict[str, float]] = {part: {} for part in PARTS}
     for row in rows:
         for part, column in found.items():
             column[row.category] = column.get(row.category, 0.0) + row[part]
-    return Totals(**found)
+    return ShopTotals(**found)
 
 
 def _ledger(shedder: Shedder) -> dict[str, int]:
@@ -221,5 +278,5 @@ def _ledger(shedder: Shedder) -> dict[str, int]:
     while not shedder.loop.finished and time.monotonic() < end:
         time.sleep(0.05)
     status = shedder.files.read_status()
-    totals = Counts() if status is None else status.totals
+    totals = Totals() if status is None else status.totals
     return {"offered": totals.offered, "kept": totals.kept, "dropped": sum(totals.dropped.values())}

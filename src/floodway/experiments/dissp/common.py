@@ -1,9 +1,11 @@
 """What the latency paper's figures share: its workload, and its engine on a simulated clock.
 
-The engine is the paper's: tuples wait in one FIFO queue and are served at a constant capacity; every 250 ms the queue
-is locked, and a controller may say how many of its N tuples to keep, which are then drawn at random. Ten sources send
-50, 100, 150, 100 tuples/s in turn, ten seconds each, to every query. The capacity is a choice (the paper gives none):
-the mean load of 90 queries, because 80 could be sustained and 100 could not.
+The engine is the paper's: tuples wait in one FIFO queue and are served at a constant capacity, c_p seconds each; every
+250 ms the queue is locked, and a controller may say how many of its N tuples to keep, which are then drawn at random.
+Each of the N, kept or dropped, costs c_s seconds of bookkeeping while the queue is locked: nothing is served then, and
+what arrives waits in a second queue, which is appended when the lock is opened. Ten sources send 50, 100, 150, 100
+tuples/s in turn, ten seconds each, to every query. Capacity and c_s are choices (the paper gives neither): the mean
+load of 90 queries, because 80 could be sustained and 100 could not; and half a percent of c_p.
 
 Kalyvianaki et al., Overload Management with Latency Guarantees, sections 2 and 4.
 """
@@ -28,6 +30,8 @@ RATES = (50.0, 100.0, 150.0, 100.0)
 PATTERN_SECONDS = 10.0
 TICK_SECONDS = 0.25
 SUSTAINED_QUERIES = 90
+GATHERING_SHARE = 0.005
+"""c_s / c_p: what the bookkeeping of a waiting tuple costs, beside what processing it does."""
 QUERIES = tuple(range(20, 201, 20))
 TARGETS = (0.5, 1.0, 2.0, 3.0)
 PAPER_GAIN = 0.1
@@ -38,6 +42,8 @@ SETTLE_SECONDS = 80.0
 class Trace:
     """One run, a value for each tick: mean latency (NaN without results), queue N, tuples kept n, share of CPU busy.
 
+    `locked` is the part of that share which bookkeeping took.
+
     `latencies` holds (seconds, tuples) of all results after the start.
     """
 
@@ -46,6 +52,7 @@ class Trace:
     waiting: NDArray[np.float64]
     kept: NDArray[np.float64]
     busy: NDArray[np.float64]
+    locked: NDArray[np.float64]
     latencies: NDArray[np.float64]
 
     def mean_latency(self, since: float = SETTLE_SECONDS) -> float:
@@ -91,42 +98,58 @@ def run_engine(
     loop = Loop(controller) if controller is not None else None
     capacity = float(np.mean(RATES)) * SUSTAINED_QUERIES
     queue: deque[tuple[float, int]] = deque()  # cohorts: when they came, how many are left
+    second: deque[tuple[float, int]] = deque()  # those that came while the queue was locked
     ticks = round(seconds / TICK_SECONDS)
-    columns = np.full((ticks, 4), np.nan)
+    columns = np.full((ticks, 5), np.nan)
     results: list[tuple[float, float, int]] = []
-    carry = credit = 0.0
+    carry = credit = lock_seconds = 0.0
     for tick in range(ticks):
         start = tick * TICK_SECONDS
         carry += rate(start) * queries * TICK_SECONDS
         arrived, carry = int(carry), carry - int(carry)
-        queue.append((start + TICK_SECONDS / 2, arrived))
-        credit = min(credit, 1.0) + capacity * TICK_SECONDS / slowdown(start)
-        room = int(credit)
-        credit -= room
-        served, late = _serve(queue, room, start, results)
+        locked = min(lock_seconds, TICK_SECONDS)
+        lock_seconds -= locked
+        free = TICK_SECONDS - locked
+        outside = round(arrived * locked / TICK_SECONDS)
+        if outside:
+            second.append((start + locked / 2, outside))
+        served, late, room = 0, 0.0, 0
+        if free > 0.0:
+            queue.extend(second)
+            second.clear()
+            queue.append((start + locked + free / 2, arrived - outside))
+            credit = min(credit, 1.0) + capacity * free / slowdown(start)
+            room = int(credit)
+            credit -= room
+            served, late = _serve(queue, room, (start + locked, free), results)
         waiting = kept = sum(count for _, count in queue)
         latency = late / served if served else None
-        if loop is not None:
+        if loop is not None and lock_seconds == 0.0:
             seen = Observation(start + TICK_SECONDS, waiting, latency_seconds=latency, kept=served)
             kept = min(waiting, round(loop.step(seen).admit))
+            lock_seconds = waiting * GATHERING_SHARE * slowdown(start) / capacity
             if kept < waiting:
                 queue = _chosen(queue, kept, rng)
-        columns[tick] = (np.nan if latency is None else latency, waiting, kept, served / max(room, 1))
+        busy = (locked + free * served / max(room, 1)) / TICK_SECONDS
+        columns[tick] = (np.nan if latency is None else latency, waiting, kept, busy, locked / TICK_SECONDS)
     times = np.arange(1, ticks + 1, dtype=np.float64) * TICK_SECONDS
-    return Trace(times, columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], np.array(results).reshape(-1, 3))
+    latency_column, waiting_column, kept_column, busy_column, locked_column = columns.T
+    every = np.array(results).reshape(-1, 3)
+    return Trace(times, latency_column, waiting_column, kept_column, busy_column, locked_column, every)
 
 
 def _serve(
-    queue: deque[tuple[float, int]], room: int, start: float, results: list[tuple[float, float, int]]
+    queue: deque[tuple[float, int]], room: int, span: tuple[float, float], results: list[tuple[float, float, int]]
 ) -> tuple[int, float]:
-    """Take up to `room` tuples from the front; how many, and the sum of their latencies."""
+    """Take up to `room` tuples from the front in `span` (start, length); how many, and the sum of their latencies."""
     served, late = 0, 0.0
+    start, length = span
     while queue and served < room:
         came, count = queue.popleft()
         taken = min(count, room - served)
-        # Results come evenly over the tick: the mean of this part of them.
-        end = start + TICK_SECONDS * (served + taken / 2) / room
-        latency = max(end - came, TICK_SECONDS * taken / room / 2)
+        # Results come evenly over the time: the mean of this part of them.
+        end = start + length * (served + taken / 2) / room
+        latency = max(end - came, length * taken / room / 2)
         served += taken
         late += latency * taken
         if taken:

@@ -20,7 +20,7 @@ import floodway
 from floodway.agent.federation.leases import LeaseStore
 from floodway.contracts.federation_file import Federation
 from floodway.errors import FloodwayError, InputError
-from floodway.job.status.participant_status import MovePart, ParticipantPart
+from floodway.job.status.parts import MovePart, ParticipantPart
 from floodway.job.status.status import read_status
 from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, create_log
@@ -83,10 +83,11 @@ class Feeding:
 
 @dataclass
 class Sample:
-    """The participants at one moment: load by name, and the moves done so far."""
+    """The participants at one moment: load as declared and CPU-seconds used so far, by name; the moves done so far."""
 
     at: float
     load: Mapping[str, float]
+    cpu_seconds: Mapping[str, float]
     moves: int
 
 
@@ -170,8 +171,14 @@ class Story:
             self._alive()
             if not self.samples or now - self._began - self.samples[-1].at >= 1.0:
                 load = {name: self.part(name).load for name in self.federation.members}
-                self.samples.append(Sample(self.seconds(), load, len(self.moves())))
+                used = {name: _cpu_seconds(process.pid) for name, process in self._processes.items()}
+                self.samples.append(Sample(self.seconds(), load, used, len(self.moves())))
             time.sleep(max(0.0, FEED_SECONDS - (time.monotonic() - now)))
+
+    def cores_used(self, name: str) -> float:
+        """What a participant's processes took of a core, on the mean over the samples."""
+        first, last = self.samples[0], self.samples[-1]
+        return (last.cpu_seconds[name] - first.cpu_seconds[name]) / max(last.at - first.at, 1e-9)
 
     def seconds(self) -> float:
         """Since all were ready."""
@@ -230,6 +237,19 @@ class Story:
             if process.poll() is not None:
                 tail = (self.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-500:]
                 raise StoryError(f"participant {name} ended with {process.returncode}: {tail}")
+
+
+def _cpu_seconds(session: int) -> float:
+    """CPU time of all processes of a session (Python, Java and its workers); of those that ended nothing is known."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _drained(checkpoint: Path, end: int) -> bool:

@@ -11,7 +11,7 @@ Pure but for the ledger: the shell (`spark/shed/recovery/backfill.py`) reads the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -28,7 +28,7 @@ Batch = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BackfillStep:
     """Batches whose dropped tuples are processed together."""
 
     facts: tuple[BatchFacts, ...]
@@ -39,48 +39,71 @@ class Step:
         text = ";".join(f"{one.query}:{one.batch}" for one in self.facts)
         return sha256(text.encode()).hexdigest()[:12]
 
-    @property
-    def dropped(self) -> int:
-        """Tuples to be made good."""
-        return sum(one.dropped for one in self.facts)
 
-
-def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples: int) -> Step | None:
+def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples: int) -> BackfillStep | None:
     """The oldest batches that are not done, up to so many tuples but at least one batch; None if all are.
 
     >>> made = [BatchFacts("q", n, 0, "enforce", 10, 4, 400_000, 7) for n in range(4)]
     >>> step = next_step(made, {("q", 0)}, most_tuples=12)
-    >>> [one.batch for one in step.facts], step.dropped
-    ([1, 2], 12)
+    >>> [one.batch for one in step.facts]
+    [1, 2]
     """
     chosen: list[BatchFacts] = []
     tuples = 0
     for one in facts:
         if (one.query, one.batch) in done:
             continue
-        if chosen and tuples + one.dropped > most_tuples:
+        if chosen and tuples + one.size > most_tuples:
             break
         chosen.append(one)
-        tuples += one.dropped
-    return Step(tuple(chosen)) if chosen else None
+        tuples += one.size
+    return BackfillStep(tuple(chosen)) if chosen else None
 
 
-def done_batches(lines: Iterable[LedgerLine]) -> set[Batch]:
-    """Batches whose dropped tuples were made good, or found to be lost."""
-    return {(line.query, line.batch) for line in lines if line.reason == Reason.RECOVERED}
+def done_batches(lines: Iterable[LedgerLine], at: str) -> dict[Batch, LedgerLine]:
+    """Batches whose dropped tuples at one place were made good, or found to be lost, with the line that says so."""
+    return {(line.query, line.batch): line for line in lines if line.reason == Reason.RECOVERED and line.at == at}
 
 
-def recovered_lines(
-    name: str, step: Step, recovered: Sequence[int], now_us: int, mode: str = "enforce"
-) -> list[LedgerLine]:
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """What a batch was offered, and what it dropped by reason, in the order of the accounts."""
+
+    offered: int
+    dropped: Mapping[Reason, int]
+
+
+def recovered_lines(name: str, step: BackfillStep, recovered: Sequence[int], now_us: int) -> list[LedgerLine]:
     """The ledger lines of a finished step; `recovered` are tuples per batch, in the step's order."""
-    return [
-        LedgerLine(
-            query=one.query, batch=one.batch, at=name, reason=Reason.RECOVERED.value, offered=one.dropped,
-            kept=tuples, dropped=one.dropped - tuples, plan=step.name, mode=mode, time_us=now_us,
-        )
-        for one, tuples in zip(step.facts, recovered, strict=True)
-    ]  # fmt: skip
+    lines = []
+    for one, tuples in zip(step.facts, recovered, strict=True):
+        dropped = max(one.dropped, tuples)  # a batch that was not counted dropped what was found
+        line = LedgerLine(
+            query=one.query, batch=one.batch, at=name, reason=Reason.RECOVERED.value, offered=dropped,
+            kept=tuples, dropped=dropped - tuples, plan=step.name, time_us=now_us,
+        )  # fmt: skip
+        lines.append(line)
+    return lines
+
+
+def counted_lines(name: str, facts: BatchFacts, counted: Recount, now_us: int) -> list[LedgerLine]:
+    """The ledger lines of a batch that nobody reported, counted when it was read again; the gap is then over.
+
+    >>> facts = BatchFacts("q", 7, 0, "enforce", 0, 0, 400_000, 5, counted=False)
+    >>> lines = counted_lines("clicks", facts, Recount(10, {Reason.SHEDDER: 3, Reason.STALE: 2, Reason.LAG: 0}), 0)
+    >>> [(line.reason, line.offered, line.kept, line.dropped) for line in lines]
+    [('shedder', 10, 7, 3), ('stale', 7, 5, 2)]
+    """
+    lines, offered = [], counted.offered
+    for reason, dropped in counted.dropped.items():
+        if reason is Reason.SHEDDER or dropped:
+            line = LedgerLine(
+                query=facts.query, batch=facts.batch, at=name, reason=reason.value, offered=offered,
+                kept=offered - dropped, dropped=dropped, mode=facts.mode, keep_ppm=facts.keep_ppm, time_us=now_us,
+            )  # fmt: skip
+            lines.append(line)
+            offered -= dropped
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +133,13 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class BackfillPace:
     """How large the next step may be, and how many have failed in a row: the breaker of a backfill.
 
     A step during which the live job became busy is followed by one of half the size, a quiet one by one a quarter
     larger. After `MOST_FAILURES` failures in a row the breaker opens.
 
-    >>> pace = Pace(200_000).after(was_busy=True)
+    >>> pace = BackfillPace(200_000).after(was_busy=True)
     >>> pace.tuples, pace.failed().failed().is_open, pace.failed().failed().failed().is_open
     (100000, False, True)
     """
@@ -130,11 +153,11 @@ class Pace:
         """Whether to stop."""
         return self.failures >= MOST_FAILURES
 
-    def after(self, *, was_busy: bool) -> Pace:
+    def after(self, *, was_busy: bool) -> BackfillPace:
         """After a step that succeeded."""
         wanted = self.tuples // 2 if was_busy else self.tuples + self.tuples // 4
-        return Pace(min(max(wanted, LEAST_STEP_TUPLES), self.most_tuples), 0, self.most_tuples)
+        return BackfillPace(min(max(wanted, LEAST_STEP_TUPLES), self.most_tuples), 0, self.most_tuples)
 
-    def failed(self) -> Pace:
+    def failed(self) -> BackfillPace:
         """After a step that failed."""
-        return Pace(self.tuples, self.failures + 1, self.most_tuples)
+        return BackfillPace(self.tuples, self.failures + 1, self.most_tuples)

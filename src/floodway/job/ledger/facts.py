@@ -3,30 +3,30 @@
 A drop is a pure function of journaled facts: which positions of the source the batch read, and which decision it found.
 So nothing of a dropped tuple has to be copied: read the positions again, apply the decision again, take the others.
 
-    STATE/facts/…      one JSON line per batch that dropped something, an append-only log (`line_log.py`)
+    STATE/facts/…      one JSON line per batch of which something may be missing (`job/store/line_log.py`)
 
 A position is that of Kafka: topic, partition, offset. `ranges` leave their end out.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from floodway.job.decision import Mode
-from floodway.job.store.line_log import open_log
+from floodway.job.decision import PPM, Mode
+from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import Store
 
 FACTS = "facts"
 KEPT_SEGMENTS = 256
+"""A gibibyte: a month of batches, one a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """Positions of one partition that a batch read, the last one left out."""
 
     topic: str
@@ -35,15 +35,25 @@ class Range:
     end: int
 
 
+Epoch = tuple[int, int, int]
+"""`start_us`, `pass_ppm` and `emit_ppm` of Window Drop."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
     """One batch: what it read, the decision it found, and what came of it.
 
     `ranges` is empty where the source has no positions that can be read again; `why` then says so. With a `threshold`
-    tuples of a higher utility were kept, and `tie_ppm` of those that equal it; else `keep_ppm` of all. `epochs` holds
-    (start_us, pass_ppm, emit_ppm) of Window Drop. What was before `stale_before_us` was skipped in any case. With
-    `others_ppm` tuples were kept by their key: `quotas` has (hash of the key, ppm), and all others had `others_ppm`.
-    What was before the positions in `skip` (by topic and partition) was skipped too.
+    tuples of a higher utility were kept, and `tie_ppm` of those that equal it; else `keep_ppm` of all. What was before
+    `stale_before_us` was skipped in any case, and so was what was before the positions in `skip` (by topic and
+    partition). With `others_ppm` tuples were kept by their key: `quotas` has (hash of the key, ppm), and all others had
+    `others_ppm`. Of a stream of a network `offset`, as Spark journaled it, says all of this.
+
+    With Window Drop tuples passed by `epochs`; `later_epochs` came while the batch ran, and windows are emitted by
+    both. `in_gaps` are tuples of windows that are not emitted.
+
+    A batch that nobody reported, because the driver died, is not `counted`: what it was offered and what it kept is
+    found when it is read again.
     """
 
     query: str
@@ -56,19 +66,40 @@ class BatchFacts:
     salt: int
     threshold: float | None = None
     tie_ppm: int = 1_000_000
-    epochs: tuple[tuple[int, int, int], ...] = ()
+    epochs: tuple[Epoch, ...] = ()
+    later_epochs: tuple[Epoch, ...] = ()
+    in_gaps: int = 0
+    counted: bool = True
     stale_before_us: int | None = None
     quotas: tuple[tuple[int, int], ...] = ()
     others_ppm: int | None = None
     skip: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
+    offset: str = ""
     why: str = ""
     version: Literal[1] = 1
 
     @property
     def dropped(self) -> int:
-        """Tuples that can be made good."""
+        """Tuples that can be made good; 0 if they were not counted."""
         return self.offered - self.kept
+
+    @property
+    def readable(self) -> bool:
+        """Whether its tuples can be read again, as long as the source keeps them."""
+        return bool(self.ranges or self.offset)
+
+    @property
+    def recoverable(self) -> bool:
+        """Whether something of the batch may be missing from the results."""
+        lowered = any(emit_ppm < PPM for _, _, emit_ppm in self.later_epochs)
+        return self.dropped > 0 or self.in_gaps > 0 or lowered or not self.counted
+
+    @property
+    def size(self) -> int:
+        """Tuples to be processed, at most those that were read."""
+        read = sum(one.end - one.start for one in self.ranges)
+        return max(self.dropped, self.in_gaps) if self.counted else read
 
 
 _FACTS = TypeAdapter(BatchFacts)
@@ -80,45 +111,39 @@ class FactsLog:
     >>> import tempfile
     >>> from floodway.job.store.store import LocalStore
     >>> log = FactsLog(LocalStore(tempfile.mkdtemp()))
-    >>> log.add(BatchFacts("q", 3, 5_000_000, "enforce", 10, 4, 400_000, 7, ranges=(Range("clicks", 0, 20, 30),)))
+    >>> log.add(BatchFacts("q", 3, 5_000_000, "enforce", 10, 4, 400_000, 7, ranges=(OffsetRange("clicks", 0, 20, 30),)))
     >>> [facts.dropped for facts in log.read()]
     [6]
     """
 
-    def __init__(self, store: Store) -> None:
-        self._log = open_log(store, FACTS)
-        self._end = 0
+    def __init__(self, store: Store, stream: str = "") -> None:
+        """Of a shed, or of one stream of a network."""
+        self._lines = KeptLines(store, f"{FACTS}/{stream}" if stream else FACTS, kept_segments=KEPT_SEGMENTS)
 
-    def add(self, facts: BatchFacts) -> None:
-        """Keep the facts of one batch, durably."""
-        line = (json.dumps(asdict(facts), separators=(",", ":"), allow_nan=False) + "\n").encode()
-        while (end := self._log.append(line, self._end)) is None:
-            self._end = max((position for position, _ in self._log.read(self._end)), default=self._end)
-        self._end = end
-        begins = self._log.segments()
-        if len(begins) > KEPT_SEGMENTS:
-            self._log.remove_before(begins[-KEPT_SEGMENTS])
+    def add(self, *facts: BatchFacts) -> None:
+        """Keep the facts of batches of which something may be missing, durably."""
+        if kept := [asdict(one) for one in facts if one.recoverable]:
+            self._lines.append(kept)
 
     def read(self) -> Iterator[BatchFacts]:
         """All facts, oldest first; a batch that was reported twice comes once, as it was first."""
         seen: set[tuple[str, int]] = set()
-        for _, part in self._log.read(next(iter(self._log.segments()), 0)):
-            for raw in part.splitlines():
-                try:
-                    facts = _FACTS.validate_json(raw)
-                except ValidationError:
-                    continue  # of another version, or torn: the ledger still counts what was dropped
-                if (facts.query, facts.batch) not in seen:
-                    seen.add((facts.query, facts.batch))
-                    yield facts
+        for line in self._lines.read():
+            try:
+                facts = _FACTS.validate_python(line)
+            except ValidationError:
+                continue  # of another version: the ledger still counts what was dropped
+            if (facts.query, facts.batch) not in seen:
+                seen.add((facts.query, facts.batch))
+                yield facts
 
 
 def between(facts: Iterable[BatchFacts], since_us: int | None, until_us: int | None) -> list[BatchFacts]:
-    """Those that dropped something and were reported in [since, until)."""
+    """Those of which something may be missing and that were reported in [since, until)."""
     return [
         one
         for one in facts
-        if one.dropped > 0
+        if one.recoverable
         and (since_us is None or one.time_us >= since_us)
         and (until_us is None or one.time_us < until_us)
     ]

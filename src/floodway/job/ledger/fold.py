@@ -4,7 +4,7 @@
 
 At one place a tuple meets the reasons in the order of `ORDER`: the shedder is offered all, and what one reason keeps
 the next is offered. So a place's counts are the shedder's, less what the others dropped. A `gap`, a `conflict`
-and an `uncertain` line are evidence of something wrong and count no tuples.
+and an `uncertain` line are evidence of something wrong and count no tuples. A gap is over when its batches are counted.
 
 Lines are taken in once and forgotten: memory does not grow with the age of the job.
 """
@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodway.job.ledger.ledger_line import LedgerLine, Reason
-from floodway.job.ledger.spans import Spans
-from floodway.job.ledger.timeline import Timeline
+from floodway.job.ledger.timeline import Spans, Timeline
 
 ORDER = (
     *(Reason.SHEDDER, Reason.SHARE, Reason.STALE, Reason.LAG),
@@ -136,8 +135,7 @@ class Fold:
         self.unreadable = 0
         """Lines that are no ledger lines: whatever they counted is missing from the sums."""
         self.modes: Counter[str] = Counter()
-        self.lost_batches = 0
-        """Batches whose counts were never heard."""
+        self._gaps: dict[tuple[str, str], Spans] = {}
         self._wrong: list[str] = []
         self._more = 0
         self._batches: dict[tuple[str, str], Spans] = {}
@@ -150,8 +148,18 @@ class Fold:
             self.total.add(line)
             self.modes[line.mode] += 1
             self.timeline.at(line.query, line.time_us // 1_000_000).add(line)
-            self._batches.setdefault((line.query, line.at), Spans()).add(line.batch, line.last_batch)
+            place = (line.query, line.at)
+            self._batches.setdefault(place, Spans()).add(line.batch, line.last_batch)
+            if line.reason == Reason.GAP:
+                self._gaps.setdefault(place, Spans()).add(line.batch, line.last_batch)
+            elif line.reason == Reason.SHEDDER and place in self._gaps:  # counted after all, by a backfill
+                self._gaps[place].discard(line.batch)
             self._check(line)
+
+    @property
+    def lost_batches(self) -> int:
+        """Batches whose counts were never heard."""
+        return sum(spans.count() for spans in self._gaps.values())
 
     def merge(self, other: Fold) -> None:
         """Add the sums of another ledger."""
@@ -159,13 +167,14 @@ class Fold:
         self.timeline.merge(other.timeline)
         self.lines += other.lines
         self.unreadable += other.unreadable
-        self.lost_batches += other.lost_batches
         self.modes.update(other.modes)
         for text in other._wrong:
             self.differ(text)
         self._more += other._more
         for key, batches in other._batches.items():
             self._batches.setdefault(key, Spans()).merge(batches)
+        for key, gaps in other._gaps.items():
+            self._gaps.setdefault(key, Spans()).merge(gaps)
 
     def holds(self, query: str, at: str, batch: int) -> bool:
         """Whether there was a line about this batch."""
@@ -197,13 +206,13 @@ class Fold:
             "version": VERSION,
             "lines": self.lines,
             "unreadable": self.unreadable,
-            "lost_batches": self.lost_batches,
             "modes": dict(self.modes),
             "total": self.total.snapshot(),
             "timeline": self.timeline.snapshot(Counts.snapshot),
             "wrong": self._wrong,
             "more": self._more,
-            "batches": [[query, at, spans.spans] for (query, at), spans in self._batches.items()],
+            "batches": _snapshot(self._batches),
+            "gaps": _snapshot(self._gaps),
         }
 
     @classmethod
@@ -213,19 +222,21 @@ class Fold:
             raise ValueError(f"sums of version {body['version']!r}")
         found = cls()
         found.lines, found.unreadable, found._more = int(body["lines"]), int(body["unreadable"]), int(body["more"])
-        found.lost_batches = int(body.get("lost_batches", 0))
         found.modes = _counter(body["modes"])
         found.total = Counts.restored(body["total"])
         found.timeline = Timeline.restored(Counts, body["timeline"], Counts.restored)
         found._wrong = [str(text) for text in body["wrong"]]
-        for query, at, spans in body["batches"]:
-            held = found._batches[str(query), str(at)] = Spans()
-            held.spans = [(int(first), int(last)) for first, last in spans]
+        found._batches, found._gaps = _restored(body["batches"]), _restored(body.get("gaps", ()))
         return found
 
     def differences(self) -> list[str]:
         """Every way in which the ledger fails to account for its tuples, as sentences; empty if it does."""
         found = [f"lines of the ledger that cannot be read: {self.unreadable}"] if self.unreadable else []
+        found += [
+            f"query {query}, {at}: no counts for batches {first} to {last}"
+            for (query, at), gaps in self._gaps.items()
+            for first, last in gaps.spans
+        ]
         found += self._wrong
         found += [
             f"query {query}, {at}: {_batches(first, last)} missing from the ledger"
@@ -241,9 +252,6 @@ class Fold:
             self.differ(
                 f"{place}, batch {line.batch}: offered {line.offered} ≠ kept {line.kept} + dropped {line.dropped}"
             )
-        if line.reason == Reason.GAP:
-            self.lost_batches += line.last_batch - line.batch + 1
-            self.differ(f"{place}: no counts for batches {line.batch} to {line.last_batch}")
         if line.reason == Reason.CONFLICT:
             self.differ(
                 f"{place}, batch {line.batch}: a replay counted otherwise "
@@ -263,6 +271,18 @@ class Fold:
 
 def _counter(body: Mapping[str, Any]) -> Counter[str]:
     return Counter({str(key): int(count) for key, count in body.items()})
+
+
+def _snapshot(places: Mapping[tuple[str, str], Spans]) -> list[list[Any]]:
+    return [[query, at, spans.spans] for (query, at), spans in places.items()]
+
+
+def _restored(body: Iterable[Any]) -> dict[tuple[str, str], Spans]:
+    found: dict[tuple[str, str], Spans] = {}
+    for query, at, spans in body:
+        held = found[str(query), str(at)] = Spans()
+        held.spans = [(int(first), int(last)) for first, last in spans]
+    return found
 
 
 def _batches(first: int, last: int) -> str:

@@ -1,7 +1,7 @@
 """The ledger: per micro-batch, drop location and reason, what was offered, kept and dropped.
 
-An append-only log of JSON lines (`line_log.py`) in the folder `ledger` of a job's state; one line is one object with
-the fields of `LedgerLine` (`ledger_line.py`) and its version, keys sorted, e.g.
+An append-only log of JSON lines (`job/store/line_log.py`) in the folder `ledger` of a job's state; one line is one
+object with the fields of `LedgerLine` (`ledger_line.py`) and its version, keys sorted, e.g.
 
     {"at":"clicks","batch":7,"dropped":600,"keep_ppm":400000,"kept":400,"mode":"enforce","offered":1000,
      "plan":"8f3a01bc","query":"6f0c…","reason":"shedder","time_us":1735689600000000,"until":null,"v":2}
@@ -11,7 +11,7 @@ one that says otherwise is kept beside it as a `conflict`. What `append` has ret
 
 A job may run for months: whenever a segment of the log is closed, the sums of everything so far are saved beside it
 (`ledger_tail.py`), and the oldest of `KEPT_SEGMENTS` segments is removed. A writer remembers the newest batches
-(`ledger_memory.py`); what is older is looked up in the log.
+(`RecentLines`); what is older is looked up in the log.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from itertools import pairwise
 from threading import RLock
 
 from floodway.job.ledger.fold import Fold
-from floodway.job.ledger.ledger_line import LedgerLine, Reason
-from floodway.job.ledger.ledger_memory import Counts, Key, RecentLines
+from floodway.job.ledger.ledger_line import Key, LedgerLine, LineCounts, Reason, RecentLines
 from floodway.job.ledger.ledger_tail import LedgerError, LedgerTail
 from floodway.job.store.store import Store, StoreError
 
@@ -200,9 +199,9 @@ class Ledger:
         known = any(reason != Reason.CONFLICT for reason in self._recent.reasons(line.query, line.batch, line.at))
         return not known and self._fold.holds(line.query, line.at, line.batch)
 
-    def _searched(self, keys: set[Key]) -> dict[Key, Counts]:
+    def _searched(self, keys: set[Key]) -> dict[Key, LineCounts]:
         """Lines that are no longer remembered, from the log, newest segment first: these keys and their conflicts."""
-        found: dict[Key, Counts] = {}
+        found: dict[Key, LineCounts] = {}
         places = {key[:3] for key in keys}
         segments = self._tail.log.segments() if keys else []
         for begin, end in reversed([*pairwise(segments), *((last, None) for last in segments[-1:])]):

@@ -7,9 +7,13 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from floodway.job.ledger.ledger_memory import Counts, Key
 from floodway.json_text import load_json
 
+KEPT_BATCHES = 1000
+Key = tuple[str, int, str, str]
+"""Query, batch, location, reason."""
+LineCounts = tuple[int, int, int]
+"""Offered, kept, dropped."""
 VERSION = 2
 """Of the form of a line; lines of version 1 did not say it."""
 
@@ -96,9 +100,45 @@ class LedgerLine:
         return cls(**known)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> LineCounts:
         """Offered, kept, dropped."""
         return (self.offered, self.kept, self.dropped)
 
 
 _FIELDS = tuple((field.name, field.type) for field in fields(LedgerLine))
+
+
+class RecentLines:
+    """Counts of the lines of each query's newest batches, at least `kept_batches` of them and at most twice as many.
+
+    Spark repeats the last batch after a crash, so that is all a writer needs to know lines again. A batch from before
+    is repeated only by a checkpoint that was restored from a copy; then the log itself is searched.
+
+    >>> recent = RecentLines(kept_batches=1)
+    >>> for batch in range(4):
+    ...     recent.add(("q", batch, "clicks", "shedder"), (10, 4, 6))
+    >>> recent.find(("q", 0, "clicks", "shedder")), recent.find(("q", 3, "clicks", "shedder"))
+    (None, (10, 4, 6))
+    """
+
+    def __init__(self, *, kept_batches: int | None = None) -> None:
+        self._kept_batches = KEPT_BATCHES if kept_batches is None else kept_batches
+        self._batches: dict[str, dict[int, dict[tuple[str, str], LineCounts]]] = {}
+
+    def add(self, key: Key, counts: LineCounts) -> None:
+        """Remember a line, the first of its key."""
+        query, batch, at, reason = key
+        batches = self._batches.setdefault(query, {})
+        batches.setdefault(batch, {}).setdefault((at, reason), counts)
+        if len(batches) > 2 * self._kept_batches:
+            for old in sorted(batches)[: -self._kept_batches]:
+                del batches[old]
+
+    def find(self, key: Key) -> LineCounts | None:
+        """The counts of a line; None if it is not remembered."""
+        query, batch, at, reason = key
+        return self._batches.get(query, {}).get(batch, {}).get((at, reason))
+
+    def reasons(self, query: str, batch: int, at: str) -> list[str]:
+        """The reasons of the lines remembered of a batch at a location."""
+        return [reason for place, reason in self._batches.get(query, {}).get(batch, {}) if place == at]

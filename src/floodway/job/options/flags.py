@@ -22,13 +22,13 @@ from floodway.control.registry import controllers
 from floodway.errors import InputError
 from floodway.job.decision import Drop, Mode
 from floodway.job.options import values
-from floodway.job.options.options import JobOptions, OnLoss
+from floodway.job.options.options import JobOptions, OnLoss, Plans
 from floodway.job.options.targets import Target
 from floodway.planning.factory import PLANNERS
 from floodway.planning.plan import Objective
 
-Kind = Literal["run", "node", "up", "participant"]
-"""The kinds of job that have these options."""
+Kind = Literal["run", "node", "up", "participant", "shed"]
+"""The kinds of job that have these options. A shed has them as arguments of `floodway.shed`, all but those refused."""
 Given = str | bool | Sequence[str]
 """What a command line holds for an option: text, a switch that is on or off, or several texts."""
 
@@ -39,9 +39,17 @@ BUFFER = "Buffer"
 SPARK = "Spark"
 WATCHING = "Watching"
 
-_EXACT = {"participant": "its fragments come and go, so it plans exactly and prepares nothing in advance"}
-_NO_DEADLINES = {"participant": "a federation file gives its streams no deadlines"}
-_MEASURES = {"participant": "it always measures what its fragments cost, unless the federation file says"}
+_ONE_PLACE = {"shed": "it drops at one place of one query, so there is nothing to plan"}
+_EXACT = {"participant": "its fragments come and go, so it plans exactly and prepares nothing in advance", **_ONE_PLACE}
+_MOVES = {"participant": "it moves work to its partners before it drops"}
+_OWN_SOURCE = {"shed": "the source is the query's own, and has read what is dropped"}
+_NO_QUEUES = {"participant": "a federation file gives its streams no deadlines", **_OWN_SOURCE}
+_MEASURES = {
+    "participant": "it always measures what its fragments cost, unless the federation file says",
+    "shed": "it always measures what its batches take",
+}
+_OWN_SESSION = {"shed": "the Spark session is the query's own"}
+_OWN_PROCESS = {"shed": "it runs in the query's own process; watch it by `floodway dashboard`"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,18 @@ FLAGS: Mapping[str, Flag] = {
         lambda text: Target.of("--target", text),
         metavar="TARGET",
     ),
+    "targets": Flag(
+        "--targets",
+        CONTROL,
+        "Targets of outputs, such as 'alerts=2s,reports=p95 < 8s'; before --target and those of the file.",
+        lambda text: Target.named("--targets", text),
+        lambda value: values.pairs(value, between=","),
+        metavar="OUTPUT=TARGET",
+        refused={
+            "participant": "its fragments come and go, and are all under one target",
+            "shed": "a query has one target: give each query a shed of its own",
+        },
+    ),
     "controller": Flag(
         "--controller",
         CONTROL,
@@ -100,14 +120,22 @@ FLAGS: Mapping[str, Flag] = {
         "--objective",
         PLANNING,
         "What plans maximise: throughput (default), fair or tiers.",
-        values.objective("--objective"),
+        lambda text: Objective(values.choice("--objective", [one.value for one in Objective])(text)),
         lambda value: str(Objective(value).value),
+        refused=_ONE_PLACE,
     ),
     "headroom": Flag(
         "--headroom",
         PLANNING,
         "Share of every resource that may be planned for, default 1 (the papers: 0.95).",
         values.share("--headroom"),
+    ),
+    "plans": Flag(
+        "--plans",
+        PLANNING,
+        "When a coordinator makes plans: lazy (default), when rates first ask; or advance: uploaded once, then ids.",
+        values.choice("--plans", get_args(Plans)),
+        refused=_EXACT,
     ),
     "replan": Flag(
         "--replan",
@@ -121,6 +149,90 @@ FLAGS: Mapping[str, Flag] = {
         DROPS,
         "How streams drop: hash (default), or range (blocks that are never read; bounds too narrow).",
         values.choice("--drop", get_args(Drop)),
+        refused=_OWN_SOURCE,
+    ),
+    "lossless": Flag(
+        "--lossless",
+        DROPS,
+        "Drop nothing: batches take what fits into them, and the rest waits; the status says until when.",
+        form="switch",
+        refused={**_MOVES, **_OWN_SOURCE},
+    ),
+    "max_age": Flag(
+        "--max-age",
+        DROPS,
+        "Skip tuples that arrived longer ago when their batch is cut, such as 10m; with --lossless nothing else goes.",
+        values.duration("--max-age"),
+        metavar="DURATION",
+        refused=_MOVES,
+    ),
+    "skip_when_lag": Flag(
+        "--skip-when-lag",
+        DROPS,
+        "When more tuples of a stream wait than that, skip the oldest beyond it.",
+        values.whole("--skip-when-lag", least=1),
+        metavar="TUPLES",
+        refused=_MOVES,
+    ),
+    "shed_after": Flag(
+        "--shed-after",
+        DROPS,
+        "How long an overload lasts before anything is dropped, such as 90s: time for capacity to come.",
+        values.duration("--shed-after", zero=True),
+        metavar="DURATION",
+        refused=_MOVES,
+    ),
+    "ask_executors": Flag(
+        "--ask-executors",
+        DROPS,
+        "Ask Spark's dynamic allocation for executors while more capacity is needed.",
+        form="switch",
+        refused=_MOVES,
+    ),
+    "share_by": Flag(
+        "--share-by",
+        DROPS,
+        "A column by stream, such as clicks=tenant: each of its values gets a fair share of what is kept.",
+        values.columns("--share-by"),
+        lambda value: values.pairs(value, between=","),
+        metavar="STREAM=COLUMN",
+        refused=_MOVES,
+    ),
+    "weights": Flag(
+        "--weights",
+        DROPS,
+        "Weights of values of --share-by, such as gold=3,free=0.5; any other has 1.",
+        values.shares("--weights"),
+        lambda value: values.pairs(value, between=","),
+        metavar="VALUE=WEIGHT",
+        refused=_MOVES,
+    ),
+    "keep_rare": Flag(
+        "--keep-rare",
+        DROPS,
+        "Of every value of --rare-by (or --share-by) keep at least so many tuples per batch and partition.",
+        values.whole("--keep-rare", least=1),
+        metavar="TUPLES",
+        refused=_MOVES,
+    ),
+    "rare_by": Flag(
+        "--rare-by",
+        DROPS,
+        "A column by stream, such as clicks=page, for --keep-rare.",
+        values.columns("--rare-by"),
+        lambda value: values.pairs(value, between=","),
+        metavar="STREAM=COLUMN",
+        refused=_MOVES,
+    ),
+    "accuracy": Flag(
+        "--accuracy",
+        DROPS,
+        "How narrow bounds by stream are to be, such as 'clicks=sum(price) by page within 5%'; may be repeated.",
+        values.accuracies("--accuracy"),
+        lambda value: values.pairs({stream: one.text for stream, one in value.items()}, between="\n"),
+        form="several",
+        metavar="STREAM=TARGET",
+        refused=_MOVES,
     ),
     "side_output": Flag(
         "--side-output",
@@ -134,6 +246,7 @@ FLAGS: Mapping[str, Flag] = {
         DROPS,
         "Tuples deleted from their log before they were read: fail (default), or skip and count them.",
         values.choice("--on-loss", get_args(OnLoss)),
+        refused=_OWN_SOURCE,
     ),
     "retain_bytes": Flag(
         "--retain-bytes",
@@ -141,6 +254,7 @@ FLAGS: Mapping[str, Flag] = {
         "Let the oldest tuples of a log go above this size per partition, such as 1GB; default never.",
         values.size("--retain-bytes"),
         metavar="SIZE",
+        refused=_OWN_SOURCE,
     ),
     "retain_seconds": Flag(
         "--retain-seconds",
@@ -148,34 +262,35 @@ FLAGS: Mapping[str, Flag] = {
         "Let tuples of a log go that were written this long ago, such as 2h; default never.",
         values.duration("--retain-seconds"),
         metavar="DURATION",
+        refused=_OWN_SOURCE,
     ),
     "buffer": Flag(
         "--buffer",
         BUFFER,
         "Buffer by deadlines: cwb (scheduler, adaptor, cleaner), or a baseline without: cob, aurora.",
         values.choice("--buffer", MANAGERS),
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
     "scheduler": Flag(
         "--scheduler",
         BUFFER,
         "For cwb: edf (default), fifo, muf or priority.",
         values.choice("--scheduler", schedulers()),
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
     "adaptor": Flag(
         "--adaptor",
         BUFFER,
         "For cwb: pid (default), red, tail-drop, drop-front or random-drop.",
         values.choice("--adaptor", adaptors()),
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
     "cleaner": Flag(
         "--cleaner",
         BUFFER,
         "For cwb: drop what would be late anyway (default), or not.",
         form="switch",
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
     "queue_limit": Flag(
         "--queue-limit",
@@ -183,14 +298,14 @@ FLAGS: Mapping[str, Flag] = {
         "For cwb: most tuples that wait, over all queues.",
         values.whole("--queue-limit"),
         metavar="TUPLES",
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
     "miss_ratio": Flag(
         "--miss-ratio",
         BUFFER,
         "Permitted share of late results, default 0.01.",
         values.share("--miss-ratio"),
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
     "deadlines": Flag(
         "--deadlines",
@@ -198,9 +313,14 @@ FLAGS: Mapping[str, Flag] = {
         "Deadlines by stream or partition, such as s1=2s,s2/0=500ms; before those of the file.",
         values.durations("--deadlines"),
         lambda value: values.pairs(value, between=","),
-        refused=_NO_DEADLINES,
+        refused=_NO_QUEUES,
     ),
-    "master": Flag("--master", SPARK, "Spark's master, such as spark://host:7077 or yarn; default this machine."),
+    "master": Flag(
+        "--master",
+        SPARK,
+        "Spark's master, such as spark://host:7077 or yarn; default this machine.",
+        refused=_OWN_SESSION,
+    ),
     "settings": Flag(
         "--conf",
         SPARK,
@@ -209,19 +329,24 @@ FLAGS: Mapping[str, Flag] = {
         lambda value: values.pairs(value, between="\n"),
         form="several",
         metavar="KEY=VALUE",
+        refused=_OWN_SESSION,
     ),
     "page": Flag(
         "--page",
         WATCHING,
         "Serve the live page on this address while it runs, such as 127.0.0.1:8800.",
         metavar="HOST:PORT",
+        refused=_OWN_PROCESS,
     ),
-    "open_page": Flag("--open", WATCHING, "Serve the live page and open it in a browser.", form="switch"),
+    "open_page": Flag(
+        "--open", WATCHING, "Serve the live page and open it in a browser.", form="switch", refused=_OWN_PROCESS
+    ),
     "otlp": Flag(
         "--otlp",
         WATCHING,
         "Send metrics to this OpenTelemetry collector (HTTP), such as http://127.0.0.1:4318.",
         metavar="URL",
+        refused=_OWN_PROCESS,
     ),
 }
 """The options by the names of their fields in `JobOptions`."""

@@ -5,7 +5,7 @@ A run, a node and a supervisor of nodes add fields of their own (how long, where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,37 +13,61 @@ from floodway.buffering.options import BufferOptions, Manager
 from floodway.control.registry import controllers
 from floodway.errors import InputError
 from floodway.job.decision import Drop, Mode
+from floodway.job.options.accuracy import Accuracy
+from floodway.job.options.key_options import check_keys
 from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.network.model import Network
-from floodway.planning.factory import check_choice
-from floodway.planning.plan import Objective
+from floodway.planning.factory import check_choice, make_planner
+from floodway.planning.plan import Objective, Planner
+
+Plans = Literal["advance", "lazy"]
+"""When a coordinator makes its plans: all before they are needed, or each when rates first ask for it."""
 
 OnLoss = Literal["fail", "skip"]
 """What to do about tuples that were deleted before a batch took them: stop with an error, or count them and go on."""
 
 DEFAULT_TARGET_SECONDS = 2.0
+LOSSLESS_CONTROLLERS = ("batch", "latency", "aurora")
+"""Those that steer by latency, which a batch has whatever waits behind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What every kind of job may be given. None means: as the kind of job has it by default.
 
-    `planner` None is exact, or what the control plane of a node prepares. `replan` plans with the costs that running
-    batches show; None does so in a node, whose peers plan with them too, and not in a run. `side_output` caps the
-    dropped tuples saved per batch. `buffer` is who manages what waits; any of the options up to `deadlines` (seconds by
-    stream or `stream/partition`) switches it on too. `settings` are Spark's.
+    `targets` are of outputs, before `target` and those of the file. `planner` None is exact, or what the control plane
+    of a node prepares; `plans` says when a coordinator makes them. `replan` plans with the costs that running batches
+    show; None does so in a node, whose peers plan with them too, and not in a run. `lossless` drops nothing and limits
+    batches to what fits into them. Tuples of a stream that arrived more than `max_age` seconds before their batch is
+    cut are skipped, and the oldest of more than `skip_when_lag` that wait. An overload must last `shed_after` seconds
+    before anything is dropped for it; `ask_executors` asks Spark's dynamic allocation for more. `share_by` to
+    `accuracy` name keys of streams (`key_options.py`). `side_output` caps the dropped tuples saved per batch. `buffer`
+    is who manages what waits; any of the options up to `deadlines` (seconds by stream or `stream/partition`) switches
+    it on too. `settings` are Spark's.
     """
 
     mode: Mode = "enforce"
     target: Target | None = None
+    targets: Mapping[str, Target] | None = None
     controller: str = "batch"
     planner: str | None = None
     epsilon: float = 0.05
     objective: Objective = Objective.THROUGHPUT
     headroom: float = 1.0
+    plans: Plans = "lazy"
     replan: bool | None = None
     drop: Drop = "hash"
+    lossless: bool = False
+    max_age: float | None = None
+    skip_when_lag: int | None = None
+    shed_after: float = 0.0
+    ask_executors: bool = False
+    share_by: Mapping[str, str] | None = None
+    weights: Mapping[str, float] | None = None
+    keep_rare: int | None = None
+    rare_by: Mapping[str, str] | None = None
+    accuracy: Mapping[str, Accuracy] | None = None
     side_output: int = 0
     on_loss: OnLoss = "fail"
     retain_bytes: int | None = None
@@ -90,12 +114,80 @@ class JobOptions:
         if self.controller not in controllers():
             hint = suggestion(self.controller, controllers())
             raise InputError(f"controller {self.controller!r} is not known", hint=hint)
+        for output in self.targets or ():
+            if output not in network.outputs:
+                hint = suggestion(output, network.outputs)
+                raise InputError(f"--targets: no output is called {output!r}", hint=hint)
         found = self.buffering
+        if found is not None and (self.max_age is not None or self.skip_when_lag is not None):
+            raise InputError(
+                f"{'--skip-when-lag' if self.max_age is None else '--max-age'} and a buffer exclude each other: "
+                "a buffer drops by deadlines",
+                hint="Use --deadlines and the cleaner, or leave out the buffer",
+            )
+        if self.shed_after and (self.lossless or found is not None):
+            raise InputError(
+                f"--shed-after and {'--lossless' if self.lossless else 'a buffer'} exclude each other: "
+                f"{'nothing is dropped' if self.lossless else 'a buffer drops by deadlines'}",
+                hint="Use one of them",
+            )
+        if self.lossless and found is not None:
+            raise InputError(
+                "--lossless and a buffer exclude each other: a buffer drops what would be late",
+                hint="Leave out --buffer and its options, or --lossless",
+            )
+        if self.lossless and self.controller not in LOSSLESS_CONTROLLERS:
+            raise InputError(
+                f"--lossless does not work with --controller {self.controller}: it steers by what waits, and all waits",
+                hint=f"Use {' or '.join(LOSSLESS_CONTROLLERS)}",
+            )
+        check_keys(
+            network,
+            share_by=self.share_by,
+            weights=self.weights,
+            keep_rare=self.keep_rare,
+            rare_by=self.rare_by,
+            accuracy=self.accuracy,
+            excluded_by=self._against_keys,
+        )
         return network if found is None else found.checked(network)
 
-    def target_for(self, network: Network) -> Target:
-        """The latency target: the option, else the strictest of the outputs, else a mean of two seconds."""
-        if self.target is not None:
-            return self.target
-        targets = [out.latency for out in network.outputs.values() if out.latency is not None]
-        return Target(min(targets, default=DEFAULT_TARGET_SECONDS))
+    @property
+    def _against_keys(self) -> str | None:
+        """Which option excludes drops by key, and why; None: none."""
+        if self.buffering is not None:
+            return "a buffer exclude each other: a buffer drops by deadlines"
+        if self.lossless:
+            return "--lossless exclude each other: nothing is dropped"
+        if self.drop == "range":
+            return "--drop range exclude each other: it drops blocks without reading their keys"
+        if self.on_loss == "skip":
+            return "--on-loss skip exclude each other: tuples that are gone cannot be counted by key"
+        return None
+
+    def planner_of(self, network: Network) -> Planner:
+        """The planner that is asked for, of this network."""
+        return make_planner(
+            network,
+            self.planner or "exact",
+            objective=self.objective,
+            epsilon=self.epsilon,
+            headroom=self.headroom,
+        )
+
+    def target_for(self, network: Network, outputs: Collection[str] | None = None) -> Target:
+        """The latency target of these outputs, or of all: the strictest of them, else a mean of two seconds."""
+        every = {name: self._own_target(network, name) for name in network.outputs}
+        chosen = [every[name] for name in (every if outputs is None else outputs)]
+        own = [target for target in chosen if target is not None] or [t for t in every.values() if t is not None]
+        return min(own, key=lambda target: target.mean_seconds, default=Target(DEFAULT_TARGET_SECONDS))
+
+    def output_targets(self, network: Network) -> dict[str, float]:
+        """The target of every output in seconds."""
+        return {name: self.target_for(network, [name]).seconds for name in network.outputs}
+
+    def _own_target(self, network: Network, output: str) -> Target | None:
+        """Of the options for it and for all, else the file's."""
+        given = (self.targets or {}).get(output, self.target)
+        own = network.outputs[output]
+        return given if given is not None or own.latency is None else Target(own.latency, own.quantile)

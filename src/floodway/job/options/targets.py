@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from floodway import units
+from floodway.control.percentile import Spread
 from floodway.errors import InputError
-
-HINT = 'Write a duration for the mean, "2s", or a percentile below one: "p95 < 3s"'
-_TEXT = re.compile(r"(?:(mean|p[0-9]{1,2}(?:\.[0-9])?)\s*(?:<=|<)\s*)?(.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +25,32 @@ class Target:
         """From `2`, `"2s"`, `"mean < 2s"` or `"p95 < 3s"`; `key` names the argument in the error."""
         if isinstance(value, Target):
             return value
-        match = _TEXT.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-        which = (match[1] or "mean") if match else "mean"
-        seconds = units.seconds(match[2] if match else value)
-        if seconds is None or seconds <= 0.0:
-            raise InputError(f"{key} {value} is not a duration above 0", hint=HINT)
-        quantile = None if which == "mean" else round(float(which[1:]) / 100.0, 4)
-        if quantile is not None and not 0.5 <= quantile <= 0.999:
-            raise InputError(f"{key} {value}: {which} is not between p50 and p99.9", hint=HINT)
+        found = units.latency_target(value)
+        if found is None:
+            raise InputError(f"{key} {value} is not a duration above 0", hint=units.TARGET_HINT)
+        seconds, quantile = found
+        if quantile is not None and not units.LEAST_QUANTILE <= quantile <= units.MOST_QUANTILE:
+            raise InputError(
+                f"{key} {value}: p{100.0 * quantile:g} is not between p50 and p99.9", hint=units.TARGET_HINT
+            )
         return cls(seconds, quantile)
 
+    @property
+    def mean_seconds(self) -> float:
+        """The mean that it asks for, as far as that can be said before anything is measured."""
+        return self.seconds if self.quantile is None else self.seconds / Spread().ratio(self.quantile)
+
+    @classmethod
+    def named(cls, key: str, text: str) -> dict[str, Target]:
+        """From `q1=2s,q2=p95 < 8s`: a target by output, each once."""
+        found: dict[str, Target] = {}
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            name, equals, target = (word.strip() for word in part.partition("="))
+            if not (name and equals) or name in found:
+                what = "is given twice" if name in found else "is not OUTPUT=TARGET"
+                raise InputError(f"{key}: {part!r} {what}", hint=f"Write {key} 'alerts=2s,reports=p95 < 8s'")
+            found[name] = cls.of(f"{key} {name}=", target)
+        return found
+
     def __str__(self) -> str:
-        return f"{self.seconds:g}s" if self.quantile is None else f"p{100.0 * self.quantile:g} < {self.seconds:g}s"
+        return units.target_text(self.seconds, self.quantile)

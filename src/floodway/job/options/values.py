@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from floodway import units
 from floodway.errors import InputError
+from floodway.job.options.accuracy import Accuracy
 from floodway.network.suggest import did_you_mean
-from floodway.planning.plan import Objective
+from floodway.units import duration_us
 
 Parse = Callable[[str], Any]
 
@@ -34,12 +37,6 @@ def suggestion(text: str, words: Iterable[str]) -> str:
     """
     found = did_you_mean(text, words)
     return found[0].upper() + found[1:]
-
-
-def objective(flag: str) -> Parse:
-    """An objective by name."""
-    known = choice(flag, [one.value for one in Objective])
-    return lambda text: Objective(known(text))
 
 
 def duration(flag: str, *, zero: bool = False) -> Parse:
@@ -79,12 +76,13 @@ def size(flag: str) -> Parse:
     return parse
 
 
-def whole(flag: str) -> Parse:
-    """A whole number of at least 0."""
+def whole(flag: str, *, least: int = 0) -> Parse:
+    """A whole number of at least `least`."""
 
     def parse(text: str) -> int:
-        if not text.isdecimal():
-            raise InputError(f"{flag} {text} is not a whole number of at least 0", hint="Give a number such as 1000")
+        if not text.isdecimal() or int(text) < least:
+            what = f"{flag} {text} is not a whole number of at least {least}"
+            raise InputError(what, hint="Give a number such as 1000")
         return int(text)
 
     return parse
@@ -144,6 +142,42 @@ def named(flag: str, read: Callable[[str], float | None], what: str, example: st
     return parse
 
 
+def columns(flag: str) -> Parse:
+    """`clicks=tenant,orders=shop`: a column by stream, each stream once.
+
+    >>> columns("--share-by")("clicks=tenant, orders=shop")
+    {'clicks': 'tenant', 'orders': 'shop'}
+    """
+
+    def parse(text: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            name, _, column = (word.strip() for word in part.partition("="))
+            if not (name and column) or name in found:
+                what = "is given twice" if name in found else "is not STREAM=COLUMN"
+                raise InputError(f"{flag}: {part!r} {what}", hint=f"Write {flag} clicks=tenant,orders=shop")
+            found[name] = column
+        return found
+
+    return parse
+
+
+def accuracies(flag: str) -> Parse:
+    """Lines of `clicks=sum(price) by page within 0.05`: a target by stream, each stream once."""
+
+    def parse(text: str) -> dict[str, Accuracy]:
+        found: dict[str, Accuracy] = {}
+        for line in text.splitlines():
+            stream, equals, target = (part.strip() for part in line.partition("="))
+            if not (stream and equals) or stream in found:
+                what = "is given twice" if stream in found else "is not STREAM=TARGET"
+                raise InputError(f"{flag}: {line!r} {what}", hint=f"Write {flag} 'clicks=sum(price) by page within 1%'")
+            found[stream] = Accuracy.of(target)
+        return found
+
+    return parse
+
+
 def settings(flag: str) -> Parse:
     """Lines of `key=value`."""
 
@@ -170,3 +204,30 @@ def _number(text: str) -> float | None:
 def pairs(values: Mapping[str, object], *, between: str) -> str:
     """The text of named values again."""
     return between.join(f"{name}={value}" for name, value in values.items())
+
+
+def moment_us(
+    key: str, given: str | float | None, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000
+) -> int | None:
+    """Microseconds of the epoch; None stays None.
+
+    >>> moment_us("since", "2026-01-01T00:00:00Z"), moment_us("since", "90s ago", lambda: 100_000_000)
+    (1767225600000000, 10000000)
+    """
+    if given is None:
+        return None
+    if isinstance(given, int | float):
+        return round(given * 1e6)
+    text = given.strip()
+    if text.endswith("ago"):
+        return clock_us() - duration_us(key, text.removesuffix("ago").strip())
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InputError(
+            f"{key} {given!r} is no moment",
+            hint='Write "2026-11-16T12:00:00Z" (with its time zone), "2 hours ago", or seconds of the epoch',
+        )
+    return round(found.timestamp() * 1e6)

@@ -2,7 +2,8 @@
 
     batches/00000012.jsonl   a segment: one batch per line, up to `SEGMENT_BATCHES`; the last segment is written anew
                              with every batch, the others do not change
-    batches/history.jsonl    older batches, downsampled by age (`downsample.py`): one line per query and stretch of
+    batches/history.jsonl    older batches, downsampled by age (`ledger/timeline.py`): one line per query and stretch
+    of
                              time; its first line says up to which segment it goes
 
 These are measurements, not accounts: a batch lost in a crash of the machine costs a point in a figure. The accounts are
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodway.job.ledger.downsample import Downsampled
+from floodway.job.ledger.timeline import Downsampled
 from floodway.job.status.latencies import Sketch
 from floodway.job.store.store import Store
 from floodway.json_text import load_json

@@ -23,7 +23,7 @@ from floodway.errors import InputError
 from floodway.job.decision import Mode
 from floodway.job.ledger.fold import Counts
 from floodway.job.status.latencies import Latency
-from floodway.job.status.participant_status import ParticipantPart
+from floodway.job.status.parts import AccuracyPart, BehindPart, ParticipantPart
 from floodway.job.store.store import Store
 
 STATUS = "status.json"
@@ -144,8 +144,6 @@ class ShedPart:
     """Tuples of the last batch that are the first of their keys, and kept for it."""
     over: int = 0
     """Tuples of the last batch that the decision drops because their keys are over their shares."""
-    keys: tuple[KeyPart, ...] = ()
-    """The keys that send most, where tuples have shares by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +173,15 @@ class Status:
     unreachable: bool = False
     floor_seconds: float | None = None
     capacity_needed: float | None = None
+    executors_more: int | None = None
+    """On a cluster: how many would bring that capacity."""
+    accuracy: AccuracyPart | None = None
+    behind: BehindPart | None = None
+    """Of a job that drops nothing."""
+    outputs: Mapping[str, Latency] = field(default_factory=dict)
+    """Latencies by output, where outputs have targets of their own."""
+    keys: tuple[KeyPart, ...] = ()
+    """The keys that send most, where tuples have shares by key."""
     batch_count: int = 0
     places: Mapping[str, Place] = field(default_factory=dict)
     delivered: Mapping[str, int] = field(default_factory=dict)
@@ -250,8 +257,11 @@ def read_status(store: Store) -> Status | None:
 
 
 def write_status(store: Store, status: Status) -> None:
-    """Replace the status. That of a shed is durable: it resumes from it; others mean nothing after a crash."""
-    store.write(STATUS, status.encode() + b"\n", durable=status.shed is not None)
+    """Replace the status. Event times that a shed has seen must outlast a crash of the machine; the rest is measured
+    again, and the accounts are in the ledger.
+    """
+    durable = status.shed is not None and status.shed.seen_us is not None
+    store.write(STATUS, status.encode() + b"\n", durable=durable)
 
 
 def at_inputs(places: Mapping[str, Place], inputs: Iterable[str]) -> tuple[Rates, float, Totals]:
@@ -309,6 +319,10 @@ def merge_nodes(statuses: Mapping[str, Status]) -> Status | None:
         unreachable=any(one.unreachable for one in every),
         floor_seconds=max((one.floor_seconds for one in every if one.floor_seconds is not None), default=None),
         capacity_needed=max((one.capacity_needed for one in every if one.capacity_needed is not None), default=None),
+        outputs={name: latency for one in every for name, latency in one.outputs.items()},
+        keys=tuple(key for one in every for key in one.keys),
+        accuracy=next((one.accuracy for one in every if one.accuracy is not None), None),
+        behind=_join_behind([one.behind for one in every if one.behind is not None]),
         batch_count=sum(one.batch_count for one in every),
         places=places,
         delivered=dict(delivered),
@@ -332,6 +346,14 @@ def _join(first: Place, second: Place) -> Place:
         kept=first.kept + second.kept,
         dropped=dict(Counter(first.dropped) + Counter(second.dropped)),
     )
+
+
+def _join_behind(parts: list[BehindPart]) -> BehindPart | None:
+    """The nodes catch up beside each other: all have when the slowest has."""
+    if not parts:
+        return None
+    seconds = [one.catch_up_seconds for one in parts if one.catch_up_seconds is not None]
+    return BehindPart(sum(one.tuples for one in parts), max(seconds) if len(seconds) == len(parts) else None)
 
 
 def _sum_rates(rates: Iterable[Rates]) -> Rates:

@@ -11,10 +11,17 @@ renewal. A holder that is gone for certain (released, or a process of this machi
 
 `LeasedStore` lets nothing be written without the lease. A process that is stopped between the look and the write may
 still write once; who has the lease then writes over it with its next decision.
+
+One process per state: by a lock of the operating system (`flock`), which goes with the process, or by a lease.
+
+Two drivers with sheds of one name would write over each other's decisions, and a replayed batch would find others than
+it ran with; two runs on one state folder would write the same checkpoints.
 """
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import json
 import logging
 import os
@@ -22,12 +29,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import IO, Any
 
 from floodway.errors import InputError
-from floodway.job.store.store import Store, StoreError
+from floodway.job.store.store import InTime, LocalStore, Store, StoreError, always, make_folder
 from floodway.json_text import load_json
 
 log = logging.getLogger(__name__)
@@ -174,10 +182,10 @@ class LeasedStore:
         """See `Store`."""
         return self._store.uri
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         """See `Store`."""
         self._lease.check()
-        self._store.write(name, data, durable=durable)
+        return self._store.write(name, data, durable=durable, in_time=in_time)
 
     def create(self, name: str, data: bytes) -> bool:
         """See `Store`."""
@@ -219,3 +227,68 @@ def _read(store: Store, epoch: int) -> dict[str, Any]:
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}
+
+
+log = logging.getLogger(__name__)
+
+_WRITER = "writer.lock"
+_held: dict[str, Store] = {}
+_lock = threading.Lock()
+
+
+def take(path: Path, hint: str) -> IO[str]:
+    """Lock this file until it is closed; InputError that names the process which has it, StoreError without a disk."""
+    try:
+        make_folder(path.parent)
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise InputError(f"{path.parent} is in use by process {holder}", hint=hint) from None
+    except OSError as error:
+        # Storage without locks is no reason to refuse a job that runs alone on it.
+        log.warning("%s cannot be locked (%s): see that only one process uses it", path.parent, error)
+    try:
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"{os.getpid()}\n".encode())
+    except OSError as error:
+        file.close()
+        raise _unwritable(path, error) from error
+    return file
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    why = error.strerror or str(error)
+    return StoreError(f"{path} cannot be written", why=why, hint="Is the disk full, or the folder read-only?")
+
+
+def hold(store: Store) -> Store:
+    """Hold the state of a job for the rest of this process, and return the store to write it through; twice is once."""
+    with _lock:
+        if store.uri not in _held:
+            _held[store.uri] = _hold_folder(store) if isinstance(store, LocalStore) else _hold_lease(store)
+        return _held[store.uri]
+
+
+def _hold_folder(store: LocalStore) -> Store:
+    hint = "Stop that job first, or give this one another name or place for its state"
+    atexit.register(take(store.folder.resolve() / _WRITER, hint).close)
+    return store
+
+
+def _hold_lease(store: Store) -> Store:
+    lease = Lease(store)
+    threading.Thread(target=lease.renew_until_released, name="floodway-lease", daemon=True).start()
+    atexit.register(_release, lease)
+    return LeasedStore(store, lease)
+
+
+def _release(lease: Lease) -> None:
+    # The store may be gone with the JVM by now; the next process then waits until the lease expires.
+    with suppress(Exception):
+        lease.release()

@@ -37,16 +37,13 @@ class FileLog:
 
     @property
     def closed(self) -> int:
-        """See `LineLog`."""
         return self._open or 0
 
     def identity(self) -> str | None:
-        """See `LineLog`."""
         found = self._store.read(self._id)
         return None if found is None else found.decode(errors="replace")
 
     def append(self, lines: bytes, at: int) -> int | None:
-        """See `LineLog`."""
         if self._open is None or at < self._open:
             self._open = max((begin for begin in self.segments() if begin <= at), default=at)
         while True:
@@ -71,14 +68,12 @@ class FileLog:
                     return None
 
     def read(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """See `LineLog`."""
         segments = self.segments()
         for begin, after in zip(segments, [*segments[1:], None], strict=False):
             if after is None or start < after:
                 yield from self._read(begin, max(start - begin, 0))
 
     def segments(self) -> list[int]:
-        """See `LineLog`."""
         try:
             names = [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
@@ -88,14 +83,12 @@ class FileLog:
         return sorted(int(name[:20]) for name in names if name[:20].isdecimal() and name[20:] == ".jsonl")
 
     def remove_before(self, position: int) -> None:
-        """See `LineLog`."""
         segments = self.segments()
         for begin, after in pairwise(segments):
             if after <= position:
                 self._path(begin).unlink(missing_ok=True)
 
     def torn_bytes(self) -> int:
-        """See `LineLog`."""
         segments = self.segments()
         if not segments:
             return 0

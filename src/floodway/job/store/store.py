@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -27,6 +27,12 @@ from urllib.parse import unquote, urlsplit
 from floodway.errors import FloodwayError, InputError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+InTime = Callable[[], bool]
+
+
+def always() -> bool:
+    """What is never too late."""
+    return True
 
 
 class StoreError(FloodwayError):
@@ -49,8 +55,12 @@ class Store(Protocol):
     def read(self, name: str) -> bytes | None:
         """The object; None if there is none."""
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """Replace the object whole. What means nothing after a crash of the machine need not be `durable`."""
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
+        """Replace the object whole. What means nothing after a crash of the machine need not be `durable`.
+
+        `in_time` is asked at the last moment before readers can see the new object: after what takes long where the
+        store can rename, else before the one request. If it says no, nothing is changed, and the answer is False.
+        """
 
     def create(self, name: str, data: bytes) -> bool:
         """Make the object; False, with nothing changed, if it is there."""
@@ -143,23 +153,23 @@ class LocalStore:
         return self.folder.joinpath(*parts)
 
     def read(self, name: str) -> bytes | None:
-        """See `Store`."""
         with self._worded(name, "read"):
             try:
                 return self.path(name).read_bytes()
             except FileNotFoundError:
                 return None
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """See `Store`."""
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         path = self.path(name)
         with self._worded(name, "written"), _draft(path, data, durable=durable) as draft:
+            if not in_time():
+                return False
             draft.replace(path)
             if durable:
                 sync_folder(path.parent)
+        return True
 
     def create(self, name: str, data: bytes) -> bool:
-        """See `Store`."""
         path = self.path(name)
         with self._worded(name, "written"), _draft(path, data, durable=True) as draft:
             try:
@@ -171,22 +181,18 @@ class LocalStore:
         return True
 
     def names(self, under: str = "") -> list[str]:
-        """See `Store`."""
         with self._worded(under or ".", "listed"):
             return [prefixed(under, one.name) for one in self._listed(under) if one.is_file()]
 
     def folders(self, under: str = "") -> list[str]:
-        """See `Store`."""
         with self._worded(under or ".", "listed"):
             return [prefixed(under, one.name) for one in self._listed(under) if one.is_dir()]
 
     def remove(self, name: str) -> None:
-        """See `Store`."""
         with self._worded(name, "removed"):
             self.path(name).unlink(missing_ok=True)
 
     def modified(self, name: str) -> float | None:
-        """See `Store`."""
         with self._worded(name, "read"):
             try:
                 return self.path(name).stat().st_mtime
@@ -212,7 +218,7 @@ class LocalStore:
             ) from error
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o700) -> None:
     """Make a folder and those above it, durably, for the user alone; one that is there stays as it is."""
     missing = []
     above = folder
@@ -220,7 +226,7 @@ def make_folder(folder: Path) -> None:
         missing.append(above)
         above = above.parent
     for made in reversed(missing):
-        made.mkdir(mode=0o700, exist_ok=True)
+        made.mkdir(mode=mode, exist_ok=True)
         sync_folder(made.parent)
 
 

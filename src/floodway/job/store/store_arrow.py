@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from floodway.errors import InputError
-from floodway.job.store.store import StoreError, prefixed, scheme_of
+from floodway.job.store.store import InTime, StoreError, always, prefixed, scheme_of
 from floodway.job.store.store_claims import create_by_claim
 
 SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
@@ -35,11 +35,9 @@ class ArrowStore:
 
     @property
     def uri(self) -> str:
-        """See `Store`."""
         return self._uri
 
     def read(self, name: str) -> bytes | None:
-        """See `Store`."""
         with self._worded(name, "read"):
             try:
                 with self._files.open_input_stream(self._at(name)) as stream:
@@ -47,25 +45,24 @@ class ArrowStore:
             except FileNotFoundError:
                 return None
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         """See `Store`; object stores know nothing but durable."""
+        if not in_time():
+            return False
         with self._worded(name, "written"), self._files.open_output_stream(self._at(name)) as stream:
             stream.write(data)
+        return True
 
     def create(self, name: str, data: bytes) -> bool:
-        """See `Store`."""
         return create_by_claim(self, name, data)
 
     def names(self, under: str = "") -> list[str]:
-        """See `Store`."""
         return sorted(prefixed(under, one.base_name) for one in self._listed(under) if one.is_file)
 
     def folders(self, under: str = "") -> list[str]:
-        """See `Store`."""
         return sorted(prefixed(under, one.base_name) for one in self._listed(under) if not one.is_file)
 
     def remove(self, name: str) -> None:
-        """See `Store`."""
         with self._worded(name, "removed"):
             try:
                 self._files.delete_file(self._at(name))
@@ -73,7 +70,6 @@ class ArrowStore:
                 return
 
     def modified(self, name: str) -> float | None:
-        """See `Store`."""
         with self._worded(name, "read"):
             (info,) = self._files.get_file_info([self._at(name)])
             return float(info.mtime_ns) / 1e9 if info.is_file else None

@@ -95,11 +95,15 @@ class Oracle:
         useful = np.maximum(tops, useful_rates(fragment))
         return np.vstack([shape * tops, shape * useful]) if np.any(useful > tops) else shape * tops
 
+    def errors(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float] | Vector) -> Vector:
+        """Relative errors of a table at probes whose optima are `best`; 0 where there is nothing to earn."""
+        return np.array(
+            [
+                1.0 - self.value(fragment, table.flows(here), here) / top if top > 0 else 0.0
+                for here, top in zip(probes, best, strict=True)
+            ]
+        )
+
     def worst(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float]) -> float:
-        """Largest relative error of a table over probes whose optima are `best`."""
-        errors = [
-            1.0 - self.value(fragment, table.flows(here), here) / top
-            for here, top in zip(probes, best, strict=True)
-            if top > 0
-        ]
-        return max(0.0, *errors) if errors else 0.0
+        """The largest of these errors."""
+        return max(0.0, float(self.errors(fragment, table, probes, best).max(initial=0.0)))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from floodway.errors import InputError, PlanningError
 from floodway.planning import store
 from floodway.planning.fit import store as fit_store
+from floodway.planning.fit.adapted import DRAWN, adapted_plans, adapted_rows
 from floodway.planning.fit.bounds import DualBounds
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.direct import DirectTable, Spread, direct_table
@@ -30,11 +31,14 @@ from floodway.planning.fit.plans import PlanTable, plan_table
 from floodway.planning.fit.reduce import Fragment
 from floodway.planning.fit.tree import tree_table
 from floodway.planning.plan import Planner
-from floodway.planning.program import Program, Vector
+from floodway.planning.program import Matrix, Program, Vector
+from floodway.planning.workload import Workload, check_streams
 
 __all__ = ["DFitPlanner", "FitPlanner", "Spread"]
 
 _TREE_PROBES = 16
+_DRAW_SEED = 20070924
+"""Draws are part of a build, and a build has to repeat itself."""
 _MOST_ARCS = 800
 """Above this a miss of the region map takes seconds, and a table hundreds of them."""
 _LOOSE = 1e-7
@@ -52,8 +56,9 @@ class FitPlanner(Planner):
     """Plans within ε of the optimum from a table. `size` is the number of rows.
 
     `solved` counts look-ups whose table answer was not within ε and was replaced; `table_epsilon` is the largest
-    error of the tables alone over probes (random rates, axes, corners, tiny rates). On large trees answers are not
-    checked one by one; `achieved_epsilon`, computed when asked for, says what the probes found.
+    error of the tables alone over probes (random rates, axes, corners, tiny rates). With a `workload` the tables are
+    fine only where its rates go (`adapted.py`). On large trees answers are not checked one by one, and tables not
+    adapted; `achieved_epsilon`, computed when asked for, says what the probes found.
     """
 
     name = "fit"
@@ -65,6 +70,7 @@ class FitPlanner(Planner):
         *,
         spread: Spread | str = Spread.AUTO,
         most_rows: int | None = None,
+        workload: Workload | None = None,
         saved: fit_store.SavedTables | None = None,
     ) -> None:
         super().__init__(program)
@@ -74,6 +80,7 @@ class FitPlanner(Planner):
         self.epsilon = epsilon
         self.solved = 0
         self._oracle = Oracle(program)
+        self._drawn = None if workload is None else self._draw(workload)
         self._parts: list[_Part] = []
         self._tree = tree_table(program) if saved is None else saved.tree
         if self._tree is None:
@@ -144,8 +151,19 @@ class FitPlanner(Planner):
         return cls(program, float(meta["epsilon"]), saved=fit_store.unpack(program, meta, arrays))
 
     def _table(self, fragment: Fragment, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
+        drawn = None if self._drawn is None else self._drawn[:, fragment.streams]
         if fragment.direct:
-            return direct_table(fragment, self.epsilon, spread, most_rows)
+            table = direct_table(fragment, self.epsilon, spread, most_rows)
+            return table if drawn is None else adapted_rows(table, fragment, drawn, self.epsilon)
+        if drawn is not None:
+            optima = np.array(self._oracle.optima(fragment, drawn))
+            return adapted_plans(
+                fragment,
+                self.epsilon,
+                drawn,
+                lambda rates: self._oracle.optimal(fragment, rates),
+                lambda table: self._oracle.errors(fragment, table, drawn, optima),
+            )
         probes = self._oracle.probes(fragment)
         best = self._oracle.optima(fragment, probes)
         return plan_table(
@@ -154,6 +172,13 @@ class FitPlanner(Planner):
             lambda rates: self._oracle.optimal(fragment, rates),
             lambda table: self._oracle.worst(fragment, table, probes, best),
         )
+
+    def _draw(self, workload: Workload) -> Matrix:
+        """Rates of the workload at which something has to be dropped; if it has none, any."""
+        check_streams(workload, self.program.streams)
+        rates = workload.sample(DRAWN, np.random.default_rng(_DRAW_SEED))
+        overloaded = np.array([self.program.overloaded(row) for row in rates])
+        return rates[overloaded] if overloaded.any() else rates
 
     def _refuse_if_large(self) -> None:
         if self.program.size > _MOST_ARCS and self.program.size > len(self.program.streams):

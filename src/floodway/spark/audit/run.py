@@ -6,7 +6,7 @@ For every query of a run:
 - every batch that Spark committed has its lines, and each line is what the journaled decision gives when applied again;
 - the batches follow each other without a hole or an overlap from where the query began, and reach no further than the
   log does (`sources.py`);
-- what an operator got is what the one before it passed on (`flow.py`);
+- what an operator got is what the one before it passed on (`flow_bounds.py`);
 - every checkpoint that the query has had is a query of its own (`journal.query_key`): who deletes one to process
   everything again adds to the ledger and to the sinks; what the deleted one read can no longer be derived;
 - what the ledger says was delivered, or malformed, is what lies there, no tuple more or less (`sinks.py`).
@@ -19,30 +19,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from floodway.contracts.federation_file import Federation
+from floodway.contracts.member_network import member_network
+from floodway.errors import InputError
 from floodway.job.ledger.audit_point import AuditedLedger, QueryPoint, open_ledger
 from floodway.job.ledger.findings import Audit, Findings, delivered, malformed
 from floodway.network.model import Network
-from floodway.spark.audit.flow import check_flow
+from floodway.spark.audit.flow_bounds import check_flow
 from floodway.spark.audit.sinks import LogCounts, Passed, check_log, check_sink
 from floodway.spark.audit.sources import QueryBooks, check_sources, present_key, query_keys
 from floodway.spark.query.dead_letters import DEAD
 from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.journal import committed_batches
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import sink_log
+from floodway.spark.query.moving_fragment import NOWHERE, MovingLayout, moving_fragment
 from floodway.spark.query.sinks import writer_of
 
 __all__ = ["Audit", "audit", "audit_queries"]
 
 
-def audit(network: Network, layout: Layout, nodes: Sequence[str] = (), *, full: bool = False) -> Audit:
+def audit(network: Network, layout: RunLayout, nodes: Sequence[str] = (), *, full: bool = False) -> Audit:
     """Reconcile a run's ledger; an empty list of differences means that every tuple is accounted for."""
     parts = [fragment for node in nodes or tuple(network.nodes) for fragment in fragments(network, node)]
     return audit_queries(network, parts, layout, full=full)
 
 
-def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout, *, full: bool = False) -> Audit:
+def audit_queries(network: Network, queries: Iterable[Fragment], layout: RunLayout, *, full: bool = False) -> Audit:
     """Reconcile the ledger of these queries: those of a run, or one that moves between participants.
 
     What it needs of the latter lies on the storage that they share, so the answer is the same whoever ran which batch.
@@ -52,7 +57,7 @@ def audit_queries(network: Network, queries: Iterable[Fragment], layout: Layout,
 
 
 def audit_ledger(
-    network: Network, queries: Iterable[Fragment], layout: Layout, *, full: bool
+    network: Network, queries: Iterable[Fragment], layout: RunLayout, *, full: bool
 ) -> tuple[Audit, AuditedLedger]:
     """As `audit_queries`; where the next audit begins is for the caller to keep (`AuditedLedger.close`)."""
     mine = list(queries)
@@ -119,7 +124,7 @@ def _leave(after: QueryPoint, sink: str, counts: LogCounts | None) -> None:
         after.next[sink] = counts.after(after.last)
 
 
-def _writers(network: Network, layout: Layout, parts: dict[str, Fragment]) -> dict[str, set[str]]:
+def _writers(network: Network, layout: RunLayout, parts: dict[str, Fragment]) -> dict[str, set[str]]:
     """Who writes to each sink: outputs may share one."""
     writers: dict[str, set[str]] = {}
     for query, fragment in parts.items():
@@ -128,6 +133,21 @@ def _writers(network: Network, layout: Layout, parts: dict[str, Fragment]) -> di
     return writers
 
 
-def _address(network: Network, layout: Layout, sink: str) -> str:
+def _address(network: Network, layout: RunLayout, sink: str) -> str:
     log = sink_log(network, layout, sink)
     return layout.output(network, sink) if log is None else str(log)
+
+
+def audit_federation(federation: Federation, shared: Path, *, full: bool = False) -> dict[str, Audit]:
+    """The audits of the fragments that have run, by name."""
+    found = {}
+    for name, spec in federation.fragments.items():
+        layout, fragment = MovingLayout.of(shared, name), moving_fragment(spec)
+        if layout.checkpoint(fragment).exists():
+            found[name] = audit_queries(member_network([spec], NOWHERE), [fragment], layout, full=full)
+    if not found:
+        raise InputError(
+            f"no fragment of {federation.name} has run on {shared}",
+            hint="Give the folder that the participants were given as --shared",
+        )
+    return found

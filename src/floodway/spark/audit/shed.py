@@ -1,7 +1,7 @@
 """Does a shed's ledger tell the truth? Reconcile it with the checkpoints of the queries that the shed is in.
 
-A shed counts in Spark's own plan and hears of a batch after its commit (`listener.py`), so unlike a run of `floodway
-run` it cannot write its lines inside the batch. Checked are the ledger's own rules, and for every query:
+A shed counts in Spark's own plan and hears of a batch after its commit (`spark/shed/listener.py`), so unlike a run of
+`floodway run` it cannot write its lines inside the batch. Checked are the ledger's own rules, and for every query:
 
 - from the batch on that the shed has left on record in the checkpoint (without a record: from the first line on), every
   batch that Spark has committed has a line, or a gap that says that its counts are lost;

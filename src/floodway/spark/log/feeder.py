@@ -10,17 +10,23 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from floodway.spark.log.tuples import TupleMaker
 from floodway.spark.log.writer import LogWriter, now_micros
 
 TICK = 0.05
 
 
-class Target(Protocol):
+class FeedTarget(Protocol):
     """Where tuples go."""
 
     def send(self, batch: pa.RecordBatch, partition: int) -> None:
         """Take a batch for one partition; visible to readers soon after."""
+
+
+class Maker(Protocol):
+    """What makes the tuples."""
+
+    def make(self, count: int, *, start_us: int, end_us: int) -> pa.RecordBatch:
+        """`count` tuples of the time from `start_us` to `end_us`, microseconds UTC."""
 
 
 class LogTarget:
@@ -50,8 +56,8 @@ class Fed:
 
 
 def feed(
-    target: Target,
-    maker: TupleMaker,
+    target: FeedTarget,
+    maker: Maker,
     per_tick: Iterable[int],
     *,
     partitions: int,

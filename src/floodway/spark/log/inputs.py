@@ -36,9 +36,13 @@ def source_options(address: str, schema: str | None = None) -> dict[str, str]:
     return {"kafka.bootstrap.servers": servers, "topic": topic, **kind}
 
 
-def open_input(address: str) -> Backend:
-    """A log or topic, to ask for its positions: a broker that does not answer soon is asked again later."""
-    return open_backend(parse_options({**source_options(address), "timeoutSeconds": _ASK_SECONDS}))
+def open_input(address: str, *, patient: bool = False) -> Backend:
+    """A log or topic, to ask for its positions: a broker that does not answer soon is asked again later.
+
+    With `patient` it gets as long as the source gives it, for who asks once: a busy broker takes seconds.
+    """
+    timeout = {} if patient else {"timeoutSeconds": _ASK_SECONDS}
+    return open_backend(parse_options({**source_options(address), **timeout}))
 
 
 class Arrivals:
@@ -49,7 +53,9 @@ class Arrivals:
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self._backends = {name: open_input(address) for name, address in addresses.items()}
-        self._totals = {name: sum(backend.latest().values()) for name, backend in self._backends.items()}
+        self._totals = {
+            name: sum(open_input(address, patient=True).latest().values()) for name, address in addresses.items()
+        }
         self.silent = 0
 
     def totals(self) -> dict[str, int]:

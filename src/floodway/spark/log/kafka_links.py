@@ -28,6 +28,7 @@ import pyarrow as pa
 from floodway.errors import FloodwayError, InputError
 from floodway.json_text import load_json
 from floodway.network.model import Arc
+from floodway.spark.log.writer import Appended
 from floodway.spark.source.decode import encode_rows
 from floodway.spark.source.options import SourceOptions
 
@@ -188,7 +189,7 @@ class _Writer:
         self.target = KafkaTarget(servers, topic, partitions=1, settings=_WRITER)
         self.left: dict[int, tuple[int, str]] = {}
 
-    def append(self, records: Sequence[tuple[bytes, int]], partition: int, tag: str) -> int:
+    def append(self, records: Sequence[tuple[bytes, int]], partition: int, tag: str) -> Appended:
         end = self.backend.latest()[partition]
         left_at, before = self.left.get(partition, (-1, tag))
         there: set[int] = set()
@@ -208,14 +209,15 @@ class _Writer:
                 hint="Somebody else writes there: stop them; `floodway audit` tells what is there twice",
             )
         self.left[partition] = after, tag
-        return len(missing)
+        size = sum(len(records[position][0]) for position in missing)
+        return Appended(end, len(missing), duplicate=len(missing) < len(records), bytes=size)
 
 
 _writers: dict[str, _Writer] = {}
 
 
-def append_link(rows: pa.Table, address: str, partition: int, tag: str, arrival: pa.Array | None) -> int:
-    """Deliver the tuples of one task of a batch, those that are not there yet; how many that were.
+def append_link(rows: pa.Table, address: str, partition: int, tag: str, arrival: pa.Array | None) -> Appended:
+    """Deliver the tuples of one task of a batch, those that are not there yet; how many that were, and their bytes.
 
     `tag` is WRITER:BATCH:TASK. Another writer of the partition at the same time is found and refused.
     """

@@ -37,7 +37,9 @@ class KafkaTarget:
         common: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 2}
         common.update(settings or {})
         self.partitions = self._ensure_topic(AdminClient(common), partitions, dict(topic_settings or {}))
-        self._producer = Producer({**common, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000})
+        # Every record once and in its order, also where a busy broker lets the client try again.
+        idempotent = {"enable.idempotence": True, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
+        self._producer = Producer({**idempotent, **common})
 
     def send(self, batch: pa.RecordBatch, partition: int) -> None:
         """Queue every tuple of the batch; earlier failures are raised here."""

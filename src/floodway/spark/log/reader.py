@@ -69,6 +69,12 @@ class LogReader:
             spans[partition] = span
         return spans
 
+    def tuple_bytes(self, newest: int = 8) -> float | None:
+        """Bytes per tuple in the newest segments of every partition; None where the log is empty."""
+        found = [(listing.folder, name) for _, listing in self._refreshed() for name in listing.chain[-newest:]]
+        size = sum((folder / str(name)).stat().st_size for folder, name in found)
+        return size / sum(name.count for _, name in found) if found else None
+
     def skipped(self) -> Skipped:
         """Files that the last look at the folders did not take as data, over all partitions."""
         return sum((listing.skipped() for listing in self._listings.values()), start=Skipped())

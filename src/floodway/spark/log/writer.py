@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -60,11 +59,15 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an append went: tuples [base, base + count), or nowhere because its tag was there already."""
+    """Where an append went: tuples [base, base + count), or nowhere because its tag was there already.
+
+    `bytes` is what was written, before any of it was merged.
+    """
 
     base: int
     count: int
     duplicate: bool = False
+    bytes: int = 0
 
 
 @dataclass
@@ -110,9 +113,7 @@ class LogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def append(
@@ -139,11 +140,12 @@ class LogWriter:
         table = table.append_column(self.meta.stored_schema.field(ARRIVAL), self._arrivals(arrival, table.num_rows))
         tags = {} if tag is None else {tag: table.num_rows}
         name = write_segment(state.listing.folder, table, state.end, tags=tags, sync=self._sync)
+        size = state.size(name)
         state.end = name.end
         if tag is not None:
             state.tags.add(tag)
         self._tidy(state, partition)
-        return Appended(name.base, name.count)
+        return Appended(name.base, name.count, bytes=size)
 
     def _tidy(self, state: _Partition, partition: int) -> None:
         """Merge and retire, if it is time; the first append of a writer looks, since many live for one append only."""

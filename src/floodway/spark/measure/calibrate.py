@@ -54,7 +54,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class OperatorCost:
     """CPU-seconds per input tuple, and how many tuples the largest run had."""
 
     cost: float
@@ -71,7 +71,7 @@ class Input:
 
 def measure_cost(
     meter: CpuMeter, apply: Apply, inputs: Sequence[Input], effort: Effort, *, repeat_sample: bool = True
-) -> Measured:
+) -> OperatorCost:
     """Measure an operator on samples of its inputs; `repeat_sample` False never uses a tuple twice (joins)."""
     total = sum(item.rows for item in inputs)
     most = effort.most_tuples if repeat_sample else min(total, effort.most_tuples)
@@ -94,7 +94,7 @@ def measure_cost(
                 operator.setdefault(size, []).append(_cpu(meter, [apply(frames)]))
                 identity.setdefault(size, []).append(_cpu(meter, frames))
     cost = _slope(operator) - _slope(identity)
-    return Measured(max(0.0, cost), max(operator))
+    return OperatorCost(max(0.0, cost), max(operator))
 
 
 def take(item: Input, count: int) -> DataFrame:

@@ -36,11 +36,8 @@ from numpy.typing import ArrayLike, NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
+from floodway.planning.estimates.accuracy import SKEW, Z95, student95
 from floodway.spark.query.drops import WEIGHT, column
-
-Z95 = 1.959963984540054
-SKEW = (1.0 + 2.0 * Z95**2) / 6.0
-"""Hall's factor: how far skewness moves the bounds of a studentised mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +52,6 @@ class Estimate:
         """Whether the bounds contain this value, a rounding error allowed."""
         slack = 1e-9 * max(1.0, abs(truth))
         return self.low - slack <= truth <= self.high + slack
-
-
-def student95(degrees: float) -> float:
-    """The two-sided 95% quantile of Student's t, by its series in 1/degrees (within 0.5% from 3 degrees up).
-
-    >>> round(student95(10), 2), round(student95(1e9), 2)
-    (2.23, 1.96)
-    """
-    if degrees < 1.5:
-        return 12.706
-    if degrees < 2.5:
-        return 4.303
-    z, v = Z95, degrees
-    first = (z**3 + z) / 4.0
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96.0
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384.0
-    return z + first / v + second / v**2 + third / v**3
 
 
 def count_estimate(weights: ArrayLike) -> Estimate:
@@ -125,7 +105,7 @@ def _moments(x: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[float, flo
 
 def _student_bounds(sampled: float, squares: float, cubes: float, scale: float) -> tuple[float, float]:
     """Distances of the lower and the upper bound from the estimate, in units of 1 / `scale`."""
-    half = student95(sampled - 1.0) * math.sqrt(squares)
+    half = float(student95(np.array(sampled - 1.0))) * math.sqrt(squares)
     shift = SKEW * cubes / squares if squares > 0.0 else 0.0
     return (-half - min(max(-shift, 0.0), half)) / scale, (half + min(max(shift, 0.0), half)) / scale
 

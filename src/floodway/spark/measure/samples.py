@@ -14,8 +14,8 @@ from floodway.network.model import Network, Stream
 from floodway.spark.log import LogReader
 from floodway.spark.log.kafka_links import is_topic
 from floodway.spark.log.meta import META
+from floodway.spark.log.profiles import DEFAULT_SCHEMA, TupleMaker
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
-from floodway.spark.log.tuples import DEFAULT_SCHEMA, TupleMaker
 from floodway.spark.source.admit import output_schema
 from floodway.spark.source.drops import tuple_ids
 

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.planning.windows.window_keeps import WindowKeeps
 
 PPM = 1_000_000
 ID = "_id"
@@ -82,6 +83,21 @@ def arc_drop(df: DataFrame, arc: str) -> DataFrame:
     before = f"cast({WEIGHT} AS double)" if WEIGHT in df.columns else "1D"
     weight = f"{before} * {PPM}D / greatest(coalesce({quoted(f'_keep:{arc}')}, {PPM}), 1)"
     return df.filter(arc_kept(df, arc)).withColumn(WEIGHT, fn.expr(weight))
+
+
+def whole_windows(df: DataFrame, keeps: Sequence[WindowKeeps]) -> str:
+    """Whether a row's window is kept at all these drops, as SQL; rows without a window are not touched.
+
+    The window is in the column `window`, as Spark makes it, or its start is in `event_time`.
+    """
+    start = "unix_micros(`window`.`start`)" if "window" in df.columns else "unix_micros(CAST(event_time AS timestamp))"
+    fates = []
+    for found in keeps:
+        shape = found.shape
+        first = f"({start} - pmod({start} - {shape.offset_us}L, {shape.batch_us}L))"
+        entries = " ".join(f"WHEN {first} >= {at}L THEN {ppm}" for at, ppm in reversed(found.history))
+        fates.append(f"pmod(xxhash64({first}, {found.salt}L), {PPM}) < CASE {entries} ELSE 0 END")
+    return f"{start} IS NULL OR ({' AND '.join(fates) or 'true'})"
 
 
 def expression(text: str) -> Column:

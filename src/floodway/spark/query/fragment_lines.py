@@ -5,15 +5,21 @@ Counts at the sources are functions of the journaled offset alone, so a replay a
     offered = Σ (end − start) over what the batch settles        kept = those of them that the admission rule lets pass
 
 A source with a buffer has three lines, one a reason: what the shedder keeps the adaptor is offered, and what that
-keeps the cleaner. A batch that jumped over deleted tuples has a line with the reason `retention`.
+keeps the cleaner. One that shares by key has a line for tuples of keys over their share. A batch that jumped over
+deleted tuples has a line with the reason `retention`.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from floodway.job.decision import PPM
+from floodway.job.ledger.facts import BatchFacts, FactsLog
+from floodway.job.ledger.fold import ORDER, Counts
 from floodway.job.ledger.ledger import LedgerLine, Reason
+from floodway.job.store.store import Store
 from floodway.spark.query.dead_letters import PREFIX
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch
@@ -77,6 +83,10 @@ def source_stages(offset: BatchOffset | None, lost: Path | None = None) -> list[
     gone = count_gone(lost, offset) if lost is not None else 0
     if offset.lost or gone:
         told |= {Reason.RETENTION}
+    if offset.mode == "enforce":
+        told |= {reason for reason, counts in ((Reason.STALE, offset.stale), (Reason.LAG, offset.lag)) if counts}
+    if offset.admission.keys is not None:
+        told |= {Reason.SHARE}
     if offset.queues:
         told |= {Reason.ADAPTOR, Reason.CLEANER}
     account = offset.account() + Account(retention=gone)
@@ -110,3 +120,37 @@ def _line(
         keep_ppm=keep_ppm,
         time_us=journal.timestamp_ms * 1000,
     )
+
+
+_NOT_DROPPED = (Reason.RETENTION, Reason.DEAD_LETTER)
+"""Those tuples are gone, or lie in a log of their own."""
+
+
+class StreamFacts:
+    """The offsets of batches whose streams dropped something, kept for whoever wants the tuples back.
+
+    Spark has the last hundred offsets of a query only.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._logs: dict[str, FactsLog] = {}
+
+    def add(self, query: str, journal: JournaledBatch, lines: Iterable[LedgerLine]) -> None:
+        """Keep those of one batch, durably; `lines` are its ledger lines."""
+        counts = Counts.of(lines)
+        for at, offset in journal.offsets.items():
+            dropped = sum(counts.dropped[at, reason] for reason in ORDER if reason not in _NOT_DROPPED)
+            if dropped:
+                facts = BatchFacts(
+                    query=query,
+                    batch=journal.batch,
+                    time_us=journal.timestamp_ms * 1000,
+                    mode=offset.mode,
+                    offered=counts.offered[at],
+                    kept=counts.offered[at] - dropped,
+                    keep_ppm=offset.keep_ppm,
+                    salt=offset.salt,
+                    offset=json.dumps(offset.to_json()),
+                )
+                self._logs.setdefault(at, FactsLog(self._store, at)).add(facts)

@@ -12,8 +12,8 @@ checkpoint run the same batch or none, and a log takes the tag of a batch once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
 
@@ -23,25 +23,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from floodway.errors import InputError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.options.options import OnLoss
-from floodway.network.model import Arc, Network, Operator
+from floodway.network.model import Arc, Network, Operator, OperatorKind
+from floodway.planning.windows.window_keeps import from_numbers
 from floodway.spark.log.kafka_links import is_kafka_link
+from floodway.spark.query.count_join import JoinWindows
 from floodway.spark.query.dead_letters import PREFIX
-from floodway.spark.query.drops import literal, quoted
-from floodway.spark.query.fragment_lines import batch_lines
+from floodway.spark.query.drops import literal, quoted, whole_windows
+from floodway.spark.query.fragment_lines import StreamFacts, batch_lines
 from floodway.spark.query.fragment_sources import FragmentSources
+from floodway.spark.query.fragment_windows import FragmentWindows, PlacedKeeps
 from floodway.spark.query.fragments import Fragment
-from floodway.spark.query.journal import JournaledBatch, first_offsets, query_key, read_batch
-from floodway.spark.query.layout import Layout
-from floodway.spark.query.operators import apply_operator
+from floodway.spark.query.journal import JournaledBatch, first_offsets, offsets_at, query_key, read_batch
+from floodway.spark.query.layout import RunLayout
+from floodway.spark.query.operators import EVENT_TIME, apply_operator
 from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.query.sinks import Written, is_log, tag_of, write_logs, write_other
-from floodway.spark.query.stream_run import BatchError, StreamRun, shortened
+from floodway.spark.query.stream_run import BatchError, StateSize, StreamRun, shortened
 from floodway.spark.query.tail import run_tail
 from floodway.spark.source.gone import forget_gone
+from floodway.spark.source.keys import KeyDrops
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +56,11 @@ _FORGET_EVERY = 100
 
 
 @dataclass(frozen=True)
-class BatchReport:
+class FragmentReport:
     """What one micro-batch of a fragment did, for the loop that steers.
 
     When it was cut and ended, and when what it delivered had arrived, by the clock of the query (`job/clocks.py`).
+    `state` is what operators, or some of them together, hold: in Spark's state stores after the batch before.
     """
 
     fragment: str
@@ -63,6 +69,7 @@ class BatchReport:
     ended_seconds: float
     lines: tuple[LedgerLine, ...]
     delivered: Mapping[str, Written]
+    state: Mapping[tuple[str, ...], StateSize] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -96,6 +103,7 @@ class FragmentQuery:
     `fence` raises when this process may not run the fragment any more. With `trigger_seconds` a batch begins that often
     at most; otherwise batches follow each other as fast as they are processed. With a `gate` (a path) it can be
     prepared while it runs elsewhere. A new query with `last_tuples` begins so many before the end of each partition.
+    `keys` are streams that are shed by key.
     """
 
     def __init__(
@@ -103,9 +111,9 @@ class FragmentQuery:
         spark: SparkSession,
         network: Network,
         fragment: Fragment,
-        layout: Layout,
+        layout: RunLayout,
         ledger: Ledger,
-        on_batch: Callable[[BatchReport], None],
+        on_batch: Callable[[FragmentReport], None],
         on_cut: Callable[[str, JournaledBatch], None] = lambda query, journal: None,
         side_output: int = 0,
         on_loss: OnLoss = "fail",
@@ -115,6 +123,8 @@ class FragmentQuery:
         trigger_seconds: float | None = None,
         gate: Path | None = None,
         last_tuples: int | None = None,
+        windows: FragmentWindows | None = None,
+        keys: Mapping[str, KeyDrops] | None = None,
         clock: SteadyClock = PROCESS_CLOCK,
     ) -> None:
         self.fragment = fragment
@@ -122,19 +132,21 @@ class FragmentQuery:
         self._network = network
         self._layout = layout
         self._ledger = ledger
+        self._facts = StreamFacts(self._ledger.store)
         self._on_batch = on_batch
         self._on_cut = on_cut
         self._side_output = side_output
         self._retaining = retaining
         self._clock = clock
         self._apply = apply
+        self._windows = windows
         self._fence = fence
         self._trigger_seconds = trigger_seconds
         self._frame: DataFrame | None = None
         self.tasks = self._tasks()
         retention = None if retaining is None else retaining.retention
         self._sources = FragmentSources(
-            spark, network, fragment, layout, self.tasks, on_loss, retention, gate, last_tuples
+            spark, network, fragment, layout, self.tasks, on_loss, retention, gate, last_tuples, windows, keys
         )
         self._run = StreamRun(spark, self.name, self.checkpoint, gate)
 
@@ -232,7 +244,7 @@ class FragmentQuery:
         self._frame = self._joined(frames)
         heads = {self.fragment.streaming[-1]: self._frame} if self.fragment.streaming else frames
         empty = {name: self._spark.createDataFrame([], frame.schema) for name, frame in heads.items()}
-        run_tail(self._network, self.fragment, empty, note)
+        run_tail(self._network, self.fragment, empty, note, self._conditions(empty, ()))
         return shapes
 
     def _streaming(self) -> DataFrame:
@@ -287,7 +299,10 @@ class FragmentQuery:
         sinks = len(self.fragment.outputs) + len(self.fragment.cut)
         held = batch.persist() if several or (sinks > 1 and self.fragment.streaming) else batch
         try:
-            result = run_tail(self._network, self.fragment, self._heads(held), partial(self._write, journal))
+            heads = self._heads(held)
+            conditions = self._conditions(heads, self._published(number))
+            write = partial(self._write, journal)
+            result = run_tail(self._network, self.fragment, heads, write, conditions, self._joins(number))
         finally:
             if held is not batch or several:
                 held.unpersist()
@@ -295,6 +310,7 @@ class FragmentQuery:
             self._sources.save_dropped(journal, tag_of(self._key, _DROPPED, number), self._side_output)
         self._fence()
         lines = batch_lines(self._key, self.fragment, journal, result, self._layout.lost)
+        self._facts.add(self._key, journal, lines)  # before the ledger: what is on it can be found again
         self._ledger.append(lines)
         if number % _FORGET_EVERY == 0:
             forget_gone(self._layout.lost, first_offsets(self.checkpoint))
@@ -302,7 +318,45 @@ class FragmentQuery:
             letters.forget(journal.offsets[at])
         ended_seconds = self._clock.now()
         delivered = {sink: written.steady(self._clock) for sink, written in result.delivered.items()}
-        self._on_batch(BatchReport(self.name, journal, cut_seconds, ended_seconds, tuple(lines), delivered))
+        state = self._state(number)
+        self._on_batch(FragmentReport(self.name, journal, cut_seconds, ended_seconds, tuple(lines), delivered, state))
+
+    def _joins(self, number: int) -> Callable[[str], JoinWindows]:
+        return lambda name: JoinWindows(self.checkpoint / "joins" / name, number)
+
+    def _state(self, number: int) -> dict[tuple[str, ...], StateSize]:
+        held: dict[tuple[str, ...], StateSize] = {}
+        windowed = tuple(n for n in self.fragment.streaming if self._network.operators[n].window is not None)
+        if windowed and (stores := self._run.state_size()) is not None:
+            held[windowed] = stores
+        for name in self.fragment.operators:
+            operator = self._network.operators[name]
+            if operator.kind is OperatorKind.JOIN and operator.windows is not None and operator.run is None:
+                held[(name,)] = StateSize(self._joins(number)(name).bytes(), round(sum(operator.windows)))
+        return held
+
+    def _published(self, number: int) -> list[PlacedKeeps]:
+        """The keeps of windows that a batch has journaled, which the queries below can read from now on."""
+        if self._windows is None or not self._windows.drops:
+            return []
+        offsets = offsets_at(self.checkpoint, number).values()
+        keeps = [(at, from_numbers(numbers)) for offset in offsets for at, numbers in offset.windows.items()]
+        self._windows.publish(self.name, keeps)
+        return keeps
+
+    def _conditions(self, heads: Mapping[str, DataFrame], keeps: Collection[PlacedKeeps]) -> dict[Arc, str]:
+        """Which windows may leave the streaming part: those that are whole."""
+        if self._windows is None or not self._windows.checked:
+            return {}
+        last = self.fragment.streaming[-1]
+        if not {"window", EVENT_TIME} & set(heads[last].columns):
+            raise InputError(
+                f"operators.{last}: its result has neither a column 'window' nor {EVENT_TIME!r}, "
+                "so windows that were dropped in part cannot be told from whole ones",
+                hint=f"Put the window's start out as {EVENT_TIME!r}, or leave `window` out for random drops",
+            )
+        condition = whole_windows(heads[last], self._windows.deciding(keeps))
+        return dict.fromkeys(self._windows.checked, condition)
 
     def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
         key, number = self._key, journal.batch

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.job.options.options import OnLoss
-from floodway.network.model import Arc, Network
+from floodway.network.model import Network
 from floodway.spark.log import Retention
 from floodway.spark.log.inputs import open_input, source_options
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic, link_schema
 from floodway.spark.log.meta import META
 from floodway.spark.query.dead_letters import DeadLetters, has_dead_letters, well_formed
-from floodway.spark.query.fragments import Fragment, SourceSpec, is_link
+from floodway.spark.query.fragment_windows import FragmentWindows
+from floodway.spark.query.fragments import Fragment, SourceSpec, inner_arcs, is_link
 from floodway.spark.query.journal import JournaledBatch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.side_output import dropped_sample, save_sample
 from floodway.spark.query.sinks import QUEUE
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import SEQUENCE_BITS
 from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.keys import KeyDrops
 from floodway.spark.source.options import parse_options
+from floodway.spark.source.windows import drops_text
 
 
 class FragmentSources:
@@ -34,12 +38,14 @@ class FragmentSources:
         spark: SparkSession,
         network: Network,
         fragment: Fragment,
-        layout: Layout,
+        layout: RunLayout,
         tasks: int,
         on_loss: OnLoss,
         retention: Retention | None,
         gate: Path | None = None,
         last_tuples: int | None = None,
+        windows: FragmentWindows | None = None,
+        keys: Mapping[str, KeyDrops] | None = None,
     ) -> None:
         self.fragment = fragment
         self.tasks = tasks
@@ -50,6 +56,8 @@ class FragmentSources:
         self._retention = retention
         self._gate = gate
         self._last_tuples = last_tuples
+        self._windows = windows
+        self._keys = keys or {}
         self._letters: dict[str, DeadLetters] = {}
         self._schemas: dict[str, str | None] = {}
 
@@ -101,10 +109,14 @@ class FragmentSources:
             "stream": spec.location or spec.name,
             "decision": str(self._layout.decision),
             "notes": str(self._layout.notes),
-            "arcs": ",".join(self._inner_arcs()),
+            "arcs": ",".join(map(str, inner_arcs(self._network, self.fragment))),
             "splits": str(self.tasks),
             "onLoss": self._on_loss,
         }
+        if self._windows is not None and (drops := self._windows.of_source(spec.name)):
+            options["windows"] = drops_text(drops)
+        if spec.location is not None and spec.producer in self._keys:
+            options["keys"] = self._keys[spec.producer].text()
         if self._gate is not None:
             options["gate"] = str(self._gate)
         if self._last_tuples is not None:
@@ -116,16 +128,6 @@ class FragmentSources:
             return {**options, **source_options(address, self._link_schema(address)), "valueFormat": "arrow"}
         schema = self._network.streams[spec.producer].schema if is_topic(address) else None
         return {**options, **source_options(address, schema)}
-
-    def _inner_arcs(self) -> list[str]:
-        """Branches whose drops happen in this fragment's tail."""
-        producers = [*(spec.name for spec in self.fragment.sources), *self.fragment.operators]
-        return [
-            str(Arc(p, c))
-            for p in producers
-            if p in self._network.consumers and self._network.is_split(p)
-            for c in self._network.consumers[p]
-        ]
 
     def save_dropped(self, journal: JournaledBatch, tag: str, most: int) -> None:
         """Append a capped sample of what each source dropped to its side output."""

@@ -5,6 +5,7 @@ joins), but a plan with several outputs would run once an output. In the *tail*,
 an ordinary DataFrame: splits are computed once and counted exactly, but there is no state. So:
 
 - operators that need state, and those that feed only them, form streaming zones; everything else is tail;
+- a join by count keeps its windows itself (`count_join.py`) and belongs to the tail;
 - a zone is a tree that ends in one operator, whose tail follows in the same query;
 - all tails that hang on no zone run together in one query a node;
 - an arc from a split into a zone, or to another node, is cut: its tuples go through a log of their own.
@@ -15,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodway.network.model import Arc, Network, OperatorKind
+from floodway.network.model import Arc, Network, Operator, OperatorKind
 
-STATEFUL = frozenset({OperatorKind.AGGREGATE, OperatorKind.JOIN})
+_STATEFUL = frozenset({OperatorKind.AGGREGATE, OperatorKind.JOIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,14 @@ def fragments(network: Network, node: str) -> tuple[Fragment, ...]:
     return tuple(fragment for fragment in made if fragment.operators)
 
 
+def inner_arcs(network: Network, fragment: Fragment) -> list[Arc]:
+    """Branches whose drops happen in a fragment's tail."""
+    producers = [*(spec.name for spec in fragment.sources), *fragment.operators]
+    readers = {*fragment.tail, *fragment.outputs, *(arc.consumer for arc in fragment.cut)}
+    split = [p for p in producers if p in network.consumers and network.is_split(p)]
+    return [Arc(p, c) for p in split for c in network.consumers[p] if c in readers]
+
+
 def link_name(arc: Arc) -> str:
     """File-system name of the log that carries a cut arc."""
     return f"{arc.producer}--{arc.consumer}"
@@ -93,11 +102,16 @@ def _zones(network: Network, local: list[str]) -> dict[str, str]:
     for name in reversed(local):
         consumers = network.consumers[name]
         follower = zone_of.get(consumers[0]) if len(consumers) == 1 else None
-        if follower is not None:
+        if follower is not None and not _is_count_join(network.operators[name]):
             zone_of[name] = follower
         elif name in needs_state:
             zone_of[name] = name
     return zone_of
+
+
+def _is_count_join(operator: Operator) -> bool:
+    """A join without a function of its own: it runs in the tail, with windows that the query keeps itself."""
+    return operator.kind is OperatorKind.JOIN and operator.run is None
 
 
 def _needing_state(network: Network, local: set[str]) -> set[str]:
@@ -109,7 +123,8 @@ def _needing_state(network: Network, local: set[str]) -> set[str]:
             continue
         operator = network.operators[name]
         from_state = any(p in after for p in operator.inputs)
-        if operator.kind in STATEFUL or (len(operator.inputs) > 1 and from_state):
+        keeps_state = operator.kind in _STATEFUL and not _is_count_join(operator)
+        if keeps_state or (len(operator.inputs) > 1 and from_state):
             needing.add(name)
         if name in needing or from_state:
             after.add(name)

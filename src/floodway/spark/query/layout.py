@@ -11,6 +11,7 @@ ROOT/links/PRODUCER--CONSUMER logs of cut arcs
 ROOT/outputs/OUTPUT           logs of outputs that name no sink
 ROOT/dead-letters/SOURCE      malformed records, with the reason
 ROOT/dropped/SOURCE           the capped side output of dropped tuples
+ROOT/windows/QUERY.json       which windows a query keeps, for the queries below it (spark/query/fragment_windows.py)
 ROOT/lost/, ROOT/malformed/   notes of tasks: tuples deleted before they were read, bad records (spark/source/notes.py)
 """
 
@@ -26,7 +27,7 @@ from floodway.spark.source.notes import LOST
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RunLayout:
     """The folder of one run of one network."""
 
     root: Path
@@ -55,6 +56,11 @@ class Layout:
     def lost(self) -> Path:
         """Notes of tuples that were deleted before they were read."""
         return self.notes / LOST
+
+    @property
+    def windows(self) -> Path:
+        """Which windows the queries keep."""
+        return self.root / "windows"
 
     def checkpoint(self, fragment: Fragment) -> Path:
         """Spark's checkpoint of one fragment."""

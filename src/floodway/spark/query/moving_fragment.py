@@ -25,9 +25,9 @@ from floodway.job.options.options import JobOptions
 from floodway.network.model import Network, Node, Operator
 from floodway.spark.log.inputs import place
 from floodway.spark.query.catalogue import Catalogue
-from floodway.spark.query.fragment_query import BatchReport, FragmentQuery
+from floodway.spark.query.fragment_query import FragmentQuery, FragmentReport
 from floodway.spark.query.fragments import Fragment, SourceSpec
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
 from floodway.spark.query.retaining import Retaining, retention_of
 
@@ -37,7 +37,7 @@ REHEARSED_TUPLES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class MovingLayout(Layout):
+class MovingLayout(RunLayout):
     """The folder of one fragment on the shared storage; `own_decision` is the file of the participant that runs it."""
 
     shared: Path
@@ -89,7 +89,7 @@ def moving_query(
     *,
     options: JobOptions | None = None,
     fence: Callable[[], None] = lambda: None,
-    on_batch: Callable[[BatchReport], None] = lambda report: None,
+    on_batch: Callable[[FragmentReport], None] = lambda report: None,
     trigger_seconds: float | None = None,
     gate: Path | None = None,
     last_tuples: int | None = None,

@@ -1,10 +1,10 @@
 """Where the nodes of a network keep their files when each is a process of its own, below one shared folder.
 
-ROOT/nodes/NODE/                  what is one node's alone: a `Layout` (decision, status, ledger, checkpoints, …)
+ROOT/nodes/NODE/                  what is one node's alone: a `RunLayout` (decision, status, ledger, checkpoints, …)
 ROOT/nodes/NODE/agent.json        the process: its id, address and control
 ROOT/nodes/NODE/batches/          figures of its batches
 ROOT/nodes/NODE/control/          what its control plane remembers over a restart
-ROOT/streams, ROOT/outputs        logs that the network file leaves out, as in `Layout`
+ROOT/streams, ROOT/outputs        logs that the network file leaves out, as in `RunLayout`
 ROOT/links/PRODUCER--CONSUMER     the log of a link: written by one node, read by another
 ROOT/links.json                   where links go instead, if they go over Kafka
 """
@@ -23,7 +23,7 @@ from floodway.json_text import load_json
 from floodway.network.model import Arc, Network
 from floodway.network.part import incoming, node_part, outgoing
 from floodway.spark.log.kafka_links import SCHEME, link_topic
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 
 _MOST_PREFIX = 100
 
@@ -64,13 +64,13 @@ class NodeLayout:
     root: Path
 
     @property
-    def shared(self) -> Layout:
+    def shared(self) -> RunLayout:
         """Where streams, links and outputs lie."""
-        return Layout(self.root)
+        return RunLayout(self.root)
 
-    def own(self, node: str) -> Layout:
+    def own(self, node: str) -> RunLayout:
         """What belongs to one node alone."""
-        return Layout(self.root / "nodes" / node)
+        return RunLayout(self.root / "nodes" / node)
 
     def agent(self, node: str) -> Path:
         """Who runs the node now."""

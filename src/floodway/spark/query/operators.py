@@ -2,33 +2,47 @@
 
 Without `run`, a map, filter or delay busy-waits its cost for every tuple and passes its selectivity's share on,
 decided by hash: so any network file runs as it stands, with the load it describes. An aggregate without `run` counts
-tuples by window and group; a union needs nothing; a join has no default.
+tuples by window and group; a union needs nothing; a join has count windows (`count_join.py`).
+
+What a function makes of its inputs must carry the arrival of the oldest tuple that is in it: latency counts from there.
 """
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from floodway.errors import InputError
 from floodway.functions import named_function
 from floodway.network.model import Operator, OperatorKind
-from floodway.spark.query.drops import hash_ppm
+from floodway.spark.query.count_join import (
+    ARRIVED,
+    IDENTITY,
+    SIDE,
+    SIDES,
+    CountJoin,
+    JoinWindows,
+    Taken,
+    join_batches,
+)
+from floodway.spark.query.drops import column, hash_ppm, identity_columns
 
 ARRIVAL = "_arrival"
 EVENT_TIME = "event_time"
 PPM = 1_000_000
 
 
-def apply_operator(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
-    """What an operator makes of its inputs."""
+def apply_operator(operator: Operator, inputs: list[DataFrame], windows: JoinWindows | None = None) -> DataFrame:
+    """What an operator makes of its inputs; `windows` are those of a join by count, None where it has none before."""
     if operator.run is not None:
-        return _checked(operator, load_function(operator)(*inputs))
+        return _checked(operator, load_function(operator)(*inputs), inputs)
     if operator.kind is OperatorKind.UNION:
         merged = inputs[0]
         for other in inputs[1:]:
@@ -37,10 +51,7 @@ def apply_operator(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
     if operator.kind is OperatorKind.AGGREGATE:
         return count_windows(inputs[0], operator)
     if operator.kind is OperatorKind.JOIN:
-        raise InputError(
-            f"operators.{operator.name}: a join has no default function",
-            hint="Name one with `run: package.module:function`; it gets both DataFrames",
-        )
+        return join_by_count(operator, inputs[0], inputs[1], windows)
     return delay(inputs[0], operator)
 
 
@@ -99,10 +110,70 @@ def count_windows(df: DataFrame, operator: Operator) -> DataFrame:
     )
 
 
-def _checked(operator: Operator, result: Any) -> DataFrame:
+def join_by_count(operator: Operator, left: DataFrame, right: DataFrame, windows: JoinWindows | None) -> DataFrame:
+    """Join by count windows, in one task: who came last is a matter of all tuples."""
+    if operator.windows is None or left.isStreaming or right.isStreaming:
+        raise InputError(
+            f"operators.{operator.name}: a join by count cannot follow an aggregate or another function's join",
+            hint="Name a function with `run: package.module:function`; it gets both DataFrames",
+        )
+    for name, frame in zip(operator.inputs, (left, right), strict=True):
+        if ARRIVAL not in frame.columns:
+            raise InputError(
+                f"operators.{operator.name}: what comes from {name} has no column {ARRIVAL!r}",
+                hint="Let the functions before it keep the column",
+            )
+    taken = _taken(operator, left, right)
+    kinds = {side: {f.name: f.dataType for f in frame.schema} for side, frame in zip(SIDES, (left, right), strict=True)}
+    fields = [types.StructField(one.name, kinds[one.side][one.column]) for one in taken]
+    own = [types.StructField("_id", types.LongType()), types.StructField(ARRIVAL, kinds["left"][ARRIVAL])]
+    schema = types.StructType([*fields, *own, types.StructField("_weight", types.DoubleType())])
+    first, second = operator.windows
+    join = CountJoin(
+        (int(first), int(second)),
+        1.0 if operator.selectivity is None else operator.selectivity,
+        zlib.crc32(operator.name.encode()),
+        operator.cost or 0.0,
+    )
+    tagged = _tagged(left, 0).unionByName(_tagged(right, 1), allowMissingColumns=True).coalesce(1)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    return tagged.mapInArrow(join_batches(join, taken, arrow, windows), schema)
+
+
+def _tagged(df: DataFrame, side: int) -> DataFrame:
+    """The rows of one side, each in a struct, with what the join looks at beside it."""
+    identity = fn.xxhash64(*[column(name) for name in identity_columns(df)])
+    weight = fn.col("_weight").cast("double") if "_weight" in df.columns else fn.lit(1.0)
+    return df.select(
+        fn.lit(side).alias(SIDE),
+        identity.alias(IDENTITY),
+        fn.unix_micros(ARRIVAL).alias(ARRIVED),
+        weight.alias("_weighed"),
+        fn.struct(*[column(name) for name in df.columns]).alias(SIDES[side]),
+    )
+
+
+def _taken(operator: Operator, left: DataFrame, right: DataFrame) -> list[Taken]:
+    """The columns of a result: those of both sides but for what the join makes itself."""
+    made = {"_id", ARRIVAL, "_weight"}
+    found = {name: Taken(name, "left", name) for name in left.columns if name not in made}
+    for name in right.columns:
+        if name not in made and not (name in found and name.startswith("_")):
+            new = f"{operator.inputs[1]}_{name}" if name in found else name
+            found[new] = Taken(new, "right", name)
+    return list(found.values())
+
+
+def _checked(operator: Operator, result: Any, inputs: list[DataFrame]) -> DataFrame:
     if not isinstance(result, DataFrame):
         raise InputError(
             f"operators.{operator.name}.run: {operator.run} returned a {type(result).__name__}",
             hint="It must return a DataFrame",
+        )
+    if any(ARRIVAL in frame.columns for frame in inputs) and ARRIVAL not in result.columns:
+        raise InputError(
+            f"operators.{operator.name}.run: what {operator.run} returns has no column {ARRIVAL!r}, "
+            "so nobody can tell how late its results are",
+            hint=f"Keep the column; in an aggregate min({ARRIVAL}), in a join the least of both",
         )
     return result

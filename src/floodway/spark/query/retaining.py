@@ -19,7 +19,7 @@ from floodway.network.part import outgoing
 from floodway.spark.log import Retention
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import committed_offsets
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.node_layout import NodeLayout
 
 
@@ -62,7 +62,7 @@ def retention_of(options: JobOptions) -> Retention | None:
     return Retention(max_bytes=options.retain_bytes, max_age_seconds=options.retain_seconds)
 
 
-def run_retaining(network: Network, layout: Layout, retention: Retention) -> Retaining:
+def run_retaining(network: Network, layout: RunLayout, retention: Retention) -> Retaining:
     """The logs of a network that runs in one process."""
     readers = {
         spec.name: LinkReader(layout.checkpoint(fragment), spec.name)

@@ -17,8 +17,11 @@ from floodway.spark.log import LogWriter, Retention, create_log
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.source.accounts import Part
 from floodway.spark.source.backend import Readable
-from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
-from floodway.spark.source.offsets import Admission, BatchOffset
+from floodway.spark.source.complement import kept_of
+from floodway.spark.source.drops import tuple_ids
+from floodway.spark.source.keys import KeyFates
+from floodway.spark.source.offsets import BatchOffset, KeyRule, WindowRule
+from floodway.spark.source.windows import passing
 
 MOST_BYTES = 64 << 20
 """All that a side output may take up on the disk, a source."""
@@ -27,10 +30,17 @@ MOST_BYTES = 64 << 20
 def dropped_sample(backend: Readable, offset: BatchOffset, cap: int) -> pa.Table | None:
     """The first `cap` dropped tuples of a batch with their `_id`s as `origin_id`; None if nothing was dropped."""
     pieces: list[pa.Table] = []
-    for part in offset.parts():
+    for part in offset.settled():
         partition = part.partition
         room = cap - sum(piece.num_rows for piece in pieces)
-        sequence = _dropped(offset.admission, part)[:room]
+        rule = offset.admission
+        if rule.windows is not None and part.zone == "read":
+            sequence = _unwhole(backend, rule.windows, part)[:room]
+        elif rule.keys is not None and part.zone == "read":
+            sequence = _over(backend, rule.keys, rule.salt, part)[:room]
+        else:
+            positions = np.arange(part.start, part.end, dtype=np.int64)
+            sequence = positions[~kept_of(rule, part, positions)][:room]
         for ids, batch in backend.read(partition, [(int(s), int(s) + 1) for s in sequence]):
             table = pa.Table.from_batches([batch])
             pieces.append(table.append_column("origin_id", pa.array(tuple_ids(partition, ids))))
@@ -47,16 +57,14 @@ def save_sample(path: Path, sample: pa.Table, *, stream: str, tag: str, retentio
         writer.append(body, arrival=sample.column(ARRIVAL).combine_chunks(), tag=tag)
 
 
-def _dropped(admission: Admission, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    sequence = np.arange(part.start, part.end, dtype=np.int64)
-    if part.zone != "read":
-        return sequence
-    ids = tuple_ids(part.partition, sequence)
-    rule = {"salt": admission.salt, "keep_ppm": admission.keep_ppm}
-    if admission.drop == "hash":
-        kept = kept_mask(ids, **rule)
-    else:
-        kept = np.zeros(len(sequence), dtype=np.bool_)
-        for first, last in kept_runs(part.partition, part.start, part.end, **rule):
-            kept[first - part.start : last - part.start] = True
-    return sequence[~(kept & kept_mask(ids, salt=admission.adaptor_salt, keep_ppm=part.keep_ppm))]
+def _unwhole(backend: Readable, rule: WindowRule, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    pieces = backend.read(part.partition, [(part.start, part.end)])
+    gone = [sequence[~passing(rule, tuple_ids(part.partition, sequence), batch)] for sequence, batch in pieces]
+    return np.concatenate(gone) if gone else np.zeros(0, dtype=np.int64)
+
+
+def _over(backend: Readable, rule: KeyRule, salt: int, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    fates = KeyFates(rule, salt)
+    pieces = backend.read(part.partition, [(part.start, part.end)])
+    gone = [sequence[~fates.of_piece(tuple_ids(part.partition, sequence), batch)[0]] for sequence, batch in pieces]
+    return np.concatenate(gone) if gone else np.zeros(0, dtype=np.int64)

@@ -35,19 +35,21 @@ ARRIVAL = "_arrival"
 QUEUE = "_queue"
 """`stream/partition` that a tuple came from; there where a stream of the network has a deadline."""
 _SINK = "_sink"
-_STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long"
+_STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long, bytes long"
 
 
 @dataclass(frozen=True)
 class Written:
     """What a batch delivered to one sink: tuples by arrival time in milliseconds since 1970 (−1: unknown) and by queue.
 
-    `queues` holds `stream/partition` for each entry, "" where it is not known.
+    `queues` holds `stream/partition` for each entry, "" where it is not known. `bytes` is what was appended to a log or
+    a link: nothing where the batch was there already, and for other sinks.
     """
 
     arrival_ms: NDArray[np.int64]
     tuples: NDArray[np.int64]
     queues: tuple[str, ...] = ()
+    bytes: int = 0
 
     @property
     def rows(self) -> int:
@@ -194,20 +196,20 @@ def _appender(
             mine = table.filter(pc.equal(table.column(_SINK), sink))
             if mine.num_rows:
                 rows = pa.Table.from_struct_array(mine.column(sink))
-                _append(rows, path, partition, f"{tag_of(query, sink, batch)}:{partition}", retained.get(sink))
-                yield _histogram(rows, sink)
+                tag = f"{tag_of(query, sink, batch)}:{partition}"
+                yield _histogram(rows, sink, _append(rows, path, partition, tag, retained.get(sink)))
 
     return append
 
 
-def _append(rows: pa.Table, path: str, partition: int, tag: str, retention: Retention | None = None) -> None:
+def _append(rows: pa.Table, path: str, partition: int, tag: str, retention: Retention | None = None) -> int:
+    """Append to a log or a link; bytes written."""
     arrival = rows.column(ARRIVAL).combine_chunks() if ARRIVAL in rows.column_names else None
     body = rows.drop_columns([name for name in (ARRIVAL, QUEUE) if name in rows.column_names])
     if is_topic(path):
-        append_link(body, path, partition, tag, arrival)
-        return
+        return append_link(body, path, partition, tag, arrival).bytes
     with LogWriter(path, retention=retention) as writer:
-        writer.append(body, partition, arrival=arrival, tag=tag)
+        return writer.append(body, partition, arrival=arrival, tag=tag).bytes
 
 
 def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -215,7 +217,8 @@ def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _histogram(pa.Table.from_batches([batch]), "")
 
 
-def _histogram(table: pa.Table, sink: str) -> pa.RecordBatch:
+def _histogram(table: pa.Table, sink: str, written_bytes: int = 0) -> pa.RecordBatch:
+    """Tuples by arrival and queue; the bytes stand in the first row."""
     rows = table.num_rows
     arrival = np.full(rows, -1, dtype=np.int64)
     if ARRIVAL in table.column_names:
@@ -228,9 +231,11 @@ def _histogram(table: pa.Table, sink: str) -> pa.RecordBatch:
     )
     sinks = pa.array([sink] * counted.num_rows, pa.string())
     columns = [sinks, *(counted.column(name).combine_chunks() for name in ("queue", "arrival_ms", "count_all"))]
-    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "queue", "arrival_ms", "tuples"])
+    columns.append(pa.array([written_bytes, *[0] * (counted.num_rows - 1)][: counted.num_rows], pa.int64()))
+    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "queue", "arrival_ms", "tuples", "bytes"])
 
 
 def _written(stats: pa.Table) -> Written:
     queues = tuple(stats.column("queue").to_pylist())
-    return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy(), queues)
+    size = int(stats.column("bytes").to_numpy().sum())
+    return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy(), queues, size)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from floodway.errors import FloodwayError
-from floodway.spark.query.journal import checkpoint_id
-from floodway.spark.query.stopping import stop_between_batches
+from floodway.spark.query.journal import checkpoint_id, committed_batches
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.gate import OPEN, SHUT, decide, remove, waiting
 
@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLL_SECONDS = 0.02
+_CURRENT = "stateOnCurrentVersionSizeBytes"
+"""Spark's default state store says what its newest version takes; others only what all take."""
 _SHUT_SECONDS = 10.0
 
 
 class BatchError(FloodwayError):
     """A batch that could not be processed; Spark stops the query and a restart repeats the batch."""
+
+
+class StateSize(NamedTuple):
+    """What operators hold: bytes, and rows of state (of several operators, of all together)."""
+
+    bytes: int
+    rows: int
 
 
 class StreamRun:
@@ -46,6 +55,17 @@ class StreamRun:
     def started(self) -> bool:
         """Whether the query has found its sources and its place in them."""
         return self._query is not None and not str(self._query.status["message"]).startswith("Initializing")
+
+    def state_size(self) -> StateSize | None:
+        """What Spark's state stores took after the last batch that ended; None before the first."""
+        progress = None if self._query is None else self._query._jsq.lastProgress()
+        if progress is None:
+            return None
+        # As one text: PySpark's own progress asks Java for every field.
+        found = json.loads(progress.json()).get("stateOperators", [])
+        # What all versions take does not fall when fewer rows are held: its tables never shrink.
+        current = [(one.get("customMetrics") or {}).get(_CURRENT, one["memoryUsedBytes"]) for one in found]
+        return StateSize(sum(map(int, current)), sum(int(one["numRowsTotal"]) for one in found))
 
     def hold(self, writer: DataStreamWriter, *, wait_seconds: float) -> None:
         """Start as far as the gate. Nothing is started where it cannot be: `go` then starts it from the beginning.
@@ -129,3 +149,21 @@ def _await_end(query: StreamingQuery) -> None:
     while query.isActive and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     query.stop()
+
+
+def stop_between_batches(query: StreamingQuery, checkpoint: Path, grace_seconds: float) -> None:
+    """Stop when the query waits for data, or right after its next commit: an overloaded one never waits.
+
+    After `grace_seconds` it is stopped wherever it is; a batch cut short is repeated by the next start.
+    """
+    deadline = time.monotonic() + grace_seconds
+    before = _last_commit(checkpoint)
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        if _last_commit(checkpoint) != before:
+            break
+        time.sleep(_POLL_SECONDS)
+    query.stop()
+
+
+def _last_commit(checkpoint: Path) -> int:
+    return max(committed_batches(checkpoint), default=-1)

@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as fn
 
 from floodway.network.model import Arc, Network
+from floodway.spark.query.count_join import JoinWindows
 from floodway.spark.query.drops import arc_drop, arc_kept, quoted
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.sinks import Written
 
+NO_CONDITIONS: Mapping[Arc, str] = {}
 WriteSinks = Callable[[Mapping[str, DataFrame]], dict[str, Written]]
 
 
@@ -30,15 +32,26 @@ class TailResult:
     delivered: dict[str, Written] = field(default_factory=dict)
 
 
-def run_tail(network: Network, fragment: Fragment, heads: Mapping[str, DataFrame], write: WriteSinks) -> TailResult:
-    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last operator."""
-    tail = _Tail(network, fragment)
+def run_tail(
+    network: Network,
+    fragment: Fragment,
+    heads: Mapping[str, DataFrame],
+    write: WriteSinks,
+    conditions: Mapping[Arc, str] = NO_CONDITIONS,
+    joins: Callable[[str], JoinWindows] | None = None,
+) -> TailResult:
+    """Push a batch through the tail. `heads` are DataFrames by producer: sources, or the zone's last operator.
+
+    `conditions` are SQL, by arc: which windows may leave. `joins` gives the windows of a join by its name.
+    """
+    tail = _Tail(network, fragment, conditions)
     try:
         for name, head in heads.items():
             tail.add(name, head)
         for name in fragment.tail:
             operator = network.operators[name]
-            tail.add(name, apply_operator(operator, [tail.on_arc(Arc(p, name)) for p in operator.inputs]))
+            windows = joins(name) if joins is not None else None
+            tail.add(name, apply_operator(operator, [tail.on_arc(Arc(p, name)) for p in operator.inputs], windows))
         sinks = {output: tail.on_arc(Arc(network.outputs[output].source, output)) for output in fragment.outputs}
         sinks.update((str(arc), tail.on_arc(arc)) for arc in fragment.cut)
         delivered = write(sinks)
@@ -50,8 +63,9 @@ def run_tail(network: Network, fragment: Fragment, heads: Mapping[str, DataFrame
 class _Tail:
     """The frames of one batch by producer, those held for several readers, and the counters on their branches."""
 
-    def __init__(self, network: Network, fragment: Fragment) -> None:
+    def __init__(self, network: Network, fragment: Fragment, conditions: Mapping[Arc, str]) -> None:
         self._network = network
+        self._conditions = conditions
         self._here = {*fragment.tail, *fragment.outputs, *(arc.consumer for arc in fragment.cut)}
         self._frames: dict[str, DataFrame] = {}
         self._held: list[DataFrame] = []
@@ -82,7 +96,7 @@ class _Tail:
             frame = frame.observe(counter[0], *map(fn.expr, ["count(1) AS offered", *kept]))
         if self._network.is_split(arc.producer) and f"_keep:{arc}" in frame.columns:
             return arc_drop(frame, str(arc))
-        return frame
+        return frame.filter(self._conditions[arc]) if arc in self._conditions else frame
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """(offered, kept) on every branch with a drop; waits for the job that wrote the sinks."""

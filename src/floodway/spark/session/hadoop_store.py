@@ -2,8 +2,8 @@
 
 HDFS and its like: an object is written beside its place and renamed, which is atomic, and without `OVERWRITE` fails
 where something is. S3 has no rename; there an object appears when its stream is closed, and `create` is a conditional
-put (`If-None-Match`) where the client offers it (Hadoop 3.4.2 and later), else goes by claims (`store_claims.py`).
-Google's store: as S3 without the conditional put.
+put (`If-None-Match`) where the client offers it (Hadoop 3.4.2 and later), else goes by claims
+(`job/store/store_claims.py`). Google's store: as S3 without the conditional put.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from floodway.errors import InputError
-from floodway.job.store.store import StoreError, prefixed, scheme_of
+from floodway.job.store.store import InTime, StoreError, always, prefixed, scheme_of
 from floodway.job.store.store_claims import create_by_claim
 
 _CLASS = re.compile(r"(?:[a-z0-9]+\.)+[A-Z]\w*: ")
@@ -58,11 +58,9 @@ class HadoopStore:
 
     @property
     def uri(self) -> str:
-        """See `Store`."""
         return self._uri
 
     def read(self, name: str) -> bytes | None:
-        """See `Store`."""
         with self._worded(name, "read"):
             try:
                 stream = self._files.open(self._at(name))
@@ -75,17 +73,17 @@ class HadoopStore:
             finally:
                 stream.close()
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """See `Store`."""
+    def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         path = self._at(name)
         with self._worded(name, "written"):
             if self._renames:
-                self._renamed(path, data, self._hadoop.fs.Options.Rename.OVERWRITE)
-            else:
-                self._put(self._files.createFile(path).overwrite(True), data)
+                return self._renamed(path, data, self._hadoop.fs.Options.Rename.OVERWRITE, in_time)
+            if not in_time():
+                return False
+            self._put(self._files.createFile(path).overwrite(True), data)
+        return True
 
     def create(self, name: str, data: bytes) -> bool:
-        """See `Store`."""
         path = self._at(name)
         if not self._renames and not self._conditional:
             return create_by_claim(self, name, data)
@@ -103,20 +101,16 @@ class HadoopStore:
         return True
 
     def names(self, under: str = "") -> list[str]:
-        """See `Store`."""
         return sorted(name for name, one in self._listed(under) if name.endswith(ENDINGS) or one.isFile())
 
     def folders(self, under: str = "") -> list[str]:
-        """See `Store`."""
         return sorted(name for name, one in self._listed(under) if one.isDirectory())
 
     def remove(self, name: str) -> None:
-        """See `Store`."""
         with self._worded(name, "removed"):
             self._files.delete(self._at(name), False)
 
     def modified(self, name: str) -> float | None:
-        """See `Store`."""
         with self._worded(name, "read"):
             try:
                 return float(self._files.getFileStatus(self._at(name)).getModificationTime()) / 1e3
@@ -125,16 +119,20 @@ class HadoopStore:
                     return None
                 raise
 
-    def _renamed(self, path: Any, data: bytes, how: Any) -> None:
+    def _renamed(self, path: Any, data: bytes, how: Any, in_time: InTime = always) -> bool:
         draft = self._hadoop.fs.Path(path.getParent(), f".{path.getName()}.{token_hex(8)}")
         try:
             self._put(self._files.createFile(draft).overwrite(False).recursive(), data)
             options = self._jvm.java.lang.reflect.Array.newInstance(how.getClass(), 1)
             options[0] = how
+            if not in_time():
+                self._files.delete(draft, False)
+                return False
             self._context.rename(draft, path, options)
         except Py4JJavaError:
             self._files.delete(draft, False)
             raise
+        return True
 
     def _put(self, builder: Any, data: bytes) -> None:
         stream = builder.opt("fs.s3a.create.performance", True).build()

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from floodway.errors import FloodwayError
+from floodway.spark.session import worker_start
 from floodway.spark.session.java import find_java
 
 LOCAL_MASTER = "local[2]"
@@ -129,7 +130,10 @@ def _warehouse() -> Path:
 
 _WRAPPER = """#!/bin/sh
 kept=$(printf %s "$PYTHONPATH" | tr ':' '\\n' | grep -Ev '/(pyspark|py4j-[^/]*)[.]zip$' | paste -sd: -)
-if [ "$1 $2" = "-m pyspark.daemon" ]; then shift 2; set -- -m floodway.spark.session.worker_daemon "$@"; fi
+case "$1 $2" in
+    "-m pyspark.daemon") shift 2; set -- -m floodway.spark.session.worker_daemon "$@" ;;
+    "-m pyspark."*) shift; set -- -P "{start}" "$@" ;;
+esac
 PYTHONPATH="$kept" exec "{python}" "$@"
 """
 
@@ -141,10 +145,11 @@ def worker_python() -> str:
     Spark puts its own `pyspark.zip` in front of every worker's path. Modules in a zip have no bytecode, so each new
     worker compiles pyspark anew: a second of CPU. The wrapper takes the zips out; the versions are the same. Workers
     are forked by `worker_daemon`: the setting `spark.python.daemon.module` does not reach those that plan a source.
+    Those that Spark starts one by one connect to it before they import anything (`worker_start`).
     """
     folder = Path(tempfile.mkdtemp(prefix="floodway-python-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     wrapper = folder / "python3"
-    wrapper.write_text(_WRAPPER.format(python=sys.executable), encoding="utf-8")
+    wrapper.write_text(_WRAPPER.format(python=sys.executable, start=worker_start.__file__), encoding="utf-8")
     wrapper.chmod(0o755)
     return str(wrapper)

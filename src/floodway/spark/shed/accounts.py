@@ -7,8 +7,11 @@ from dataclasses import replace
 from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
+from floodway.job.store.store import Store
 from floodway.spark.shed.control_table import PPM, Table
 from floodway.spark.shed.keys.rare import rest_ppm
+from floodway.spark.shed.open_batches import journaled_time
+from floodway.spark.shed.positions import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 
@@ -16,6 +19,10 @@ UNCERTAIN = (
     "query {query} reads its batches several times, and Spark counted only a part of some: where foreachBatch has "
     "several actions, call batch.persist() before the first"
 )
+
+
+MOST_UNREPORTED = 100
+"""Spark keeps no more batches in a checkpoint, by default."""
 
 
 def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | None, now_us: int) -> list[LedgerLine]:
@@ -58,15 +65,32 @@ def batch_lines(report: BatchReport, settings: ShedSettings, mode: Mode, now_us:
     return lines
 
 
+def all_facts(
+    report: BatchReport,
+    last_batch: int | None,
+    checkpoint: Store | None,
+    settings: ShedSettings,
+    table: Table,
+    now_us: int,
+) -> list[BatchFacts]:
+    """What made tuples of this batch go, for whoever wants them back, and of those before that nobody reported."""
+    if checkpoint is None:
+        return [facts_of(report, settings, table, now_us)]
+    if report.no_ranges == FIRST_BATCH:
+        report = replace(report, ranges=journaled_ranges(checkpoint, report.batch))
+    before = _unreported(report, last_batch, checkpoint, settings, table, now_us)
+    return [*before, facts_of(report, settings, table, now_us)]
+
+
 def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: int) -> BatchFacts:
     """What made tuples of this batch go, for whoever wants them back."""
     time_us = report.batch_time_us or report.started_us
     entry = table.at(time_us)
-    ranges, why = report.ranges, report.no_ranges
+    ranges, why = report.ranges, "" if report.ranges else report.no_ranges
     if report.seq is not None and entry.seq != report.seq:
         ranges, why = (), "the decision that the batch found is no longer on record"
-    known = [] if settings.window is None else [epoch for epoch in table.epochs if epoch.seq <= entry.seq]
-    by_key = entry.quotas if settings.share_by is not None else None
+    epochs = [] if settings.window is None else [((e.start_us, e.pass_ppm, e.emit_ppm), e.seq) for e in table.epochs]
+    by_key = entry.quotas if settings.has_quotas else None
     keep, aimed = (rest_ppm(ppm, entry.rare_ppm) for ppm in (entry.keep_at(time_us), entry.keep_ppm))
     quotas, others_ppm = by_key.in_batch(keep, aimed) if by_key else ((), None)
     return BatchFacts(
@@ -80,7 +104,9 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
         salt=entry.salt,
         threshold=entry.threshold,
         tie_ppm=entry.tie_at(time_us),
-        epochs=tuple((epoch.start_us, epoch.pass_ppm, epoch.emit_ppm) for epoch in known),
+        epochs=tuple(epoch for epoch, seq in epochs if seq <= entry.seq),
+        later_epochs=tuple(epoch for epoch, seq in epochs if seq > entry.seq),
+        in_gaps=report.in_gaps,
         stale_before_us=None if settings.max_age_us is None else time_us - settings.max_age_us,
         quotas=quotas,
         others_ppm=others_ppm,
@@ -88,3 +114,27 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
         ranges=ranges,
         why=why,
     )
+
+
+def _unreported(
+    report: BatchReport, last_batch: int | None, checkpoint: Store, settings: ShedSettings, table: Table, now_us: int
+) -> list[BatchFacts]:
+    """Of the committed batches between `last_batch` and this one: the driver died before it heard of them.
+
+    Their decisions are in the table until a report goes beyond them, and their positions in the query's checkpoint.
+    """
+    if last_batch is None or not report.ranges:
+        return []
+    found = []
+    for batch in range(max(last_batch + 1, report.batch - MOST_UNREPORTED), report.batch):
+        time_us, ranges = journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
+        if time_us is None or not ranges:
+            continue
+        entry = table.at(time_us)
+        if entry.mode == "enforce" and not entry.expired(time_us):
+            missed = BatchReport(
+                report.query, report.run, batch, time_us, 0.0, 0, 0, 0, batch_time_us=time_us, seq=entry.seq,
+                keep_ppm=rest_ppm(entry.keep_at(time_us), entry.rare_ppm), ranges=ranges,
+            )  # fmt: skip
+            found.append(replace(facts_of(missed, settings, table, now_us), counted=False))
+    return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from zlib import crc32
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -18,36 +17,38 @@ from floodway.job.places import note_place
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
-from floodway.spark.shed.checks import TIMESTAMP, check_columns
+from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
 from floodway.spark.shed.control_columns import (
     AIMED,
+    DECIDED,
     ENFORCED,
     KEEP,
-    MODE,
     RARE_SHARE,
     SALT,
-    SEQ,
     SKIP,
     TABLE,
     THRESHOLD,
     TIE,
     TIME,
+    decided,
     epoch_keep,
     with_control,
 )
 from floodway.spark.shed.control_table import PPM
-from floodway.spark.shed.keys.key_columns import OVER, QUOTA, hashed_weights, key_metrics, with_quota
+from floodway.spark.shed.control_view import live_row
+from floodway.spark.shed.executors import executor_count, executor_requests
+from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
+from floodway.spark.shed.keys.key_columns import OVER, QUOTA, hashed_weights, key_hash, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import KeyShares
 from floodway.spark.shed.keys.rare import FIRST, UNKNOWN, rest_column
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
-from floodway.spark.shed.plans import stands_on_source
 from floodway.spark.shed.recovery.fate import Rule, is_behind, is_stale, rank, write_rule
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import utility_column, utility_summary
-from floodway.spark.shed.window_drop import WindowDrop, emits, passes, time_us
+from floodway.spark.shed.window_drop import WindowDrop, emits, in_gaps, passes, time_us
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
@@ -82,7 +83,7 @@ class BoundShed:
     @property
     def metric_key(self) -> str:
         """Names this shed among a query's metrics."""
-        return metric_key(self.settings.name, self.files)
+        return self.files.key(self.settings.name)
 
     @property
     def _compared(self) -> tuple[object, ...]:
@@ -90,16 +91,19 @@ class BoundShed:
         options = self.options
         utility = None if options.utility is None else str(options.utility)
         columns = (utility, names_of(options.key), names_of(options.identity), options.arrival, options.timestamp)
-        return (self.settings, *columns, options.window, options.side_output or 0)
+        return (self.settings, *columns, options.window, options.side_output or 0, bool(options.ask_executors))
 
     def _new_loop(self, df: DataFrame) -> ShedLoop:
         share_by, weights = self.settings.share_by, self.settings.weights
+        asking = f"shed {self.settings.name!r}: ask_executors="
         return ShedLoop(
             self.settings,
             self.files,
             clock_us=lambda: time.time_ns() // 1000,
             open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
             keys=None if share_by is None else KeyShares(hashed_weights(df, share_by, weights)),
+            executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
+            present=executor_count(self.spark),
         )
 
     def __call__(self, df: DataFrame) -> DataFrame:
@@ -109,14 +113,30 @@ class BoundShed:
         spark = df.sparkSession
         make = partial(self._new_loop, df)
         loop = attach(spark, self.metric_key, self._compared, make, on_source=stands_on_source(df))
+        row = live_row(spark, self.files.control_uri)
+        if row is not None:
+            loop.serve(row.put)
         self.loops.append(loop)
         note_place(self.settings.name, self.files.store.uri)
         write_rule(loop.files.store, self._rule(df))
-        kept = fn.col(FATE) | ~fn.coalesce(fn.col(ENFORCED), fn.lit(False))
-        marked = self._marked(df).withColumn(KEPT, kept)
+        marked = self._marked(df).withColumns({KEPT: fn.col(FATE) | ~fn.col(ENFORCED), DECIDED: decided()})
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
         return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+
+    @property
+    def _table_options(self) -> list[str]:
+        """Which parts of a decision beside its keep the stream needs."""
+        settings = self.settings
+        asked = {
+            "threshold": settings.by_utility,
+            "tie_ppm": settings.by_utility,
+            "quotas": settings.has_quotas,
+            "rare_ppm": settings.rare_by is not None,
+            "skip": settings.skip_when_lag is not None,
+            "epochs": settings.window is not None,
+        }
+        return [name for name, is_asked in asked.items() if is_asked]
 
     @property
     def _timestamp(self) -> str:
@@ -136,6 +156,7 @@ class BoundShed:
             share_by=self.settings.share_by,
             keep_rare=self.settings.keep_rare,
             rare_by=self.settings.rare_by,
+            accuracy_by=self.settings.accuracy_by,
         )
 
     def kept_windows(self, df: DataFrame, window_column: str) -> DataFrame:
@@ -149,12 +170,12 @@ class BoundShed:
             lambda start: epoch_keep("emit_ppm", start),
             fn.lit(self.settings.salt),
         )
-        kept = with_control(df, self.files.control_uri).filter(whole)
+        kept = with_control(df, self.files.control_uri, self._table_options).filter(whole)
         return kept.select(*[column(name) for name in df.columns])
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
-        found = with_control(df, self.files.control_uri)
+        found = with_control(df, self.files.control_uri, self._table_options)
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
@@ -180,7 +201,9 @@ class BoundShed:
             found = found.withColumns({RANK: ranked, **rest})
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
         if self.settings.share_by is not None:
-            slotted = with_quota(slotted, self.settings.share_by)
+            slotted = with_quota(slotted, key_hash(fn.expr(self.settings.share_by)))
+        elif self.settings.accuracy_by is not None:
+            slotted = with_quota(slotted, group_hash(self.settings.accuracy_by))
         below = fn.col(SLOT) < self._keep
         if self.utility is None:
             return slotted.withColumn(FATE, self._fresh(fn.coalesce(below, fn.lit(True))))
@@ -209,41 +232,45 @@ class BoundShed:
     @property
     def _keep(self) -> Column:
         """The share in ppm of the tuples like this one that is kept."""
-        return fn.col(KEEP if self.settings.share_by is None else QUOTA)
+        return fn.col(QUOTA if self.settings.has_quotas else KEEP)
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
         return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
 
     def _counts(self, df: DataFrame) -> list[Column]:
-        """Counted before the drop, in one observation: each costs every tuple."""
+        """Counted before the drop, in one observation: each costs every tuple, and its plan every batch.
+
+        What was dropped follows from what the decision drops, and from whether it was enforced (`BatchReport`).
+        """
         metrics = [
             fn.count(fn.lit(1)).alias("offered"),
-            fn.count_if(KEPT).alias("kept"),
             fn.count_if(FATE).alias("would_keep"),
+            # The same for all tuples of a batch. The greatest of a number costs less than the first of anything.
+            fn.max(DECIDED).alias("decided"),
             fn.max(TIME).alias("batch_time_us"),
-            fn.max(SEQ).alias("seq"),
-            fn.max(KEEP).alias("keep_ppm"),
-            fn.max(MODE).alias("mode"),
         ]
         if self.utility is not None:
             utility = fn.col(UTILITY)
             metrics.append(utility_summary(fn.when(~self._skipped, utility)).alias("utilities"))
         if self.settings.max_age_us is not None:
             metrics.append(fn.count_if(STALE).alias("stale"))
-            metrics.append(fn.count_if(fn.col(STALE) & ~fn.col(KEPT)).alias("skipped"))
         if self.settings.share_by is not None:
             metrics += key_metrics(self.settings.share_by, ~self._skipped)
             metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(FATE)).alias("over"))
-            metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(KEPT)).alias("by_share"))
+        if self.settings.accuracy is not None:
+            metrics += sample_metrics(self.settings.accuracy, self._hashed(df), ~self._skipped)
         if self.settings.rare_by is not None:
             metrics.append(fn.count_if(fn.col(RANK) == FIRST).alias("first"))
             metrics.append(fn.count_if(fn.col(RANK) == UNKNOWN).alias("unknown"))
         if self.settings.skip_when_lag is not None:
-            behind = fn.col(BEHIND) & ~self._stale
-            metrics.append(fn.count_if(behind).alias("behind"))
-            metrics.append(fn.count_if(behind & ~fn.col(KEPT)).alias("passed_over"))
+            metrics.append(fn.count_if(fn.col(BEHIND) & ~self._stale).alias("behind"))
         if self.window is not None:
-            metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
+            event_us = time_us(self.window.time_column)
+            unemitted = in_gaps(
+                self.window.shape, event_us, lambda start: epoch_keep("emit_ppm", start), fn.lit(self.settings.salt)
+            )
+            metrics.append(fn.max(event_us).alias("event_us"))
+            metrics.append(fn.count_if(fn.col(TABLE)["epochs"].isNotNull() & unemitted).alias("in_gaps"))
         if self.options.side_output:
             dropped = ~fn.col(KEPT)
             # The rows with the least hash: a sample of fixed size that needs no more memory than itself.
@@ -273,8 +300,3 @@ class BoundShed:
         if self.settings.rare_by is not None:
             weight = fn.when(fn.col(RANK) == FIRST, 1.0).otherwise(weight)
         return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))
-
-
-def metric_key(name: str, files: ShedFiles) -> str:
-    """Names a shed among a query's metrics: one name may be in use at several places."""
-    return f"{name}.{crc32(files.store.uri.encode()):08x}"

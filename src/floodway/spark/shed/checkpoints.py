@@ -5,6 +5,9 @@
   it is in a query at all shows in the query's first progress: until then all that start are noted.
 - `floodway/NAME.json` in a query's checkpoint, {"since": 17, "state": "file:///…"}: from which batch on the shed has
   counted, and where. A state that was lost cannot say so itself.
+- `floodway/NAME.6859aad9/control.json` there, by the place of the state, {"mode": "off", "table": {…}}: the operator's
+  mode (null: none) and the control table, written again after every decision. A state that was lost begins with it, so
+  that a batch is repeated with the decision of its first try, and the operator's mode holds.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
+from floodway.job.decision import Mode
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store.state_files import MODES
 from floodway.job.store.store import Store
 from floodway.json_text import load_json
+from floodway.spark.shed.control_table import Table
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -69,9 +75,51 @@ def read_record(checkpoint: Store, shed: str) -> Record | None:
         return None
 
 
-def write_record(checkpoint: Store, shed: str, record: Record) -> None:
-    """Leave a record, unless there is one."""
+def first_record(checkpoint: Store, shed: str, record: Record) -> Record:
+    """The record of a shed in a checkpoint, or this one, which is left there if there is none."""
     checkpoint.create(_record(shed), json.dumps(asdict(record)).encode())
+    return read_record(checkpoint, shed) or record
+
+
+@dataclass(frozen=True, slots=True)
+class StateCopy:
+    """What a checkpoint holds of a shed's state: the control table, and the operator's mode if there is one."""
+
+    table: Table
+    mode: Mode | None
+
+
+class StateCopies:
+    """The copies of one shed's state in the checkpoints of its running queries."""
+
+    def __init__(self, files: ShedFiles, shed: str) -> None:
+        self._files = files
+        self._name = f"floodway/{files.key(shed)}/control.json"
+        self._checkpoints: dict[str, Store] = {}
+
+    def read(self, checkpoint: Store) -> StateCopy | None:
+        """The copy in a checkpoint; None if there is none, or none that can be understood."""
+        try:
+            body = load_json(checkpoint.read(self._name) or b"null")
+            table, mode = Table.decode(json.dumps(body["table"]).encode()), body["mode"]
+        except (ValueError, LookupError, TypeError):
+            return None
+        return None if table is None else StateCopy(table, mode if mode in MODES else None)
+
+    def begin(self, query: str, checkpoint: Store, table: bytes) -> None:
+        """The shed is in this query: its checkpoint has a copy from now on."""
+        self._checkpoints[query] = checkpoint
+        self.write(table)
+
+    def end(self, query: str) -> None:
+        """The query has ended; its copy stays as it is."""
+        self._checkpoints.pop(query, None)
+
+    def write(self, table: bytes) -> None:
+        """Replace all copies."""
+        mode = json.dumps(self._files.read_mode()).encode() if self._checkpoints else b""
+        for checkpoint in list(self._checkpoints.values()):  # a query may end, on Spark's thread, while this writes
+            checkpoint.write(self._name, b'{"mode": %s, "table": %s}' % (mode, table))
 
 
 def _record(shed: str) -> str:

@@ -1,6 +1,8 @@
-"""Refuse options that do not fit the stream's columns, before anything is written."""
+"""Look at the stream that a shed is applied to, before anything is written: refuse options that do not fit it."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -8,6 +10,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NumericType
 
 from floodway.errors import InputError
+from floodway.job.options.accuracy import Accuracy
 from floodway.spark.query.drops import WEIGHT, can_hash, has_positions, identity_columns
 from floodway.spark.shed.options import ShedOptions, names_of
 
@@ -15,6 +18,9 @@ TIMESTAMP = "timestamp"
 """The column that says how old a tuple is, where the user does not name one: Kafka's."""
 
 _TIMESTAMPS = ("timestamp", "timestamp_ntz")
+
+_ONE_TO_ONE = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark", "View"})
+"""Nodes of a plan that hand on as many rows as they get."""
 
 
 def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
@@ -46,7 +52,26 @@ def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
         )
     if options.max_age is not None:
         _check_timestamp(df, shed, options.timestamp or TIMESTAMP)
+    if options.accuracy is not None:
+        _check_accuracy(df, shed, options.accuracy)
     _check_numbers(df, shed, options)
+
+
+def _check_accuracy(df: DataFrame, shed: str, accuracy: Accuracy) -> None:
+    if accuracy.by is not None:
+        _check_key(df, shed, "accuracy: by", accuracy.by)
+    if accuracy.argument == "*":
+        return
+    try:
+        kind = df.select("*", fn.expr(accuracy.argument).alias("_floodway_value")).schema["_floodway_value"].dataType
+    except AnalysisException as error:
+        what = f"shed {shed!r}: accuracy= estimates {accuracy.aggregate!r}, and that is of no expression of the stream"
+        raise InputError(what, hint=f"Choose from {', '.join(df.columns)}.") from error
+    if accuracy.function != "count" and not isinstance(kind, NumericType):
+        raise InputError(
+            f"shed {shed!r}: accuracy= estimates {accuracy.aggregate!r}, of type {kind.simpleString()}, not a number",
+            hint="Cast it.",
+        )
 
 
 def _check_key(df: DataFrame, shed: str, option: str, key: str) -> None:
@@ -56,6 +81,8 @@ def _check_key(df: DataFrame, shed: str, option: str, key: str) -> None:
     except AnalysisException as error:
         what = f"shed {shed!r}: {option}= is no column or expression of the stream: {key}"
         raise InputError(what, hint=hint) from error
+    if kind.typeName() == "void":
+        raise InputError(f"shed {shed!r}: {option}= is always null: {key}", hint=hint)
     if not can_hash(kind):
         raise InputError(f"shed {shed!r}: {option}= is of type {kind.simpleString()}, which has no keys", hint=hint)
 
@@ -88,3 +115,14 @@ def _check_numbers(df: DataFrame, shed: str, options: ShedOptions) -> None:
                 f"shed {shed!r}: {what} is of type {kind.simpleString()}, not a number",
                 hint="Cast it, or rename the column.",
             )
+
+
+def stands_on_source(df: DataFrame) -> bool:
+    """Whether every row that a source hands over is a row of this DataFrame; False where the plan is not to be had."""
+    plan: Any = getattr(df, "_jdf", None)  # Spark Connect has none
+    if plan is None:
+        return False
+    node = plan.queryExecution().analyzed()
+    while str(node.nodeName()) in _ONE_TO_ONE:
+        node = node.children().apply(0)
+    return str(node.nodeName()).startswith("StreamingRelation")

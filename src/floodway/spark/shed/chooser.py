@@ -5,11 +5,15 @@ How much is dropped is decided in `control/keep_loop.py`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.keys.group_keeps import GroupKeeps
+from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.keys.quotas import Quotas
 from floodway.spark.shed.keys.rare import RareShare, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
@@ -18,13 +22,16 @@ from floodway.spark.shed.utility import Utilities
 
 @dataclass
 class Chooser:
-    """Fills in an entry what it keeps. `keys` are the shares by key, if the settings ask for them."""
+    """Fills in an entry what it keeps. `keys` are the shares by key, `groups` what an accuracy needs, if asked for."""
 
     settings: ShedSettings
     keys: KeyShares | None = None
     skip: Positions | None = None
+    groups: GroupKeeps | None = None
     utilities: Utilities = field(default_factory=Utilities)
     rare: RareShare = field(default_factory=RareShare)
+    _begun_us: dict[str, int] = field(default_factory=dict)
+    """When the last batch of each query began."""
 
     def take(self, report: BatchReport, cut_by: Entry) -> BatchReport:
         """Take in a batch that `cut_by` was written for; the batch as a controller is to see it."""
@@ -32,6 +39,8 @@ class Chooser:
         self.rare.add(report.first, report.offered - report.stale - report.behind)
         if self.keys is not None and report.seq == cut_by.seq:
             self.keys.take(report, cut_by.quotas)
+        if self.groups is not None and report.seq == cut_by.seq:
+            self._take_sample(self.groups, report, cut_by)
         if self.settings.skip_when_lag is None:
             return report
         self.skip = skip_positions(report.waiting, self.settings.skip_when_lag, self.skip)
@@ -49,4 +58,20 @@ class Chooser:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         if self.keys is not None:
             entry = replace(entry, quotas=self.keys.quotas(rest) or entry.quotas)
-        return entry
+        return entry if self.groups is None else self._accurate(self.groups, entry, rest)
+
+    def _take_sample(self, groups: GroupKeeps, report: BatchReport, cut_by: Entry) -> None:
+        before, self._begun_us[report.query] = self._begun_us.get(report.query), report.started_us
+        seconds = None if before is None or before >= report.started_us else (report.started_us - before) / 1e6
+        quotas = cut_by.quotas or Quotas()
+        keep, aimed = (rest_ppm(ppm, cut_by.rare_ppm) for ppm in (report.keep_ppm or PPM, cut_by.keep_ppm))
+        points = points_of(report.sample, report.sampled, quotas.sizes)
+        groups.take(points, seconds, quotas, keep, aimed)
+
+    def _accurate(self, groups: GroupKeeps, entry: Entry, rest: float) -> Entry:
+        """The entry with keeps by group. A keep that is needed for accuracy does not follow the batch's length."""
+        quotas, keep = groups.quotas(rest)
+        if entry.mode == "off" or not groups.is_firm:
+            return replace(entry, quotas=quotas)
+        raised = math.ceil(self.rare.ppm + keep * (PPM - self.rare.ppm)) if keep > rest else entry.keep_ppm
+        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised), budget=None, rate=None, base_us=None)

@@ -1,8 +1,13 @@
 """The one writer of a control table: `control.json` in the shed's state, replaced whole.
 
-A batch takes its timestamp, is journaled, and only then reads the file. So that it finds the same entry whenever it
+A batch takes its timestamp, is journaled, and only then reads the table. So that it finds the same entry whenever it
 reads, an entry comes into force a guard later than the clock says when it is written: a batch with such a timestamp
-began when the file was in place. A write that took longer than its guard is counted, and the guard becomes longer.
+began when the table was in place. All that takes long is done beside the file; then the clock says whether there is
+time left to replace it. If not, the file stays as it was, and the next try has a longer guard.
+
+A reader leaves no trace. So nothing can mend a process that is held up just between that look at the clock and the
+replacement, nor a request to an object store that takes longer than its guard: batches that read the file may have met
+it late, which is counted. Readers in memory have not: for them it is repeated.
 """
 
 from __future__ import annotations
@@ -12,17 +17,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from floodway.errors import FloodwayError
-from floodway.job.store.store import Store
-from floodway.planning.window_drop import Epoch
+from floodway.job.store.store import Store, StoreError
+from floodway.planning.windows.window_drop import Epoch
 from floodway.spark.shed.control_table import Entry, Table
-from floodway.spark.shed.open_batches import OpenBatches, OpenJournal, open_checkpoint
+from floodway.spark.shed.open_batches import EVER_US, OpenBatches, OpenJournal, open_checkpoint
 
 FILE = "control.json"
-GUARD_US = 50_000
-"""How far ahead of the clock an entry comes into force: longer than a small file takes to be replaced."""
+GUARD_US = 250_000
+"""How far ahead of the clock an entry comes into force, at least: longer than a small file takes to be replaced and to
+be given to the readers in memory. Under overload it costs nothing: the next batch has begun when a decision is made.
+"""
 
-LONGEST_GUARD_US = 1_000_000
-"""As long as a decision may wait."""
+LONGEST_GUARDS_US = (1_000_000, 10_000_000, 60_000_000)
+"""As long as a decision may wait: at the first try to write it, at the second, and at the last, which is not given up.
+"""
+
+HANDING_US = 50_000
+"""How long it takes to give the table to the readers in memory, at least: a call to Java from a busy process."""
+
+
+SLOWEST_US = 2_000_000
+"""As much as is believed of how long the rest took: a clock that was set meanwhile must not hold up the next decisions.
+"""
 
 
 class ControlTableError(FloodwayError):
@@ -40,16 +56,21 @@ class ControlTable:
         checkpoints: Mapping[str, str],
         open_journal: OpenJournal = open_checkpoint,
         expires_us: int | None = None,
+        last_batch: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         """Go on with the table that is there, or begin one with `first`.
 
         `checkpoints` are those of the queries, by id, that the shed was in before this process. A decision expires
-        `expires_us` after it was written or renewed; None: never.
+        `expires_us` after it was written or renewed; None: never. `last_batch` is the last one of a query on record.
         """
         self._store = store
         self._clock_us = clock_us
         self._expires_us = expires_us
-        self._writes_us: deque[int] = deque([0], maxlen=16)
+        # Of the last writes: how long all took that is done beside the file, and what came after it.
+        self._drafts_us: deque[int] = deque([0], maxlen=16)
+        self._ends_us: deque[int] = deque([0], maxlen=16)
+        self._failed: Table | None = None
+        """What could not be written, as the store said; its readers may have seen it all the same."""
         self.late_writes = 0
         """Writes that ended after their entry came into force: a replay of a batch begun meanwhile may differ."""
         raw = store.read(FILE)
@@ -61,8 +82,11 @@ class ControlTable:
                 hint="Move it away to begin a new one; a batch that is replayed then keeps everything.",
             )
         self.table = found
-        self.open_batches = OpenBatches(checkpoints, found.unread, clock_us(), open_journal)
-        if raw is None:
+        self.open_batches = OpenBatches(checkpoints, found.unread, clock_us(), open_journal, last_batch)
+        self._readers: list[Callable[[bytes], None]] = []
+        self.copy: Callable[[bytes], None] = lambda raw: None
+        """Is given every table that was written; it must not raise."""
+        if raw != found.encode():  # also what another version has written
             store.write(FILE, found.encode())
 
     @property
@@ -88,9 +112,22 @@ class ControlTable:
         """The address of the file."""
         return f"{self._store.uri}/{FILE}"
 
+    def also_to(self, reader: Callable[[bytes], None]) -> None:
+        """Give the table to a reader beside the file, now and after every write."""
+        reader(self.table.encode())
+        if reader not in self._readers:
+            self._readers.append(reader)
+
+    def adopt(self, table: Table) -> None:
+        """Go on with a table that was saved elsewhere, before any batch has read the present one."""
+        self.table, self.resumed = table, True
+        self.write_again()
+
     def write_again(self) -> None:
         """Put the table back where somebody has removed or broken the file."""
-        self._store.write(FILE, self.table.encode())
+        raw = self.table.encode()
+        self._store.write(FILE, raw)
+        self._hand(raw)
 
     def renew(self) -> None:
         """Let the latest decision hold for longer; batches that have begun have what they had."""
@@ -105,23 +142,57 @@ class ControlTable:
         return self.table.oldest_within(self.open_batches.begun(now_us, now_us + 1).running) >= seq
 
     def _write(self, entry: Entry, epochs: tuple[Epoch, ...], *, news: bool = True) -> None:
-        now_us = self._clock_us()
-        valid_us = now_us + self.guard_us
+        self._look_at_failed()
+        for longest_us in LONGEST_GUARDS_US:
+            now_us = self._clock_us()
+            ending_us = max(HANDING_US, 2 * max(self._ends_us))
+            guard_us = max(GUARD_US, 2 * max(self._drafts_us) + ending_us)
+            valid_us = now_us + min(guard_us, longest_us)
+            table = self._changed(entry, epochs, now_us, valid_us, news=news)
+            raw = table.encode()
+            last_us = EVER_US if longest_us == LONGEST_GUARDS_US[-1] else valid_us - ending_us
+            try:  # first: what no batch after a crash would find must not be in force
+                drafted_us = self._replace(raw, last_us)
+            except StoreError:
+                self._failed = table
+                raise
+            self._drafts_us.append((drafted_us or self._clock_us()) - now_us)
+            if drafted_us and not (self._readers and self._clock_us() + HANDING_US >= valid_us):
+                break
+        self._hand(raw)
+        self.table = table
+        done_us = self._clock_us()
+        self._ends_us.append(min(done_us - (drafted_us or now_us), SLOWEST_US))
+        if done_us >= valid_us:
+            self.late_writes += 1
+        self.copy(raw)
+
+    def _replace(self, raw: bytes, last_us: int) -> int | None:
+        """When all was done beside the file; None if that was not before `last_us`, and the file is as it was."""
+        drafted_us = 0
+
+        def in_time() -> bool:
+            nonlocal drafted_us
+            drafted_us = self._clock_us()
+            return drafted_us < last_us
+
+        return drafted_us if self._store.write(FILE, raw, in_time=in_time) else None
+
+    def _look_at_failed(self) -> None:
+        """A store may say that it failed and do it all the same; then the batches that read the file have met it."""
+        if self._failed is not None and not self._readers and self._store.read(FILE) == self._failed.encode():
+            self.table = self._failed
+        self._failed = None
+
+    def _changed(self, entry: Entry, epochs: tuple[Epoch, ...], now_us: int, valid_us: int, *, news: bool) -> Table:
+        """The table with this entry in force from then on; of batches that begin before, with what they have."""
         begun = self.open_batches.begun(now_us, valid_us)
         if news:
             entry = replace(entry, seq=self.latest.seq + 1, valid_from_us=valid_us)
         entry = replace(entry, until_us=None if self._expires_us is None else valid_us + self._expires_us)
-        table = replace(
-            self.table.changed(entry, [*begun.running, *begun.repeated]), epochs=epochs, unread=begun.unread
-        )
-        self._store.write(FILE, table.encode())
-        self.table = table
-        done_us = self._clock_us()
-        self._writes_us.append(done_us - now_us)
-        if done_us >= valid_us:
-            self.late_writes += 1
+        changed = self.table.changed(entry, [*begun.running, *begun.repeated])
+        return replace(changed, epochs=epochs, unread=begun.unread)
 
-    @property
-    def guard_us(self) -> int:
-        """Twice as long as the slowest of the last writes took."""
-        return min(max(GUARD_US, 2 * max(self._writes_us)), LONGEST_GUARD_US)
+    def _hand(self, raw: bytes) -> None:
+        for reader in self._readers:
+            reader(raw)

@@ -3,13 +3,16 @@
 Spark journals a timestamp before a batch runs and gives it back on replay. The table says which entry is in force for
 it: the latest one, whatever the timestamp, except for those timestamps that a batch which has already begun may have.
 
-    {"version": 2, "latest": ENTRY, "others": [{"begin_us": …, "end_us": …, "entry": ENTRY}, …], "epochs": [EPOCH, …]}
+    {"version": 2, "latest": ENTRY, "others": [{"begin_us": …, "end_us": …, "entry": ENTRY}, …], "epochs": [EPOCH, …],
+     "lookup": LOOKUP}
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
-           budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys, `quotas.py`; null: none),
-           rare_ppm (the share of the tuples that are kept as the first of their keys, `rare.py`),
+           budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys: `keys/quotas.py`; or null),
+           rare_ppm (the share of the tuples that are kept as the first of their keys, `keys/rare.py`),
            skip (positions of Kafka by topic and partition before which tuples are skipped; null: none)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
+    LOOKUP the same entries as a micro-batch looks them up (`Table.lookup`): all that can be computed beforehand is, as
+           whatever a plan computes is planned anew for every batch
 
 `changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
 had. So a batch finds the same entry in its first run and in every replay. And a clock that is set back or forward makes
@@ -21,15 +24,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from floodway.job.decision import Mode
 from floodway.planning.lag import Positions
-from floodway.planning.window_drop import ALWAYS, Epoch
+from floodway.planning.windows.window_drop import ALWAYS, Epoch
 from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas
 
 PPM = 1_000_000
@@ -45,16 +48,39 @@ LOWEST, HIGHEST = 0.25, 1.25
 up by little, because a query that waited is offered more than the time since the last batch says.
 """
 
-ENTRY_SCHEMA = (
-    "seq:int,valid_from_us:bigint,keep_ppm:int,salt:bigint,mode:string,threshold:double,tie_ppm:int,"
-    f"budget:double,rate:double,base_us:bigint,until_us:bigint,quotas:struct<{QUOTAS_SCHEMA}>,rare_ppm:int,"
-    "skip:map<string,array<bigint>>"
-)
-EPOCH_SCHEMA = "seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int"
-TABLE_SCHEMA = (
-    f"latest struct<{ENTRY_SCHEMA}>, others array<struct<begin_us:bigint,end_us:bigint,entry:struct<{ENTRY_SCHEMA}>>>, "
-    f"epochs array<struct<{EPOCH_SCHEMA}>>"
-)
+MODES: tuple[Mode, ...] = ("off", "observe", "enforce")
+EVER_US = 1 << 62
+
+_FIELDS = {
+    "code": "bigint",
+    "low": "double",
+    "high": "double",
+    "scaled": "double",
+    "base_us": "bigint",
+    "enforced_until_us": "bigint",
+    "salt": "bigint",
+    "seq": "int",
+    "keep_ppm": "int",
+}
+_FIELDS_OF_OPTIONS = {
+    "threshold": "double",
+    "tie_ppm": "int",
+    "quotas": f"struct<{QUOTAS_SCHEMA}>",
+    "rare_ppm": "int",
+    "skip": "map<string,array<bigint>>",
+}
+_EPOCHS = "epochs array<struct<seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int>>"
+
+
+def table_schema(options: Collection[str]) -> str:
+    """What Spark reads of the file: the fields of every decision, and those of these options (`epochs` for windows).
+
+    Spark compiles no row of more than a hundred fields, counted with those inside of others.
+    """
+    kinds = _FIELDS | {name: kind for name, kind in _FIELDS_OF_OPTIONS.items() if name in options}
+    entry = ",".join(f"{name}:{kind}" for name, kind in kinds.items())
+    found = f"latest:struct<{entry}>,end_us:bigint,bounds:array<bigint>,entries:array<struct<{entry}>>"
+    return ", ".join((f"lookup struct<{found}>", *([_EPOCHS] if "epochs" in options else [])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +125,42 @@ class Entry:
         return self.until_us is not None and batch_time_us >= self.until_us
 
     def keep_at(self, batch_time_us: int) -> int:
-        """The keep in ppm for a batch with this timestamp; the same as `control_columns.keep_in_force`."""
+        """The keep in ppm for a batch with this timestamp; the same as `control_columns` computes from `lookup`."""
         if self.expired(batch_time_us):
             return PPM
+        low, high, scaled = self._following
+        return math.floor(max(low, min(high, scaled / max(batch_time_us - (self.base_us or 0), 1))))
+
+    @property
+    def _following(self) -> tuple[float, float, float]:
+        """The least and the greatest keep in ppm, and the keep times the microseconds since `base_us`."""
+        keep = float(self.keep_ppm)
         if self.budget is None or self.rate is None or self.base_us is None:
-            return self.keep_ppm
-        offered = self.rate * max(batch_time_us - self.base_us, 1) / 1e6
-        wanted = min(float(PPM), math.floor(PPM * self.budget / offered)) if offered > 0.0 else float(PPM)
-        return math.floor(max(self.keep_ppm * LOWEST, min(wanted, self.keep_ppm * HIGHEST)))
+            return keep, keep, 0.0
+        scaled = PPM * self.budget * 1e6 / self.rate if self.rate > 0.0 else math.inf
+        return keep * LOWEST, min(keep * HIGHEST, float(PPM)), min(scaled, 1e30)
+
+    def lookup(self) -> dict[str, object]:
+        """The entry as a batch looks it up: `code` is what the batch reports it by (`control_columns.decided`)."""
+        low, high, scaled = self._following
+        until_us = EVER_US if self.until_us is None else self.until_us
+        found = {
+            "code": self.seq * len(MODES) + MODES.index(self.mode),
+            "low": low,
+            "high": high,
+            "scaled": scaled,
+            "base_us": self.base_us or 0,
+            "enforced_until_us": until_us if self.mode == "enforce" else 0,
+            "salt": self.salt,
+            "seq": self.seq,
+            "keep_ppm": self.keep_ppm,
+            "threshold": self.threshold,
+            "tie_ppm": self.tie_ppm,
+            "quotas": self.quotas,
+            "rare_ppm": self.rare_ppm,
+            "skip": self.skip,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     def tie_at(self, batch_time_us: int) -> int:
         """The share in ppm of the ties for a batch with this timestamp: with the keep, which ties alone can follow."""
@@ -187,9 +241,22 @@ class Table:
         if begin < end:
             yield Other(begin, end, self.latest)
 
+    def lookup(self) -> dict[str, object]:
+        """The latest entry; and for timestamps before `end_us` the entries between the bounds of the others.
+
+        Entry i is in force where i of the bounds are not beyond the timestamp, null being the latest one.
+        """
+        return {
+            "latest": self.latest.lookup(),
+            "end_us": self.others[-1].end_us if self.others else None,
+            "bounds": [bound for other in self.others for bound in (other.begin_us, other.end_us)],
+            "entries": [entry for other in self.others for entry in (None, other.entry.lookup())],
+        }
+
     def encode(self) -> bytes:
         """One line."""
-        return (json.dumps(asdict(self), separators=(",", ":"), allow_nan=False) + "\n").encode()
+        body = {name: getattr(self, name) for name in self.__slots__} | {"lookup": self.lookup()}
+        return (json.dumps(body, separators=(",", ":"), allow_nan=False, default=_fields) + "\n").encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> Table | None:
@@ -201,6 +268,12 @@ class Table:
 
 
 _TABLE = TypeAdapter(Table)
+
+
+def _fields(part: object) -> dict[str, object]:
+    """The fields of a part of the table that have a value; `asdict` would copy all that is in them."""
+    pairs = ((field.name, getattr(part, field.name)) for field in fields(cast(Any, part)))
+    return {name: value for name, value in pairs if value is not None}
 
 
 def _joined(spans: Iterable[Span]) -> Sequence[Span]:

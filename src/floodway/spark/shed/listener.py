@@ -34,6 +34,7 @@ from floodway.errors import InputError
 from floodway.json_text import load_json
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.checkpoints import checkpoint_of
+from floodway.spark.shed.control_columns import Decided
 from floodway.spark.shed.heartbeat import Heartbeat
 from floodway.spark.shed.keys.key_columns import key_counts
 from floodway.spark.shed.loop import ShedLoop
@@ -117,8 +118,14 @@ class ShedListener(StreamingQueryListener):
             checkpoint = None if spark is None else checkpoint_of(spark, str(event.id))
         except Exception:  # whatever Spark raises: an audit can be told the folder
             log.debug("no checkpoint of query %s", event.id, exc_info=True)
-        for loop in _loops():
-            loop.on_start(str(event.id), checkpoint)
+        with _lock:
+            applied = list(_applied.values())
+        for shed in applied:
+            try:
+                shed.loop.on_start(str(event.id), checkpoint, str(event.runId))
+                shed.heartbeat.start()
+            except Exception:  # one shed that fails must not keep the others from hearing of it
+                log.exception("floodway shed %s could not take in a query", shed.loop.settings.name)
 
     @override
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -148,7 +155,7 @@ class ShedListener(StreamingQueryListener):
     @override
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         for loop in _loops():
-            loop.on_end(str(event.id))
+            loop.on_end(str(event.id), str(event.runId))
 
 
 class _JavaListener(JStreamingQueryListener):
@@ -170,7 +177,9 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
     """The report of one shed from a progress."""
     sources = progress["sources"] if on_source else []
     seen = progress["observedMetrics"][metric_name(key)]
+    decided = Decided.read(seen.get("decided"))
     ranges, why = positions(progress["sources"])
+    stale, over, behind = (seen.get(name, 0) for name in ("stale", "over", "behind"))
     return BatchReport(
         query=progress["id"],
         run=progress["runId"],
@@ -178,26 +187,29 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
         started_us=_micros(progress["timestamp"]),
         seconds=progress["durationMs"]["triggerExecution"] / 1e3,  # Spark 3.5 has no batchDuration in its JSON
         offered=seen["offered"],
-        kept=seen["kept"],
+        kept=seen["would_keep"] if decided.enforced else seen["offered"],
         would_keep=seen["would_keep"],
         batch_time_us=seen.get("batch_time_us"),
-        seq=seen.get("seq"),
-        keep_ppm=seen.get("keep_ppm"),
-        mode=seen.get("mode"),
-        stale=seen.get("stale", 0),
-        skipped=seen.get("skipped", 0),
-        over=seen.get("over", 0),
-        by_share=seen.get("by_share", 0),
+        seq=decided.seq,
+        keep_ppm=decided.keep_ppm,
+        mode=decided.mode,
+        stale=stale,
+        skipped=stale if decided.enforced else 0,
+        over=over,
+        by_share=over if decided.enforced else 0,
         key_points=seen.get("key_points"),
         key_counts=key_counts(seen.get("key_counts") or ()),
         key_name=seen.get("key_name"),
+        sample=seen.get("sample") or (),
+        sampled=seen.get("sampled", 0),
         first=seen.get("first", 0),
         unknown=seen.get("unknown", 0),
-        behind=seen.get("behind", 0),
-        passed_over=seen.get("passed_over", 0),
+        behind=behind,
+        passed_over=behind if decided.enforced else 0,
         waiting=waiting(progress["sources"]),
         arrival_us=seen.get("arrival_us"),
         event_us=seen.get("event_us"),
+        in_gaps=seen.get("in_gaps", 0),
         utilities=seen.get("utilities"),
         dropped_tuples=seen.get("dropped_tuples") or (),
         read=sources[0]["numInputRows"] if len(sources) == 1 else None,

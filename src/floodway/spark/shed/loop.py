@@ -9,13 +9,12 @@ What the keep is to be is decided in `control/keep_loop.py`.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
 
-from floodway.control.keep_loop import KeepDecision, KeepLoop
+from floodway.control.keep_loop import KeepLoop
 from floodway.control.patience import Patience
 from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
@@ -23,21 +22,23 @@ from floodway.job.ledger.facts import FactsLog
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
-from floodway.job.status.status import ShedPart
-from floodway.job.status.tail import read_figures
-from floodway.job.store.kept_lines import KeptLines
-from floodway.job.store.locks import hold
-from floodway.spark.shed.accounts import UNCERTAIN, batch_lines, facts_of, missed_lines
-from floodway.spark.shed.checkpoints import Record, note_checkpoint, noted_checkpoints, read_record, write_record
+from floodway.job.status.figures import read_figures
+from floodway.job.status.parts import AccuracyPart
+from floodway.job.store.lease import hold
+from floodway.job.store.line_log import KeptLines
+from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines
+from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import PPM, Entry
-from floodway.spark.shed.keys.key_shares import KeyShares
+from floodway.spark.shed.executors import ExecutorRequests
+from floodway.spark.shed.keys.group_keeps import GroupKeeps
+from floodway.spark.shed.keys.key_shares import WARNINGS, KeyShares
 from floodway.spark.shed.keys.rare import UNKNOWN_KEYS
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.reporting import batch_of, latencies_of, reason_of, shed_status
-from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.reporting import Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
+from floodway.spark.shed.settings import Query, ShedSettings
 from floodway.spark.shed.windows import WindowSteering
 
 log = logging.getLogger(__name__)
@@ -45,30 +46,8 @@ log = logging.getLogger(__name__)
 DEADBAND = 0.01
 """Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
 
-MOST_WARNINGS = 8
 UNSEEN_BATCHES = 2
 """Batches in a row without their decision before that is said: one may have met a write that took long."""
-
-
-@dataclass
-class _Query:
-    """What is remembered of one query's run."""
-
-    run: str
-    loop: KeepLoop
-    last_batch: int | None
-    patience: Patience
-    decided: KeepDecision | None = None
-    started_us: int | None = None
-    """When the last batch began; None before the first."""
-    latency_seconds: float | None = None
-    """Of the last batch; None where it is not known."""
-    follow: tuple[float, float, int] | None = None
-    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
-
-    @property
-    def keep_ppm(self) -> int | None:
-        return None if self.decided is None else min(PPM, max(1, round(self.decided.keep * PPM)))
 
 
 @dataclass
@@ -81,17 +60,20 @@ class ShedLoop:
     open_journal: OpenJournal = open_checkpoint
     keys: KeyShares | None = None
     """Shares by key, if the settings ask for them."""
+    executors: ExecutorRequests | None = None
+    """Who asks for more of them, if the settings say so."""
+    present: Callable[[], int | None] = lambda: None
+    """How many executors there are; None where that says nothing."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
-    _queries: dict[str, _Query] = field(default_factory=dict)
-    _running: set[str] = field(default_factory=set)
-    """Queries that were started and have not ended: those that the shed is in, and those not known to be others."""
+    _queries: dict[str, Query] = field(default_factory=dict)
+    _running: dict[str, str | None] = field(default_factory=dict)
+    """Queries that have not ended, with their runs: those that the shed is in, and those not known to be others."""
     _ended: bool = False
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
-        self.warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
-        """What an operator must know beside the figures, latest last."""
+        self.warnings = Warnings(self.settings.name)
         self.decision_seen: bool | None = None
         """Whether the last batch with tuples found the decision written for it; None before the first."""
         self._unseen = 0
@@ -102,7 +84,7 @@ class ShedLoop:
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
         self._status = self.files.read_status()
-        first = Entry(0, 0, salt=self.settings.salt, mode=self._mode())
+        first = self._first()
         self.control = ControlTable(
             self.files.store,
             self.clock_us,
@@ -110,12 +92,24 @@ class ShedLoop:
             noted_checkpoints(self.files),
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
+            lambda query: self.ledger.last_batch(query, self.settings.name),
         )
+        self._copies = StateCopies(self.files, self.settings.name)
+        self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
+        self._state_lost = not self.control.resumed
+        """Whether the state is a new one, and no batch has been reported: a checkpoint may know more."""
+        self._begin(first)
+
+    def _begin(self, first: Entry) -> None:
+        """With the control table that there is, and what the code says."""
         before = self.control.latest
-        quotas = None if self.keys is None else before.quotas
+        accuracy, quotas = self.settings.accuracy, before.quotas
+        if quotas is None or not (self.keys if accuracy is None else accuracy) or bool(accuracy) != bool(quotas.sizes):
+            quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        self._chooser = Chooser(self.settings, self.keys, skip)
+        self._groups = None if accuracy is None else GroupKeeps(accuracy)
+        self._chooser = Chooser(self.settings, self.keys, skip, self._groups)
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -127,14 +121,33 @@ class ShedLoop:
         with self._lock:
             return self._ended and not self._running
 
-    def on_start(self, query: str, checkpoint: str | None) -> None:
+    def serve(self, reader: Callable[[bytes], None]) -> None:
+        """Give the control table to a reader beside the file, from now on."""
+        with self._lock:
+            self.control.also_to(reader)
+
+    def on_start(self, query: str, checkpoint: str | None, run: str | None = None) -> None:
         """A query has started; whether the shed is in it shows in its first progress."""
         with self._lock:
-            self._running.add(query)
+            self._running[query] = run
             self.control.open_batches.started(query, checkpoint, self.clock_us())
             if checkpoint is not None:
                 self._guarded("noting a checkpoint", lambda: note_checkpoint(self.files, query, checkpoint))
+                self._guarded("reading the checkpoint", lambda: self._restore(query))
             self.renew()
+
+    def _restore(self, query: str) -> None:
+        """Begin a state that was lost with what the query's checkpoint holds of it."""
+        checkpoint = self.control.open_batches.journal(query)
+        copy = None if checkpoint is None else self._copies.read(checkpoint)
+        if checkpoint is None or copy is None:
+            return
+        if self._state_lost and copy.table.latest.seq > self.control.latest.seq:
+            if copy.mode is not None and self.files.read_mode() is None:
+                self.files.write_mode(copy.mode)
+            self.control.adopt(copy.table)
+            self._begin(self._first())
+        self._copies.begin(query, checkpoint, self.control.table.encode())
 
     def renew(self) -> None:
         """Let the decision hold for longer, while there is a query that may use it; the status says until when."""
@@ -149,19 +162,21 @@ class ShedLoop:
         """A query has progressed, and the shed is not in it."""
         with self._lock:
             if query in self._running:
-                self._running.discard(query)
+                del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
 
     def on_batch(self, report: BatchReport) -> None:
         """Take in one micro-batch."""
         with self._lock:
-            self._running.add(report.query)
+            self._running.setdefault(report.query, report.run)
+            self._state_lost = False
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
-            facts = facts_of(report, self.settings, self.control.table, self.clock_us())
+            checkpoint = self.control.open_batches.journal(report.query)
+            facts = all_facts(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us())
             seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))
             self._guarded("deciding", lambda: self._decide(query, seen))
@@ -172,15 +187,17 @@ class ShedLoop:
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
             if report.unknown:
-                self._warn(UNKNOWN_KEYS)
+                self.warnings.say(UNKNOWN_KEYS)
+            if self.keys is not None:
+                self.warnings.say_only(self.keys.warning, WARNINGS)
             if report.uncertain and report.read is not None:
-                self._warn(UNCERTAIN.format(query=report.query))
+                self.warnings.say(UNCERTAIN.format(query=report.query))
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
             batch = self._batch(query, report)
             self.figures.add(lines, batch)
             # Before the ledger: a batch on it has its event times on record, and what it dropped can be found.
             self._guarded("writing the status", lambda: self._report(query, report, batch))
-            self._guarded("writing the facts", lambda: self.facts.add(facts) if facts.dropped else None)
+            self._guarded("writing the facts", lambda: self.facts.add(*facts))
             self._guarded("writing the ledger", lambda: self.ledger.append(lines))
             self._guarded("writing the batch", lambda: self.batches.append(batch))
             self._guarded("writing the side output", lambda: self._save_dropped(report))
@@ -195,39 +212,44 @@ class ShedLoop:
                 known.follow = None
                 self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
 
-    def on_end(self, query: str) -> None:
-        """A query has stopped: it no longer has a say."""
+    def on_end(self, query: str, run: str | None = None) -> None:
+        """A query has stopped: it no longer has a say. Spark tells it late: the next run may have begun."""
         with self._lock:
-            self._ended |= query in self._running
-            self._running.discard(query)
-            self._queries.pop(query, None)
-            self.control.open_batches.ended(query, self.clock_us())
+            if run is None or self._running.get(query) in (None, run):
+                self._ended |= query in self._running
+                self._running.pop(query, None)
+                self._queries.pop(query, None)
+                self._copies.end(query)
+                self.control.open_batches.ended(query, self.clock_us())
 
-    def _query(self, report: BatchReport) -> _Query:
+    def _query(self, report: BatchReport) -> Query:
         known = self._queries.get(report.query)
         if known is None or known.run != report.run:
             last = self.ledger.last_batch(report.query, self.settings.name)
-            known = self._queries[report.query] = _Query(
+            known = self._queries[report.query] = Query(
                 report.run, self._restored(), last, Patience(self.settings.shed_after_seconds)
             )
             self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
         return known
 
-    def _look_for_record(self, query: _Query, report: BatchReport) -> None:
+    def _look_for_record(self, query: Query, report: BatchReport) -> None:
         """A query that the ledger does not know is new; unless its checkpoint says that it is not."""
         checkpoint = self.control.open_batches.journal(report.query)
         if checkpoint is None:
             return
-        record = read_record(checkpoint, self.settings.name)
-        if record is None:
-            write_record(checkpoint, self.settings.name, Record(report.batch, self.files.store.uri))
-        if record is None or query.last_batch is not None or record.since >= report.batch:
+        self._copies.begin(report.query, checkpoint, self.control.table.encode())
+        record = first_record(checkpoint, self.settings.name, Record(report.batch, self.files.store.uri))
+        if query.last_batch is not None or record.since >= report.batch:
             return
         query.last_batch = record.since - 1
         lost = f"batches {record.since} to {report.batch - 1} of query {report.query} are not accounted for"
-        self._warn(f"the state that this shed had at {record.state} is not here: {lost}; the mode is {self._mode()}")
+        self.warnings.say(
+            f"the state that this shed had at {record.state} is not here: {lost}; the mode is {self._mode()}"
+        )
         if not self.control.resumed and (report.batch_time_us or report.started_us) < self._opened_us:
-            self._warn(f"batch {report.batch} of query {report.query} is a replay; its first decision is not known")
+            self.warnings.say(
+                f"batch {report.batch} of query {report.query} is a replay; its first decision is not known"
+            )
 
     def _look_at_decision(self, report: BatchReport) -> None:
         """Whether the batch found the decision that was written for it: executors may not see the file at all."""
@@ -237,22 +259,17 @@ class ShedLoop:
         self.decision_seen = report.seq == expected.seq
         if expected.until_us is not None and expected.expired(report.batch_time_us or report.started_us):
             since = datetime.fromtimestamp(expected.until_us / 1e6, UTC)
-            self._warn(f"batches kept everything from {since:%Y-%m-%d %H:%M:%S} UTC on: nobody renewed the decision")
+            self.warnings.say(
+                f"batches kept everything from {since:%Y-%m-%d %H:%M:%S} UTC on: nobody renewed the decision"
+            )
         self._unseen = 0 if self.decision_seen else self._unseen + 1
         unseen = f"batches do not find the decisions in {self.control.uri} and keep everything: can executors read it?"
         if self.decision_seen:
-            if unseen in self.warnings:
-                self.warnings.remove(unseen)
+            self.warnings.say_only(None, [unseen])
         else:
             self.control.write_again()
             if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
-                self._warn(unseen)
-
-    def _warn(self, text: str) -> None:
-        """Say it once, in the log, and in the status from now on."""
-        if text not in self.warnings:
-            self.warnings.append(text)
-            log.warning("floodway shed %s: %s", self.settings.name, text)
+                self.warnings.say(unseen)
 
     def _restored(self) -> KeepLoop:
         """The controller as the last run left it, so that a restart does not learn from the start."""
@@ -266,13 +283,17 @@ class ShedLoop:
         until_us = self.control.latest.until_us
         return None if until_us is None else until_us / 1e6
 
+    def _first(self) -> Entry:
+        """What the code says."""
+        return Entry(0, 0, salt=self.settings.salt, mode=self._mode())
+
     def _mode(self) -> Mode:
         return self.files.read_mode() or self.settings.mode
 
     def _unsure(self) -> int | None:
         return self.clock_us() if self.control.resumed and self._status is None else None
 
-    def _decide(self, query: _Query, report: BatchReport) -> None:
+    def _decide(self, query: Query, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
@@ -286,9 +307,14 @@ class ShedLoop:
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
             query.decided = decided
+            if self.executors is not None:
+                self.executors.take(decided.capacity_needed, report.ended_us / 1e6)
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
                 query.follow = decided.budget, decided.offered_rate, report.ended_us
+        elif query.decided is None and latest.budget is not None and latest.rate is not None:
+            # A run's first batch, often a slow one, tells nothing: what the last run decided goes on from its end.
+            query.follow = latest.budget, latest.rate, report.ended_us
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:
@@ -297,10 +323,9 @@ class ShedLoop:
         return min(asked, default=self.control.latest.keep_ppm)
 
     def _follow(self, keep_ppm: int) -> tuple[float, float, int] | None:
-        for query in self._queries.values():
-            if query.keep_ppm == keep_ppm:
-                return query.follow
-        return None
+        """That of the query which asked for this keep, or else of one that has not asked for any yet."""
+        queries = [query for asked in (keep_ppm, None) for query in self._queries.values() if query.keep_ppm == asked]
+        return queries[0].follow if queries else None
 
     def _window_keep(self) -> int:
         return self._keep_ppm() if self._mode() == "enforce" else PPM
@@ -310,7 +335,7 @@ class ShedLoop:
         follow = self._follow(keep_ppm)
         if mode == "off":
             keep_ppm, follow = PPM, None
-        elif follow is None and keep_ppm < PPM and _near(keep_ppm, latest.keep_ppm):
+        elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
         budget, rate, base_us = follow or (None, None, None)
         entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
@@ -322,30 +347,26 @@ class ShedLoop:
                 {"query": report.query, "batch": report.batch, "tuple": text} for text in report.dropped_tuples
             )
 
-    def _batch(self, query: _Query, report: BatchReport) -> Batch:
+    def _batch(self, query: Query, report: BatchReport) -> Batch:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
         reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
         if report.first:
             reason = f"{reason}; {report.first:,} tuples of the last batch are the first of their keys and stay"
+        accuracy = self._accuracy(query)
+        if accuracy is not None:
+            reason = f"{reason}; {accuracy.words}"
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
-    def _report(self, query: _Query, report: BatchReport, batch: Batch) -> None:
+    def _accuracy(self, query: Query) -> AccuracyPart | None:
+        target = self.settings.target_seconds
+        return None if self._groups is None else self._groups.part(query.latency_seconds, target)
+
+    def _report(self, query: Query, report: BatchReport, batch: Batch) -> None:
         latest = self.control.latest
-        part = ShedPart(
-            query=report.query,
-            batch=report.batch,
-            batch_seconds=report.seconds,
-            controller=dict(query.loop.snapshot()),
-            seen_us=self.windows.seen_us if self.windows is not None else None,
-            late_writes=self.control.late_writes,
-            stale=report.stale,
-            over=report.over,
-            first=report.first,
-            behind=report.behind,
-            keys=() if self.keys is None else self.keys.shown(latest.quotas),
-        )
+        seen_us = self.windows.seen_us if self.windows is not None else None
+        part = shed_part(report, query.loop.snapshot(), seen_us, self.control.late_writes)
         self._status = shed_status(
             self.settings.name,
             self.figures,
@@ -356,6 +377,9 @@ class ShedLoop:
             now_seconds=self.clock_us() / 1e6,
             target_seconds=self.settings.target_seconds,
             decided=query.decided,
+            executors=self.present(),
+            accuracy=self._accuracy(query),
+            keys=() if self.keys is None else self.keys.shown(latest.quotas),
             decision_seen=self.decision_seen,
             decision_until=self._decision_until(),
             warnings=tuple(self.warnings),
@@ -370,7 +394,3 @@ class ShedLoop:
             # The stream is worth more than its accounts: say it, count it, go on.
             self.errors += 1
             log.error("floodway shed %s, %s: %s", self.settings.name, doing, error)
-
-
-def _near(keep_ppm: int, in_force_ppm: int) -> bool:
-    return abs(keep_ppm - in_force_ppm) <= DEADBAND * in_force_ppm

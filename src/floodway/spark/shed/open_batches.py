@@ -69,18 +69,27 @@ class OpenBatches:
     """What is known of the queries that a shed is in."""
 
     def __init__(
-        self, checkpoints: Mapping[str, str], unread: Mapping[str, int], now_us: int, open_journal: OpenJournal
+        self,
+        checkpoints: Mapping[str, str],
+        unread: Mapping[str, int],
+        now_us: int,
+        open_journal: OpenJournal,
+        last_batch: Callable[[str], int | None] = lambda _: None,
     ) -> None:
-        """`checkpoints` and `unread` are of queries of processes before this one: none of them runs."""
+        """`checkpoints` and `unread` are of queries of processes before this one: none of them runs.
+
+        `last_batch` is the last one of a query that was reported: decisions of later ones are still asked for.
+        """
         self._open_journal = open_journal
         self._queries: dict[str, _Query] = {}
         for query, since_us in unread.items():
             self._queries[query] = _Query(None, now_us, running=False, former=_span(since_us, now_us))
         for query, checkpoint in checkpoints.items():
             journal = open_journal(checkpoint)
-            journaled = None if journal is None else read_journal(journal)
+            last = last_batch(query)
+            journaled = None if journal is None else read_journal(journal, last)
             if journaled is not None or query not in unread:
-                self._queries[query] = _Query(journal, now_us, running=False, journaled=journaled)
+                self._queries[query] = _Query(journal, now_us, running=False, last_batch=last, journaled=journaled)
 
     def started(self, query: str, checkpoint: str | None, now_us: int) -> None:
         """A query runs."""
@@ -165,16 +174,17 @@ def read_journal(journal: Store, committed: int | None = None) -> Journaled | No
     try:
         last = max(journaled_batches(journal, "commits"), default=-1) if committed is None else committed
         batch, times = last + 1, []
-        while (time := _time(journal, batch)) is not None:
+        while (time := journaled_time(journal, batch)) is not None:
             times.append(time)
             batch += 1
-        before = _time(journal, last)
+        before = journaled_time(journal, last)
     except (StoreError, ValueError, LookupError, TypeError):
         return None
     return Journaled(() if before is None else (before,), tuple(times))
 
 
-def _time(journal: Store, batch: int) -> int | None:
+def journaled_time(journal: Store, batch: int) -> int | None:
+    """The timestamp of a batch in microseconds; None if it is not journaled, or no longer."""
     raw = journal.read(f"offsets/{batch}")
     return None if raw is None else int(load_json(raw.splitlines()[1])["batchTimestampMs"]) * 1000
 

@@ -21,6 +21,7 @@ from floodway.control.base import Controller
 from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError
+from floodway.job.options.accuracy import Accuracy
 from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
@@ -48,10 +49,24 @@ def _weights(text: str) -> dict[str, float]:
     return {key.strip(): float(weight) for key, _, weight in pairs}
 
 
+def _switch(text: str) -> bool:
+    """`true` or `false`; ValueError for anything else."""
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.strip().lower() == "true"
+
+
+def _law_options(text: str) -> dict[str, object]:
+    """`gain=0.5, headroom=0.9`."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    return {name.strip(): float(value) for name, _, value in pairs}
+
+
 FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "target_latency": str,
     "mode": str,
     "controller": str,
+    "options": _law_options,
     "headroom": float,
     "utility": str,
     "floor": float,
@@ -59,6 +74,7 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "identity": _columns,
     "share_by": str,
     "weights": _weights,
+    "accuracy": Accuracy.of,
     "keep_rare": int,
     "rare_by": str,
     "skip_when_lag": int,
@@ -67,10 +83,13 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "side_output": int,
     "expires_after": str,
     "shed_after": str,
+    "ask_executors": _switch,
     "max_age": str,
     "timestamp": str,
 }
 """The options that a setting may have, and how its text is read."""
+
+_EXAMPLES = {"weights": "gold=3, free=0.5", "options": "gain=0.5", "ask_executors": "true or false"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +106,7 @@ class ShedOptions:
     key: str | Sequence[str] | None = None
     share_by: str | None = None
     weights: Mapping[str, float] | None = None
+    accuracy: Accuracy | None = None
     keep_rare: int | None = None
     rare_by: str | None = None
     identity: str | Sequence[str] | None = None
@@ -96,6 +116,7 @@ class ShedOptions:
     side_output: int | None = None
     expires_after: str | float | None = None
     shed_after: str | float | None = None
+    ask_executors: bool | None = None
     skip_when_lag: int | None = None
     max_age: str | float | None = None
     timestamp: str | None = None
@@ -110,8 +131,9 @@ class ShedOptions:
                     try:
                         found[option] = read(text)
                     except ValueError:
-                        example = "gold=3, free=0.5" if option == "weights" else "1 or 0.9, say"
-                        raise InputError(f"{key}={text} is not a number", hint=f"Write {example}") from None
+                        example = _EXAMPLES.get(option, "1 or 0.9, say")
+                        what = "true or false" if option == "ask_executors" else "a number"
+                        raise InputError(f"{key}={text} is not {what}", hint=f"Write {example}") from None
         return replace(self, **found)
 
     def checked(self, name: str) -> ShedOptions:
@@ -138,6 +160,7 @@ class ShedOptions:
                 hint="Make the utility a function of the key.",
             )
         self._check_shares(name)
+        self._check_accuracy(name)
         self._check_rare(name)
         if not 0.0 <= (self.floor or 0.0) <= MOST_FLOOR or (self.floor and self.utility is None):
             raise InputError(
@@ -171,6 +194,23 @@ class ShedOptions:
                     f"shed {name!r}: the weight {weight!r} of {key!r} is not a number above 0",
                     hint='weights={"gold": 3} gives gold three times the share of a key that is not named',
                 )
+
+    def _check_accuracy(self, name: str) -> None:
+        if self.accuracy is None:
+            return
+        if not isinstance(self.accuracy, Accuracy):
+            raise InputError(
+                f"shed {name!r}: accuracy={self.accuracy!r} is no target",
+                hint='Write floodway.Accuracy("sum(price)", by="page", within=0.01)',
+            )
+        others = {"utility=": self.utility, "key=": self.key, "share_by=": self.share_by, "window=": self.window}
+        both = [option for option, value in others.items() if value is not None]
+        if both:
+            raise InputError(
+                f"shed {name!r}: accuracy= needs tuples that are kept each by itself, at a keep of its own choice, "
+                f"and {both[0]} decides otherwise",
+                hint="Use one of them.",
+            )
 
     def _check_rare(self, name: str) -> None:
         if self.rare_by is not None and self.keep_rare is None:
@@ -217,6 +257,7 @@ class ShedOptions:
             floor_ppm=round((self.floor or 0.0) * PPM),
             window=None if self.window is None else self.window.shape,
             share_by=self.share_by,
+            accuracy=self.accuracy,
             keep_rare=self.keep_rare or 0,
             rare_by=(self.rare_by or self.share_by) if self.keep_rare else None,
             weights=tuple((str(key), float(weight)) for key, weight in (self.weights or {}).items()),
@@ -246,6 +287,11 @@ def refuse_unknown(keys: Sequence[str]) -> None:
     for key in keys:
         option = key.removeprefix(PREFIX)
         if key.startswith(PREFIX) and option not in known and option.rpartition(".")[2] not in FROM_TEXT:
+            from floodway.job.options.flags import FLAGS
+
+            flag = FLAGS.get(option.rpartition(".")[2])
+            if flag is not None and "shed" in flag.refused:
+                raise InputError(f"{key} means nothing to a shed: {flag.refused['shed']}", hint="Leave it out")
             raise InputError(f"{key} is not a setting of Floodway", hint=suggestion(option, known))
 
 

@@ -6,9 +6,10 @@
 4. `_floodway` below `spark.sql.streaming.checkpointLocation`
 5. the user's own folder (`job/shed_state.py`), where Spark runs on this machine alone
 
-Executors read the decision there. On a cluster they do not see the driver's disk, and would keep everything without a
-word: such a place is refused. Where every machine mounts the same folder, `spark.floodway.state.shared=true` says so. A
-path without a scheme is Spark's, as everywhere in Spark: on a cluster it belongs to `fs.defaultFS`.
+On a cluster nothing may lie on the driver's disk: the next driver may run on another machine, and on Spark Connect
+executors read the decision there. Such a place is refused. Where every machine mounts the same folder,
+`spark.floodway.state.shared=true` says so. A path without a scheme is Spark's, as everywhere in Spark: on a cluster it
+belongs to `fs.defaultFS`.
 """
 
 from __future__ import annotations

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodway.job.ledger.facts import Range
+from floodway.job.ledger.facts import OffsetRange
+from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.planning.lag import Waiting
 
+FIRST_BATCH = "Spark does not say where the first batch of a query begins"
 
-def positions(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[Range, ...], str]:
+
+def positions(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[OffsetRange, ...], str]:
     """The ranges of Kafka that a batch read, and why there are none.
 
     `sources` are those of a progress, each with `description`, `startOffset` and `endOffset`.
     """
-    ranges: list[Range] = []
+    ranges: list[OffsetRange] = []
     for source in sources:
         if "kafka" not in source["description"].lower():
             return (), f"{source['description']} cannot be read again by position"
         if source["startOffset"] in (None, "null"):
-            return (), "Spark does not say where the first batch of a query begins"
+            return (), FIRST_BATCH
         starts, ends = _offsets(source["startOffset"]), _offsets(source["endOffset"])
         if starts is None or ends is None:
             return (), f"{source['description']} tells no offsets"
@@ -28,8 +31,37 @@ def positions(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[Range, ...], 
             for partition, end in partitions.items():
                 start = starts.get(topic, {}).get(partition, 0)
                 if end > start:
-                    ranges.append(Range(topic, int(partition), int(start), int(end)))
+                    ranges.append(OffsetRange(topic, int(partition), int(start), int(end)))
     return tuple(ranges), ""
+
+
+def journaled_ranges(checkpoint: Store, batch: int) -> tuple[OffsetRange, ...]:
+    """The ranges of Kafka that a batch read, by the checkpoint of its query; empty where it does not tell.
+
+    Spark journals the end of every batch, and of the first one Kafka's source leaves where it began.
+    """
+    try:
+        ends = _journaled(checkpoint, batch)
+        starts = _journaled(checkpoint, batch - 1) or [None] * len(ends)
+        sources = [
+            {"description": "Kafka", "startOffset": start or _first(checkpoint, number), "endOffset": end}
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+        ]
+        return positions(sources)[0]
+    except (StoreError, ValueError, LookupError):
+        return ()
+
+
+def _journaled(checkpoint: Store, batch: int) -> list[str | None]:
+    """The end of a batch in every source; none where there is no such batch."""
+    raw = checkpoint.read(f"offsets/{batch}")
+    lines = [] if raw is None else raw.decode().splitlines()[2:]
+    return [None if line == "-" else line for line in lines]
+
+
+def _first(checkpoint: Store, source: int) -> str | None:
+    raw = checkpoint.read(f"sources/{source}/0")
+    return None if raw is None else raw.decode().partition("\n")[2]
 
 
 def backlog(sources: Sequence[Mapping[str, Any]]) -> int | None:

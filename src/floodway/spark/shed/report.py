@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from floodway.control.keep_loop import FinishedBatch
-from floodway.job.ledger.facts import Range
+from floodway.job.ledger.facts import OffsetRange
 from floodway.planning.lag import Waiting
 
 MOST_ACTIONS = 10
@@ -46,6 +46,9 @@ class BatchReport:
     """Tuples by place among the tracked keys, from 1 on; at 0 those of all others."""
     key_name: str | None = None
     """Of the key that the decision asked for."""
+    sample: Sequence[int] = ()
+    """Points of the sample of an accuracy (`keys/group_columns.py`), drawn from `sampled` tuples."""
+    sampled: int = 0
     first: int = 0
     """Tuples that are the first of their keys and kept for it."""
     unknown: int = 0
@@ -58,13 +61,15 @@ class BatchReport:
     """What the batch left in every partition of Kafka."""
     arrival_us: float | None = None
     event_us: int | None = None
+    in_gaps: int = 0
+    """Tuples of windows that are not emitted."""
     utilities: Sequence[float] | None = None
     dropped_tuples: Sequence[str] = ()
     read: int | None = None
     """Tuples that Spark read for the batch, where those are what the shed is offered: by all actions on the batch."""
     backlog: int | None = None
     """Tuples that the batch left in the source, where the source tells."""
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
     no_ranges: str = ""
     """Why there are no ranges."""
 
@@ -73,12 +78,14 @@ class BatchReport:
         """Whether the counts are of a part of the batch.
 
         A batch that a sink uses in several actions (`foreachBatch` that writes, then shows) is read by each. Spark's
-        counts are those of the last one. That one read all if the others together read less, or just as much each.
+        counts are those of the last one. That one read all if the others together read less, or just as much each. A
+        part that divides what one whole action read looks the same; where there are positions, they span more then.
         """
         if self.read is None or self.read - self.offered < self.offered:
             return False
         actions, rest = divmod(self.read, self.offered) if self.offered else (0, self.read)
-        return rest > 0 or actions > MOST_ACTIONS
+        spanned = sum(one.end - one.start for one in self.ranges)
+        return rest > 0 or actions > MOST_ACTIONS or (actions > 2 and spanned >= self.read - self.offered)
 
     @property
     def ended_us(self) -> int:

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from floodway.control.keep_loop import KeepDecision
 from floodway.job.decision import PPM, Mode
 from floodway.job.status.batches import Batch
 from floodway.job.status.figures import Figures
 from floodway.job.status.latencies import Sketch
-from floodway.job.status.reasons import NO_MEASUREMENT, keep_reason
-from floodway.job.status.status import ShedPart, Status, at_inputs
+from floodway.job.status.parts import AccuracyPart
+from floodway.job.status.reasons import NO_MEASUREMENT, executors_more, held_reason, keep_reason
+from floodway.job.status.status import KeyPart, ShedPart, Status, at_inputs
 
 if TYPE_CHECKING:
     from floodway.spark.shed.report import BatchReport
 
+log = logging.getLogger(__name__)
+
+MOST_WARNINGS = 8
 STEPS = 20
 """Into how many latencies a batch's are divided."""
+
+
+class Warnings(deque[str]):
+    """What an operator must know beside the figures, latest last."""
+
+    def __init__(self, shed: str) -> None:
+        super().__init__(maxlen=MOST_WARNINGS)
+        self._shed = shed
+
+    def say(self, text: str) -> None:
+        """Once, in the log, and in the status from now on."""
+        if text not in self:
+            self.append(text)
+            log.warning("floodway shed %s: %s", self._shed, text)
+
+    def say_only(self, text: str | None, among: Iterable[str]) -> None:
+        """This one, and none of the others any more."""
+        for other in among:
+            if other != text and other in self:
+                self.remove(other)
+        if text is not None:
+            self.say(text)
 
 
 def latencies_of(mean_seconds: float | None, gap_seconds: float, tuples: int) -> Sketch:
@@ -60,17 +89,31 @@ def reason_of(decided: KeepDecision | None, mode: Mode, target_seconds: float, s
     if decided is None:
         return NO_MEASUREMENT
     if decided.held_seconds is not None and mode != "off":
-        return (
-            f"overloaded for {decided.held_seconds:.0f} s: nothing is dropped in the first {shed_after_seconds:g} s, "
-            "while capacity may come"
-        )
+        return held_reason(decided.held_seconds, shed_after_seconds)
     control = decided.control
     return keep_reason(
         control.admit,
         control.admit / max(decided.keep, 1.0 / PPM),
         mode=mode,
+        batch_seconds=decided.batch_seconds,
         target_seconds=target_seconds,
         floor_seconds=control.floor_seconds if control.unreachable else None,
+    )
+
+
+def shed_part(report: BatchReport, controller: Mapping[str, Any], seen_us: int | None, late_writes: int) -> ShedPart:
+    """What a shed needs to resume after a batch, and what only a shed has."""
+    return ShedPart(
+        query=report.query,
+        batch=report.batch,
+        batch_seconds=report.seconds,
+        controller=dict(controller),
+        seen_us=seen_us,
+        late_writes=late_writes,
+        stale=report.stale,
+        over=report.over,
+        first=report.first,
+        behind=report.behind,
     )
 
 
@@ -85,6 +128,9 @@ def shed_status(
     now_seconds: float,
     target_seconds: float,
     decided: KeepDecision | None,
+    executors: int | None,
+    accuracy: AccuracyPart | None,
+    keys: tuple[KeyPart, ...],
     decision_seen: bool | None,
     decision_until: float | None,
     warnings: tuple[str, ...],
@@ -111,6 +157,9 @@ def shed_status(
         unreachable=control is not None and control.unreachable,
         floor_seconds=None if control is None else control.floor_seconds,
         capacity_needed=None if decided is None else decided.capacity_needed,
+        executors_more=None if decided is None else executors_more(executors, decided.capacity_needed),
+        accuracy=accuracy,
+        keys=keys,
         batch_count=figures.batch_count,
         places=places,
         ledger=figures.ledger(),

@@ -1,4 +1,4 @@
-"""What the loop of a shed works with: the options as they were understood."""
+"""What the loop of a shed works with: the options as they were understood, and what it remembers of each query."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodway.control.base import Controller
-from floodway.job.decision import Mode
-from floodway.planning.window_drop import WindowShape
+from floodway.control.keep_loop import KeepDecision, KeepLoop
+from floodway.control.patience import Patience
+from floodway.job.decision import PPM, Mode
+from floodway.job.options.accuracy import Accuracy
+from floodway.planning.windows.window_drop import WindowShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class ShedSettings:
     """The expression whose values have fair shares; None: none has."""
     weights: tuple[tuple[str, float], ...] = ()
     """Of values of `share_by`, as text; any other has 1."""
+    accuracy: Accuracy | None = None
     keep_rare: int = 0
     """Of every value of `rare_by` so many tuples are kept per task of a batch."""
     rare_by: str | None = None
@@ -38,3 +42,35 @@ class ShedSettings:
     """The most tuples that may wait in Kafka: the oldest beyond it are skipped; None: any number may."""
     max_age_us: int | None = None
     """Tuples that are older when their batch begins are skipped; None: none is."""
+
+    @property
+    def accuracy_by(self) -> str | None:
+        """The expression whose values are the groups of an accuracy: one group where none is named."""
+        return None if self.accuracy is None else self.accuracy.by or "0"
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether tuples are kept by their key or group."""
+        return self.share_by is not None or self.accuracy is not None
+
+
+@dataclass
+class Query:
+    """What is remembered of one query's run."""
+
+    run: str
+    loop: KeepLoop
+    last_batch: int | None
+    patience: Patience
+    decided: KeepDecision | None = None
+    started_us: int | None = None
+    """When the last batch began; None before the first."""
+    latency_seconds: float | None = None
+    """Of the last batch; None where it is not known."""
+    follow: tuple[float, float, int] | None = None
+    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
+
+    @property
+    def keep_ppm(self) -> int | None:
+        """What this query asks for; None before its first decision."""
+        return None if self.decided is None else min(PPM, max(1, round(self.decided.keep * PPM)))

@@ -7,7 +7,7 @@ what comes after it): every micro-batch reads the decision in force from the con
 hash of its identity, so a replay repeats it. Survivors carry `_weight` = 1/keep.
 
 Around the drop exact counts are observed; a listener in the driver turns them into the next decision, a ledger line
-and a status (`shed_loop.py`). Files and their formats: `shed_state.py`.
+and a status (`loop.py`). Files and their formats: `job/shed_state.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from floodway.control.base import Controller
 from floodway.errors import InputError
+from floodway.job.options.accuracy import Accuracy
 from floodway.job.shed_state import ShedFiles, checked_name
 from floodway.spark.session.stores import is_connect
-from floodway.spark.shed.bound import BoundShed, metric_key
+from floodway.spark.shed.bound import BoundShed
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
 from floodway.spark.shed.place import place_files, setting
@@ -92,7 +93,7 @@ class Shedder:
     @property
     def metric_key(self) -> str:
         """Names this shed among a query's metrics."""
-        return metric_key(self.name, self.files)
+        return self.files.key(self.name)
 
     @property
     def loop(self) -> ShedLoop:
@@ -116,6 +117,7 @@ def shed(
     key: str | Sequence[str] | None = None,
     share_by: str | None = None,
     weights: Mapping[str, float] | None = None,
+    accuracy: Accuracy | None = None,
     keep_rare: int | None = None,
     rare_by: str | None = None,
     identity: str | Sequence[str] | None = None,
@@ -125,6 +127,7 @@ def shed(
     side_output: int | None = None,
     expires_after: str | float | None = None,
     shed_after: str | float | None = None,
+    ask_executors: bool | None = None,
     skip_when_lag: int | None = None,
     max_age: str | float | None = None,
     timestamp: str | None = None,
@@ -146,6 +149,8 @@ def shed(
     - `key`: columns whose values are kept or dropped whole.
     - `share_by`: a column or expression, `"tenant"`: each value gets a fair share of what fits, by `weights`
       (`{"gold": 3}`, else 1). Who sends most loses first; who stays below its share loses nothing.
+    - `accuracy`: `floodway.Accuracy("sum(price)", by="page", within=0.01)`: so much is kept of every group that an
+      estimate by `_weight` has 95% bounds of that width, where latency and `prefer` allow it.
     - `keep_rare`: of every value of `rare_by` (else of `share_by`) the first so many tuples of each task of a batch are
       kept, whatever is dropped of the rest: every key that comes in goes out. Python workers count them.
     - `identity`: columns that tell tuples apart; left out: `_id`, Kafka's (topic, partition, offset), or all.
@@ -158,6 +163,8 @@ def shed(
       keep everything again. With `window` it holds for ever.
     - `shed_after`: how long an overload lasts before anything is dropped ("90s"): time for an autoscaler, which may
       follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
+    - `ask_executors`: True asks Spark for executors while more capacity is needed than is there; with its dynamic
+      allocation, in a Classic session.
     - `skip_when_lag`: when more tuples than that wait in Kafka behind `maxOffsetsPerTrigger`, the oldest beyond it are
       skipped.
     - `max_age`: tuples that are older when their batch begins ("10m") are skipped, by the column `timestamp` (Kafka's).
@@ -167,8 +174,8 @@ def shed(
     """
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key),
-        *(share_by, weights, keep_rare, rare_by, identity, arrival, window),
-        *(seed, side_output, expires_after, shed_after),
+        *(share_by, weights, accuracy, keep_rare, rare_by, identity, arrival, window),
+        *(seed, side_output, expires_after, shed_after, ask_executors),
         *(skip_when_lag, max_age, timestamp, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))

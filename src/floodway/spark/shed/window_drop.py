@@ -12,7 +12,7 @@ lets only kept windows out (a dropped window shares tuples with kept ones, so th
 
 Set the watermark before the drop, as here, so that it advances as in the unshed job. Write in append mode: update
 mode shows windows before they are whole, shed or not. The policy and the guarantee across rate changes:
-`planning/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below.
+`planning/windows/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.planning.window_drop import PPM, WindowShape
+from floodway.planning.windows.window_drop import PPM, WindowShape
 from floodway.spark.query.drops import column
 from floodway.units import duration_us
 
@@ -91,13 +91,31 @@ def kept_windows(
 
 def passes(shape: WindowShape, event_us: Column, keep_at: KeepAt, salt: Column) -> Column:
     """Whether a tuple lies in a window of a kept batch; a tuple without a time is left to the aggregate."""
-    latest = _batch_start(shape, event_us)
-    reach = shape.batch_us - shape.slide_us + shape.size_us
-    fates = []
-    for back in range(shape.overlap):
-        start = latest - fn.lit(back * shape.batch_us)
-        fates.append((event_us < start + fn.lit(reach)) & _kept(shape, start, keep_at(start), salt))
-    return event_us.isNull() | reduce(or_, fates)
+    around = _batches_around(shape, event_us)
+    return event_us.isNull() | reduce(or_, [inside & _kept(shape, s, keep_at(s), salt) for s, inside in around])
+
+
+def in_gaps(shape: WindowShape, event_us: Column, keep_at: KeepAt, salt: Column) -> Column:
+    """Whether a tuple lies in a window that is not emitted; null without a time."""
+    around = _batches_around(shape, event_us)
+    return reduce(or_, [inside & ~_kept(shape, s, keep_at(s), salt) for s, inside in around])
+
+
+def missing_windows(shape: WindowShape, event_us: Column, keep_at: KeepAt, salt: Column) -> Column:
+    """The windows of a tuple that are not emitted, as an array of their starts and ends; null without a time."""
+    last = event_us - fn.pmod(event_us - fn.lit(shape.offset_us), fn.lit(shape.slide_us))
+    back = -(-shape.size_us // shape.slide_us) - 1
+    starts = fn.transform(fn.sequence(fn.lit(0), fn.lit(back)), lambda k: last - k * fn.lit(shape.slide_us))
+
+    def missing(start: Column) -> Column:
+        batch = _batch_start(shape, start)
+        return (event_us < start + fn.lit(shape.size_us)) & ~_kept(shape, batch, keep_at(batch), salt)
+
+    def window(start: Column) -> Column:
+        end = fn.timestamp_micros(start + fn.lit(shape.size_us))
+        return fn.struct(fn.timestamp_micros(start).alias("start"), end.alias("end"))
+
+    return fn.transform(fn.filter(starts, missing), window)
 
 
 def emits(shape: WindowShape, window_column: str, keep_at: KeepAt, salt: Column) -> Column:
@@ -119,6 +137,14 @@ def checked(shape: WindowShape) -> WindowShape:
             hint=f"Raise batch= to at least {-(-(shape.size_us // shape.slide_us) // (MOST_OVERLAP - 1))}.",
         )
     return shape
+
+
+def _batches_around(shape: WindowShape, event_us: Column) -> list[tuple[Column, Column]]:
+    """The starts of the batches of windows that a tuple may lie in, and whether it does."""
+    latest = _batch_start(shape, event_us)
+    reach = shape.batch_us - shape.slide_us + shape.size_us
+    starts = [latest - fn.lit(back * shape.batch_us) for back in range(shape.overlap)]
+    return [(start, event_us < start + fn.lit(reach)) for start in starts]
 
 
 def _batch_start(shape: WindowShape, at_us: Column) -> Column:

@@ -1,6 +1,6 @@
 """Steering of Window Drop: when an epoch may begin, and when a raise may be emitted.
 
-The policy is `planning/window_drop.py`; here is what it needs to know of running queries: the latest event time that
+The policy is `planning/windows/`; here is what it needs to know of running queries: the latest event time that
 micro-batches reported, and whether all that run or are still to begin know of the pending entry. If a report was lost
 (the driver died between a commit and its report), what that batch saw is unknown; it is then taken to have seen event
 times up to the wall clock of its loss, so a raise waits until event time has passed that point.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from floodway.planning.window_drop import PPM, Epochs, WindowShape
+from floodway.planning.windows.window_drop import PPM, Epochs, WindowShape
 from floodway.spark.shed.control_file import ControlTable
 
 CHANGE = 0.05

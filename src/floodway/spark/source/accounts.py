@@ -48,11 +48,15 @@ class Account:
     adaptor: int = 0
     cleaner: int = 0
     retention: int = 0
+    stale: int = 0
+    lag: int = 0
+    share: int = 0
 
     @property
     def kept(self) -> int:
         """Tuples that entered the batch."""
-        return self.offered - self.retention - self.shedder - self.adaptor - self.cleaner
+        skipped = self.retention + self.stale + self.lag
+        return self.offered - skipped - self.shedder - self.share - self.adaptor - self.cleaner
 
     def stages(self) -> Iterator[tuple[Reason, int, int]]:
         """(reason, offered, kept) in the order of the accounts: what one keeps is what the next is offered.
@@ -62,6 +66,9 @@ class Account:
         left = self.offered
         dropped = {
             Reason.SHEDDER: self.shedder,
+            Reason.SHARE: self.share,
+            Reason.STALE: self.stale,
+            Reason.LAG: self.lag,
             Reason.RETENTION: self.retention,
             Reason.ADAPTOR: self.adaptor,
             Reason.CLEANER: self.cleaner,
@@ -78,6 +85,9 @@ class Account:
             self.adaptor + other.adaptor,
             self.cleaner + other.cleaner,
             self.retention + other.retention,
+            self.stale + other.stale,
+            self.lag + other.lag,
+            self.share + other.share,
         )
 
 

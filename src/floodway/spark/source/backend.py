@@ -41,6 +41,9 @@ class Backend(Readable, Protocol):
     def latest(self) -> dict[int, int]:
         """The position after the last tuple of each partition."""
 
+    def first_since(self, partition: int, span: Span, time_us: int) -> int:
+        """The first position of the span that arrived at this time (µs since 1970) or later; its end if none did."""
+
     def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
         """What can be read from `starts` on without a hole; a start below `first` has lost tuples."""
 
@@ -71,6 +74,22 @@ class LogBackend:
     def latest(self) -> dict[int, int]:
         """The end of each partition."""
         return self._reader.end_positions()
+
+    def first_since(self, partition: int, span: Span, time_us: int) -> int:
+        """By halving: one tuple is looked at in each step, and the first alone where that is young enough."""
+        low, high, at = span.first, span.end, span.first
+        while low < high:
+            if self._arrival_us(partition, at) < time_us:
+                low = at + 1
+            else:
+                high = at
+            at = (low + high) // 2
+        return low
+
+    def _arrival_us(self, partition: int, position: int) -> int:
+        batch = next(self._reader.read(partition, position, position + 1))
+        arrival: int = batch.column(ARRIVAL).cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()
+        return arrival
 
     def spans(self, starts: Mapping[int, int]) -> dict[int, Span]:
         """From the listing alone."""

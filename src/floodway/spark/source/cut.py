@@ -1,12 +1,62 @@
-"""Cutting the next micro-batch: how far it goes, what it lost, which decision it runs under. Pure."""
+"""Cutting the next micro-batch: how far it goes, what it lost, which decision it runs under. Pure.
+
+Which tuples the next micro-batch jumps over: those that are too old, and the oldest where too many wait. Pure.
+
+Skipped positions are at the front of what waits, so nothing of them is read. The offset says how many they are in each
+partition, and they go to the reasons `stale` and `lag`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from floodway.job.decision import Decision, QueueStep
+from floodway.job.decision import Decision, QueueStep, StreamDecision
+from floodway.planning.lag import Waiting, skip_positions
 from floodway.spark.log import PositionError, Span
 from floodway.spark.source.offsets import BatchOffset
+
+FirstSince = Callable[[int, Span, int], int]
+"""(partition, what waits, age in µs) -> the first position that is no older than that; the end if all are older."""
+
+
+def never_old(partition: int, span: Span, age_us: int) -> int:
+    """For a source that knows no ages."""
+    return span.first
+
+
+@dataclass(frozen=True, slots=True)
+class Skips:
+    """Tuples skipped at the front of each partition, and what is left there."""
+
+    left: Mapping[int, Span]
+    stale: Mapping[int, int] = field(default_factory=dict)
+    lag: Mapping[int, int] = field(default_factory=dict)
+
+
+def skips(spans: Mapping[int, Span], decided: StreamDecision, first_since: FirstSince = never_old) -> Skips:
+    """What the decision for a stream skips of what waits.
+
+    >>> skips({0: Span(0, 100), 1: Span(50, 350)}, StreamDecision(most_waiting=200))
+    Skips(left={0: Span(first=50, end=100), 1: Span(first=200, end=350)}, stale={}, lag={0: 50, 1: 150})
+    """
+    left, stale = dict(spans), dict[int, int]()
+    if decided.max_age_us is not None:
+        for partition, span in spans.items():
+            first = min(max(first_since(partition, span, decided.max_age_us), span.first), span.end)
+            left[partition], stale[partition] = Span(first, span.end), first - span.first
+    lag: dict[int, int] = {}
+    if decided.most_waiting is not None:
+        waiting = [Waiting("", partition, span.first, span.end) for partition, span in left.items()]
+        positions = (skip_positions(waiting, decided.most_waiting, None) or {}).get("", ())
+        for partition, span in left.items():
+            first = max(span.first, positions[partition] if partition < len(positions) else 0)
+            left[partition], lag[partition] = Span(first, span.end), first - span.first
+    return Skips(left, _some(stale), _some(lag))
+
+
+def _some(counts: Mapping[int, int]) -> dict[int, int]:
+    return {partition: count for partition, count in counts.items() if count}
 
 
 def capped(spans: Mapping[int, Span], limit: int | None) -> dict[int, int]:
@@ -37,12 +87,14 @@ def cut_batch(
     skip_lost: bool,
     where: str,
     silent: bool = False,
+    first_since: FirstSince = never_old,
 ) -> BatchOffset | None:
     """The next batch after `previous`, or None when nothing new can be read.
 
     A changed decision alone makes no batch. Tuples that are gone raise PositionError, or are counted as lost.
-    A stream with a buffer is cut by the steps decided for its queues; `limit` is then the scheduler's business.
-    `silent` says that the steering has fallen silent.
+    It takes at most `limit` tuples, or the decision's limit if that is less. A stream with a buffer is cut by the steps
+    decided for its queues; limits are then the scheduler's business.
+    `silent` says that the steering has fallen silent, `first_since` where tuples of an age begin.
     """
     starts = {partition: previous.end.get(partition, 0) for partition in spans}
     lost = {partition: span.first - starts[partition] for partition, span in spans.items()}
@@ -56,8 +108,13 @@ def cut_batch(
             first=spans[partition].first,
             lost=lost[partition],
         )
+    waiting = sum(span.end - span.first for span in spans.values())
     steps = decision.steps(previous.stream, silent=silent)
-    ends = capped(spans, limit)
+    found = Skips(spans) if steps is not None else skips(spans, decision.skipping(previous.stream), first_since)
+    if decision.mode == "enforce":
+        spans = found.left
+    limits = [most for most in (limit, decision.limit(previous.stream)) if most is not None]
+    ends = capped(spans, min(limits, default=None))
     queues: dict[int, tuple[int, ...]] = {}
     if steps is not None:
         ends, queues = cut_queues(previous, spans, steps)
@@ -69,7 +126,7 @@ def cut_batch(
         start=starts,
         end=ends,
         lost=lost,
-        waiting=sum(span.end - span.first for span in spans.values()),
+        waiting=waiting,
         keep_ppm=decision.keep_ppm(previous.stream, waiting=offered),
         salt=decision.salt,
         mode=decision.mode,
@@ -77,6 +134,8 @@ def cut_batch(
         drop=decision.drop,
         arcs={arc: decision.arc_ppm(arc) for arc in arcs},
         queues=queues,
+        stale=found.stale,
+        lag=found.lag,
     )
 
 

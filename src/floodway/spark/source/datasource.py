@@ -13,10 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 from typing_extensions import override
 
-from floodway.spark.source.admit import output_schema
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
-from floodway.spark.source.readers import FloodwayBatchReader, FloodwayStreamReader
+from floodway.spark.source.readers import FloodwayBatchReader, FloodwayStreamReader, source_schema
 
 _RAISED = re.compile(r"^floodway\.[\w.]*?(\w+Error): (.+)$", re.MULTILINE)
 
@@ -32,7 +31,7 @@ class FloodwaySource(DataSource):
     def schema(self) -> StructType:
         """The payload of the log or of the option, then `_id`, `_arrival`, `_weight`, `_keep:<arc>`."""
         options = parse_options(self.options)
-        return from_arrow_schema(output_schema(open_backend(options).payload, options.arcs, options.added))
+        return from_arrow_schema(source_schema(open_backend(options).payload, options))
 
     @override
     def streamReader(self, schema: StructType) -> FloodwayStreamReader:

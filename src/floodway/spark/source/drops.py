@@ -70,6 +70,15 @@ def kept_mask(ids: npt.NDArray[np.int64], *, salt: int, keep_ppm: int) -> npt.ND
     return kept
 
 
+def kept_each(ids: npt.NDArray[np.int64], *, salt: int, keeps_ppm: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """As `kept_mask`, with a keep of its own for every identity."""
+    kept = np.empty(len(ids), dtype=np.bool_)
+    for keep_ppm in np.unique(keeps_ppm).tolist():
+        alike = np.flatnonzero(keeps_ppm == keep_ppm)
+        kept[alike] = kept_mask(ids[alike], salt=salt, keep_ppm=keep_ppm)
+    return kept
+
+
 def _threshold(keep_ppm: int) -> np.uint64:
     return np.uint64((keep_ppm << 64) // PPM)
 

@@ -3,6 +3,9 @@
 No consumer group is joined and nothing is committed to the broker: Spark's checkpoint holds the positions. `_arrival`
 is the record's timestamp (of creation or of append, as the topic is set). Offsets that hold no record (transaction
 markers, compacted records) count as offered and yield nothing.
+
+When a single record came is found by one small read (`RecordTimes`): the time that the source gives it as `_arrival`,
+so that a deadline means one thing at the head of a queue and at the sink.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as KafkaCode
 
 from floodway.errors import FloodwayError
@@ -21,10 +24,11 @@ from floodway.spark.log.schema import ARRIVAL, TIMESTAMP, parse_schema
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.decode import decode_json, decode_rows, json_schema, raw_schema
 from floodway.spark.source.options import SourceOptions
-from floodway.spark.source.record_times import RecordTimes
 
 _POLL_MESSAGES = 10_000
 _POLL_SECONDS = 0.2
+_LOOK_SECONDS = 0.5
+_FEW_BYTES = "16384"
 _NEAR = 20_000
 """Records between two runs that are rather read than sought past; some megabytes at most are fetched ahead anyway."""
 
@@ -79,6 +83,18 @@ class KafkaBackend:
             spans[partition] = Span(max(start, low), high)
         return spans
 
+    def first_since(self, partition: int, span: Span, time_us: int) -> int:
+        """As the broker's index of times has it."""
+        asked = TopicPartition(self._topic, partition, -(-time_us // 1000))
+        try:
+            (found,) = self._consumer().offsets_for_times([asked], timeout=self._timeout)
+        except KafkaException as error:
+            raise KafkaSourceError(
+                f"topic {self._topic} partition {partition} does not say what is how old: {error}",
+                hint="Is the broker there, and do its records have timestamps?",
+            ) from error
+        return span.end if found.offset < 0 else min(max(found.offset, span.first), span.end)
+
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         """The records of the runs. Near ones are read in one go, and what lies between them is thrown away undecoded:
 
@@ -102,9 +118,12 @@ class KafkaBackend:
             consumer.unassign()  # or it would go on fetching
 
     def _until(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[list[Message]]:
-        at, deadline = start, time.monotonic() + self._timeout
+        at, waited = start, 0.0
         while at < end:
+            began = time.monotonic()
             polled = consumer.consume(min(_POLL_MESSAGES, end - at), _POLL_SECONDS)
+            # At most what was asked for: a process that was held up itself has not waited for the broker.
+            waited += min(time.monotonic() - began, _POLL_SECONDS)
             messages = [m for m in polled if self._is_record(m)]
             wanted = [m for m in messages if at <= _offset(m) < end]
             if wanted:
@@ -117,8 +136,8 @@ class KafkaBackend:
             if position >= end or any(_offset(m) >= end for m in messages[-1:]):
                 break
             if wanted:
-                deadline = time.monotonic() + self._timeout
-            elif time.monotonic() > deadline:
+                waited = 0.0
+            elif waited > self._timeout:
                 raise KafkaSourceError(
                     f"topic {self._topic} partition {partition}: no record at offset {at} within {self._timeout:g} s",
                     hint="Check that the broker is up; the query continues from its checkpoint",
@@ -221,3 +240,53 @@ def _is_out_of_range(message: Message) -> bool:
 def _offset(message: Message) -> int:
     offset = message.offset()
     return -1 if offset is None else offset
+
+
+class RecordTimes:
+    """Looks up times in one topic. Its consumer asks for little: a look-up wants one record, and no read-ahead."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        self._topic = topic
+        self._settings: dict[str, str | int | bool] = {
+            "group.id": "floodway-times",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": _FEW_BYTES,
+            # A request under way holds up the next look-up: it waits for new records no longer than this,
+            "fetch.wait.max.ms": 10,
+            # and a queue that is full after one record is no reason to pause for a second.
+            "fetch.queue.backoff.ms": 5,
+            "log_level": 2,
+            **settings,
+        }
+        self._open: Consumer | None = None
+
+    def at(self, partition: int, position: int) -> float | None:
+        """Seconds since 1970 of the first record at or after `position`; None if none answers within half a second.
+
+        Also None at the end of a partition, for a deleted position, and where records carry no time.
+        """
+        try:
+            consumer = self._consumer()
+            consumer.assign([TopicPartition(self._topic, partition, position)])
+            deadline = time.monotonic() + _LOOK_SECONDS
+            while (left := deadline - time.monotonic()) > 0:
+                message = consumer.poll(left)
+                if message is None:
+                    continue
+                found = message.offset()
+                if message.error() is not None:  # the end, or a position that is gone
+                    return None
+                if message.partition() == partition and found is not None and found >= position:
+                    kind, millis = message.timestamp()
+                    return None if kind == TIMESTAMP_NOT_AVAILABLE else millis / 1e3
+        except KafkaException:  # a broker that is away: whoever reads the topic will tell
+            return None
+        return None
+
+    def _consumer(self) -> Consumer:
+        if self._open is None:
+            self._open = Consumer(self._settings)
+        return self._open

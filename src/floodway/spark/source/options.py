@@ -25,12 +25,15 @@ _KNOWN = {
     "gate": "path of a file: the query waits for it before it reads from its checkpoint where to go on",
     "notes": "folder for the notes of tasks to the driver; default that of the decision file",
     "arcs": "comma list of arcs inside the node whose keeps are carried as columns _keep:<arc>",
+    "windows": "JSON: places that drop by windows of event time, with shape, salt and keeps",
+    "keys": "JSON: columns by which tuples have shares, or the first of every value stay",
     "added": f"comma list of the columns to add to the payload; default {','.join(ADDED)}",
     "schema": "DDL: for a log the columns to read, for Kafka JSON or Arrow what the values hold",
     "valueformat": "Kafka values: json, raw, or arrow as links between nodes have them",
     "maxtuplesperbatch": "upper bound of a micro-batch",
     "startingoffsets": "earliest, latest, or a JSON object of positions by partition",
     "endingoffsets": "batch reads: a journaled offset as JSON",
+    "dropped": "batch reads: a JSON list of journaled offsets, whose dropped tuples are read",
     "onloss": "fail or skip when tuples were retired or are missing",
     "splits": "at most so many tasks a micro-batch",
     "timeoutseconds": "how long Kafka may stay silent",
@@ -49,12 +52,15 @@ class SourceOptions:
     gate: Path | None = None
     notes: Path | None = None
     arcs: tuple[str, ...] = ()
+    windows: str | None = None
+    keys: str | None = None
     added: tuple[str, ...] = ADDED
     schema: str | None = None
     value_format: ValueFormat = "json"
     max_tuples: int | None = None
     starting: str = "earliest"
     ending: str | None = None
+    dropped: str | None = None
     skip_lost: bool = False
     splits: int = 2
     timeout_seconds: float = 15.0
@@ -93,12 +99,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         gate=Path(given["gate"]) if "gate" in given else None,
         notes=Path(given["notes"]) if "notes" in given else None,
         arcs=_listed(given.get("arcs", "")),
+        windows=given.get("windows"),
+        keys=given.get("keys"),
         added=_added(given.get("added")),
         schema=given.get("schema"),
         value_format=value_format,
         max_tuples=None if maximum is None else _positive("maxTuplesPerBatch", maximum),
         starting=given.get("startingoffsets", "earliest"),
         ending=given.get("endingoffsets"),
+        dropped=given.get("dropped"),
         skip_lost=loss == "skip",
         splits=_positive("splits", given.get("splits", str(os.cpu_count() or 2))),
         timeout_seconds=float(_positive("timeoutSeconds", given.get("timeoutseconds", "15"))),

@@ -7,7 +7,9 @@ tuples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,26 +28,44 @@ from typing_extensions import override
 from floodway.errors import InputError
 from floodway.job.decision import Decision, DecisionFile, StreamDecision
 from floodway.json_text import load_json
-from floodway.spark.log import SchemaError, Span
-from floodway.spark.source.admit import admit, output_schema, split_ranges
-from floodway.spark.source.backend import Backend, open_backend
+from floodway.spark.log import SchemaError, Span, schema_text
+from floodway.spark.source.accounts import Part
+from floodway.spark.source.admit import admit, output_schema, refused, split_ranges
+from floodway.spark.source.backend import Backend, Piece, open_backend
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.decode import ERROR
 from floodway.spark.source.gate import wait_at
 from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.keys import parse_keys, with_keys
 from floodway.spark.source.notes import LOST, MALFORMED, leave
-from floodway.spark.source.offsets import Admission, BatchOffset, Range, parse_offset
+from floodway.spark.source.offsets import Admission, BatchOffset, Range, WindowRule, parse_offset
 from floodway.spark.source.options import SourceOptions
+from floodway.spark.source.windows import EVENT_TIME, has_event_time, parse_drops, with_windows
 
 
 class Slice(InputPartition):
     """What one task reads: ranges, the admission rule and the keeps of the arcs."""
 
-    def __init__(self, ranges: list[Range], admission: Admission, arcs: dict[str, int]) -> None:
+    def __init__(self, ranges: list[Range], admission: Admission, arcs: Mapping[str, int | WindowRule]) -> None:
         super().__init__(ranges)
         self.ranges = ranges
         self.admission = admission
         self.arcs = arcs
+
+
+class DroppedPart(InputPartition):
+    """What one task reads of the dropped tuples of a batch, which is number `at` of those asked for."""
+
+    def __init__(self, at: int, offset: BatchOffset, part: Part) -> None:
+        super().__init__(part)
+        self.at = at
+        self.offset = offset
+        self.part = part
+
+
+def source_schema(payload: pa.Schema, options: SourceOptions) -> pa.Schema:
+    """The columns that the options ask for."""
+    return output_schema(payload, options.arcs, options.added, with_place=options.dropped is not None)
 
 
 class _Reader:
@@ -58,14 +78,14 @@ class _Reader:
 
     def __getstate__(self) -> dict[str, Any]:
         # A backend may hold sockets and mappings: each process opens its own.
-        return {**self.__dict__, "_backend": None}
+        return {**self.__dict__, "_backend": None, "_narrow": None}
 
     @property
     def backend(self) -> Backend:
         # Opened late: Spark hides what goes wrong while it builds a reader behind an error of its own.
         if self._backend is None:
             backend = open_backend(self.options)
-            expected = output_schema(backend.payload, self.options.arcs, self.options.added)
+            expected = source_schema(backend.payload, self.options)
             given = [(field.name, field.type) for field in self.arrow_schema]
             if given != [(field.name, field.type) for field in expected]:
                 raise SchemaError(
@@ -80,7 +100,9 @@ class _Reader:
         return self.options.stream or self.backend.stream
 
     def slices(self, batch: BatchOffset) -> list[Slice]:
-        arcs = {arc: batch.arc_keep(arc) for arc in self.options.arcs}
+        arcs = {
+            arc: batch.window_rule(arc) if arc in batch.windows else batch.arc_keep(arc) for arc in self.options.arcs
+        }
         parts = split_ranges(batch.ranges(), batch.admission, self.options.splits)
         return [Slice(part, batch.admission, arcs) for part in parts]
 
@@ -111,6 +133,7 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
         self._decisions: DecisionFile | None = None
         self._target: dict[int, int] | None = None
         self._ends: dict[int, int] | None = None
+        self._narrow: Backend | None = None
 
     @override
     def initialOffset(self) -> dict[str, Any]:
@@ -149,8 +172,39 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
             skip_lost=self.options.skip_lost,
             where=str(self.options.path or self.options.topic),
             silent=self._decisions is not None and self._decisions.silent,
+            first_since=lambda p, span, age_us: self.backend.first_since(p, span, time.time_ns() // 1000 - age_us),
         )
-        return start if batch is None else batch.to_json()
+        if batch is None:
+            return start
+        if self.options.windows is not None:
+            batch = with_windows(previous, batch, parse_drops(self.options.windows), self._event_times)
+        if self.options.keys is not None:
+            drops = parse_keys(self.options.keys)
+            batch = with_keys(batch, drops, lambda span: self._columns(span, drops.columns))
+        return batch.to_json()
+
+    def _event_times(self, span: Range) -> Iterator[Piece]:
+        """The event times of a range."""
+        if not has_event_time(self.backend.payload):
+            raise SchemaError(
+                f"{self.stream} has no column {EVENT_TIME!r} of type timestamp to drop windows by",
+                hint="Let the operators before the aggregate keep it",
+            )
+        return self._columns(span, [EVENT_TIME])
+
+    def _columns(self, span: Range, names: Sequence[str]) -> Iterator[Piece]:
+        """Some columns of a range, of a log; of a topic all, so that malformed records are the same."""
+        if self._narrow is None:
+            payload = self.backend.payload
+            for name in names:
+                if name not in payload.names:
+                    raise SchemaError(
+                        f"{self.stream} has no column {name!r}", hint=f"It has {', '.join(payload.names)}"
+                    )
+            narrow = replace(self.options, schema=schema_text(pa.schema([payload.field(name) for name in names])))
+            self._narrow = open_backend(narrow) if self.options.topic is None else self.backend
+        partition, start, end = span
+        return self._narrow.read(partition, [(start, end)])
 
     @override
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -204,10 +258,13 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
 
 
 class FloodwayBatchReader(_Reader, DataSourceReader):
-    """Reads a range once: all of it, or exactly what a journaled offset admitted (`endingOffsets`)."""
+    """Reads a range once: all of it, exactly what a journaled offset admitted (`endingOffsets`), or what it did not."""
 
     def partitions(self) -> list[InputPartition]:
         """The tasks of the read; an audit's start must be the one that the journaled offset names."""
+        if self.options.dropped is not None:
+            offsets = [parse_offset(one) for one in load_json(self.options.dropped)]
+            return [DroppedPart(at, offset, part) for at, offset in enumerate(offsets) for part in offset.settled()]
         if self.options.ending is None:
             ends = self.backend.latest()
             return list(self.slices(BatchOffset(self.stream, self.starting_positions(), ends)))
@@ -222,8 +279,11 @@ class FloodwayBatchReader(_Reader, DataSourceReader):
         return list(self.slices(batch))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The kept tuples of one task."""
-        return self.tuples(partition)
+        """The tuples of one task."""
+        if not isinstance(partition, DroppedPart):
+            return self.tuples(partition)
+        backend = PassingOver(self.backend, self._gone)
+        return refused(backend, partition.offset, partition.part, partition.at, self.arrow_schema)
 
 
 def _until(span: Span, target: int) -> Span:

@@ -9,7 +9,7 @@ from typing import Any
 
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Network
-from floodway.spark.query.fragment_query import BatchReport
+from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.sinks import Written
 
 
@@ -27,7 +27,7 @@ class Deadlines:
         self.in_time: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
 
-    def observe(self, report: BatchReport) -> float | None:
+    def observe(self, report: FragmentReport) -> float | None:
         """Count what a batch delivered; its miss ratio, None if no result with a deadline came."""
         in_time = late = 0
         for output, written in report.delivered.items():

@@ -19,13 +19,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured, Own, has_moved, work_out
-from floodway.agent.planes.dfit.push import next_push
-from floodway.agent.planes.dfit.state import Child, DFitState, Member, Role, rates_of, scales_of, stamp, statistics
-from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.wire.messages import AnyMessage, Keeps, Noted, Statistics, TableAck, TablePush, TableReach
+from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, Own, has_moved, work_out
+from floodway.agent.planes.dfit.state import (
+    Child,
+    ClusterMember,
+    DFitState,
+    Pushed,
+    Role,
+    measures_of,
+    rates_of,
+    scales_of,
+    stamp,
+    statistics,
+)
+from floodway.agent.planes.dfit.topology import ClusterTopology
+from floodway.agent.wire.messages import AnyMessage, Keeps, NodeStatistics, Noted, TableAck, TablePush, TableReach
 from floodway.agent.wire.refusals import RefusedError
-from floodway.planning.fit.delta import apply_delta, decode_delta
+from floodway.planning.fit.delta import apply_delta, decode_delta, encode_delta, table_delta
 from floodway.planning.fit.node import NodeTable
 from floodway.planning.fit.wire import WireError, decode_table
 
@@ -36,7 +46,7 @@ _SAME_TABLE = 1e-7
 def first_state(role: Role) -> DFitState:
     """Before anything is heard: children as the network file says."""
     topology = role.topology
-    members = {node: Member() for node in topology.clusters[role.cluster].nodes}
+    members = {node: ClusterMember() for node in topology.clusters[role.cluster].nodes}
     if not role.leads:
         return DFitState(None, (), members)
     children = tuple(configured_child(topology, child) for child in topology.clusters[role.cluster].children)
@@ -44,7 +54,7 @@ def first_state(role: Role) -> DFitState:
     return rebuilt(role, DFitState(None, children, members, reach=reach))
 
 
-def configured_child(topology: Topology, cluster: int) -> Child:
+def configured_child(topology: ClusterTopology, cluster: int) -> Child:
     """A child that was never heard of, or forgotten."""
     table = decode_table(topology.configured.sent[cluster])
     return Child(topology.leader(cluster), table, topology.useful(cluster))
@@ -58,10 +68,10 @@ def hear(role: Role, state: DFitState, message: AnyMessage, now: float) -> tuple
         return _acked(role, state, message, now), None
     if isinstance(message, TableReach):
         return _reached(role, state, message, now), _noted(role, message.sender)
-    if isinstance(message, Statistics):
+    if isinstance(message, NodeStatistics):
         if not role.leads or message.sender not in state.members or message.sender == role.node:
             raise RefusedError("unknown", f"{message.sender!r} is not planned for by {role.node!r}")
-        found = Measured(message.costs, message.selectivities, message.scale)
+        found = measures_of(message)
         state = observe(role, state, message.sender, now, message.rates, found, message.number)
         return state, _noted(role, message.sender, state.members[message.sender].number)
     if isinstance(message, Keeps):
@@ -83,14 +93,14 @@ def observe(
     node: str,
     now: float,
     rates: Mapping[str, float],
-    measured: Measured,
+    measured: NodeMeasures,
     number: int | None = None,
 ) -> DFitState:
     """What a node has measured; `number` is that of its report, None for this node itself."""
     before = state.members[node]
     if number is not None and number <= before.number:
         return state
-    member = Member(measured, rates, before.number if number is None else number, now)
+    member = ClusterMember(measured, rates, before.number if number is None else number, now)
     planned = state.planned.get(node, UNMEASURED)
     moved = has_moved(role.topology.operators[node], planned, measured, role.settings.tolerance)
     stale = state.stale or (role.leads and moved)
@@ -234,3 +244,66 @@ def _reported(role: Role, state: DFitState, now: float) -> tuple[DFitState, tupl
 
 def _noted(role: Role, receiver: str, number: int = 0) -> Noted:
     return Noted(network=role.topology.network.name, sender=role.node, receiver=receiver, number=max(0, number))
+
+
+def next_push(role: Role, state: DFitState, now_seconds: float) -> tuple[list[AnyMessage], DFitState]:
+    """The push that is due now, if any, and the state after it.
+
+    One at a time: the next table waits for the answer to the last, or for its time to run out.
+    """
+    parent = role.topology.parent_of(role.cluster)
+    if parent is None or state.own is None:
+        return [], state
+    pushed, acked = state.pushed, state.acked
+    fresh = pushed is None or pushed.source != _source(state.own)
+    waiting = pushed is not None and pushed is not acked
+    if pushed is not None and not (now_seconds >= state.push_due_seconds if waiting else fresh):
+        return _beat(role, parent, state, pushed, now_seconds)
+    if pushed is None or fresh or (pushed.base is not None and (acked is None or pushed.base != acked.version)):
+        # One version, one content: a repetition is the same message, anything else a new version.
+        pushed = _made(state.own, stamp(state.number, now_seconds), acked, role.settings.row_tolerance)
+    state = replace(
+        state,
+        pushed=pushed,
+        number=max(state.number, pushed.version),
+        push_due_seconds=now_seconds + role.settings.retry_seconds,
+        beat_due_seconds=now_seconds + role.settings.beat_seconds,
+    )
+    message = TablePush(
+        network=role.topology.network.name,
+        sender=role.node,
+        receiver=parent,
+        form="full" if pushed.base is None else "delta",
+        version=pushed.version,
+        base=pushed.base,
+        rows=pushed.rows,
+        useful=pushed.useful,
+        table=pushed.body,
+    )
+    return [message], state
+
+
+def _beat(
+    role: Role, parent: str, state: DFitState, pushed: Pushed, now_seconds: float
+) -> tuple[list[AnyMessage], DFitState]:
+    if now_seconds < state.beat_due_seconds:
+        return [], state
+    name = role.topology.network.name
+    beat = TablePush(network=name, sender=role.node, receiver=parent, form="beat", version=pushed.version)
+    return [beat], replace(state, beat_due_seconds=now_seconds + role.settings.beat_seconds)
+
+
+def _source(own: Own) -> bytes:
+    return own.message + own.useful.tobytes()
+
+
+def _made(own: Own, version: int, held: Pushed | None, tolerance: float) -> Pushed:
+    """A change to what the parent holds if that is smaller, else the whole table."""
+    source, useful = _source(own), tuple(own.useful.tolist())
+    if held is not None:
+        delta = table_delta(held.table, own.table, tolerance)
+        body = encode_delta(delta)
+        if len(body) < len(own.message):
+            after = apply_delta(held.table, decode_delta(body))
+            return Pushed(version, held.version, source, body, len(delta.fresh), useful, after)
+    return Pushed(version, None, source, own.message, len(own.table), useful, decode_table(own.message))

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from floodway.agent.planes.agent import Agent
-from floodway.agent.planes.dfit.agent import DFit
-from floodway.agent.planes.dfit.own import Measured, as_measured
-from floodway.agent.planes.dfit.planner import OwnTablePlanner
-from floodway.agent.planes.dfit.state import DFitState, Settings
-from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.planes.peers import Traffic
+from floodway.agent.planes.dfit.agent import DFit, OwnTablePlanner
+from floodway.agent.planes.dfit.own import NodeMeasures, as_measured
+from floodway.agent.planes.dfit.state import DFitSettings, DFitState
+from floodway.agent.planes.dfit.topology import ClusterTopology
+from floodway.agent.planes.peers import PeerTraffic
 from floodway.agent.wire.messages import AnyMessage, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.network.flow import flows
@@ -50,34 +49,34 @@ class SimulatedAgents:
 
     def __init__(
         self,
-        topology: Topology,
+        topology: ClusterTopology,
         rng: np.random.Generator,
         *,
         wire: Wire | None = None,
-        settings: Settings | None = None,
+        settings: DFitSettings | None = None,
         tick_seconds: float = 0.1,
         start_seconds: float = 1_000.0,
     ) -> None:
         self.topology = topology
         self.now_seconds = start_seconds
         self.changed_seconds = start_seconds
-        self.traffic = Traffic()
+        self.traffic = PeerTraffic()
         self.refused: Counter[str] = Counter()
         self._rng = rng
         self._wire = wire or Wire()
         self._tick = tick_seconds
         self.agents: dict[str, Agent[DFitState]] = {
-            node: Agent(DFit(topology, node, settings or Settings())) for node in topology.index
+            node: Agent(DFit(topology, node, settings or DFitSettings())) for node in topology.index
         }
         self._tables = {node: self._table(node) for node in self.agents}
-        self._measured: dict[str, Measured] = {}
+        self._measured: dict[str, NodeMeasures] = {}
         self._planners: dict[str, OwnTablePlanner] = {}
         self._order = 0
         self._due: list[_Due] = []
         for node in self.agents:
             self._push(start_seconds + float(rng.uniform(0, tick_seconds)), node)
 
-    def measure(self, node: str, measured: Measured, rates: Mapping[str, float] | None = None) -> None:
+    def measure(self, node: str, measured: NodeMeasures, rates: Mapping[str, float] | None = None) -> None:
         """From now on a node has measured this."""
         self._measured[node] = measured
         self.agents[node].observe(rates or {}, measured, self.now_seconds)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from floodway.agent.planes.dfit.own import UNMEASURED, Measured, Own
-from floodway.agent.planes.dfit.topology import Topology
-from floodway.agent.wire.messages import Statistics
+from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, Own
+from floodway.agent.planes.dfit.topology import ClusterTopology
+from floodway.agent.wire.messages import NodeStatistics
 from floodway.planning.fit.node import NodeTable
 from floodway.planning.program import Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DFitSettings:
     """Times in seconds. `tolerance` is the part of a cost, selectivity or scale whose change is not worth a new table.
 
     `row_tolerance` is the part of a row's score below which the row is not sent again.
@@ -32,9 +32,9 @@ class Settings:
 class Role:
     """Which agent this is."""
 
-    topology: Topology
+    topology: ClusterTopology
     node: str
-    settings: Settings = field(default_factory=Settings)
+    settings: DFitSettings = field(default_factory=DFitSettings)
 
     @property
     def cluster(self) -> int:
@@ -64,10 +64,10 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """What a node of the cluster has reported last."""
 
-    measured: Measured = UNMEASURED
+    measured: NodeMeasures = UNMEASURED
     rates: Mapping[str, float] = field(default_factory=dict)
     number: int = -1
     heard_seconds: float | None = None
@@ -92,8 +92,8 @@ class DFitState:
 
     own: Own | None
     children: tuple[Child, ...]
-    members: Mapping[str, Member]
-    planned: Mapping[str, Measured] = field(default_factory=dict)
+    members: Mapping[str, ClusterMember]
+    planned: Mapping[str, NodeMeasures] = field(default_factory=dict)
     stale: bool = False
     reach: Vector | None = None
     pushed: Pushed | None = None
@@ -123,10 +123,10 @@ def stamp(number: int, now_seconds: float) -> int:
 
 
 def statistics(
-    network: str, sender: str, receiver: str, number: int, rates: Mapping[str, float], measured: Measured
-) -> Statistics:
+    network: str, sender: str, receiver: str, number: int, rates: Mapping[str, float], measured: NodeMeasures
+) -> NodeStatistics:
     """What a node has measured, for whoever plans for it."""
-    return Statistics(
+    return NodeStatistics(
         network=network,
         sender=sender,
         receiver=receiver,
@@ -135,4 +135,12 @@ def statistics(
         costs=dict(measured.costs),
         selectivities=dict(measured.selectivities),
         scale=measured.scale,
+        tuple_bytes=dict(measured.tuple_bytes),
+        state_bytes=dict(measured.state_bytes),
     )
+
+
+def measures_of(message: NodeStatistics) -> NodeMeasures:
+    """What a node has measured, from its message."""
+    sizes = message.tuple_bytes, message.state_bytes
+    return NodeMeasures(message.costs, message.selectivities, message.scale, *sizes)

@@ -21,7 +21,7 @@ from floodway.planning.program import Program, Vector
 
 
 @dataclass(frozen=True)
-class Topology:
+class ClusterTopology:
     """The clusters of a network and how they hang together; one object serves all agents of a process."""
 
     network: Network

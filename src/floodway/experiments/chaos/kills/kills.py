@@ -3,34 +3,53 @@
 A point is a phase, a target, a signal and a delay, all by the seed. For each: the job runs on the state that the point
 before left, the phase is awaited, the signal sent. A job that is killed is started again by the next point, one that
 was held up must go on. Whenever it has ended, and at the end when all input is processed, the files are looked at.
+
+Telling from outside what a job is doing, by the files that it writes: Linux's inotify, through the C library.
+
+A phase of a micro-batch ends with a file: the cut with `offsets/N`, the sink with a segment, the commit with
+`commits/N`. Whoever waits for that file and strikes then has hit the phase that follows, without a line of code in the
+job for it.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
+import select
 import signal
+import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import product
+from itertools import count as numbers
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
-from floodway.experiments.chaos.files_watched import FilesWatched
 from floodway.experiments.chaos.kills.processes import HANG_SECONDS, Job
-from floodway.experiments.chaos.result import FaultResult, Found, Trial
+from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 
 START_SECONDS = 600.0
 """A bound for a start that hangs: on a busy machine Spark takes minutes to its first batch."""
 FINISH_SECONDS = 1800.0
 LONGEST_DELAY_SECONDS = 0.15
 HOLD_SECONDS = 11.0
-"""Longer than every time-out of a job on one machine: a silent steering counts after ten seconds."""
+"""Longer than every time-out of a driver without Java: a silent steering counts after ten seconds."""
+BROKER_HOLD_SECONDS = 20.0
+"""Longer than Floodway's source waits for a record, and its writer for an acknowledgement: fifteen seconds."""
+SPARK_SETTINGS = {
+    # A part of Spark that is silent for so long is given up: sooner than after the two minutes of its default.
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "3s",
+}
+SPARK_HOLD_SECONDS = 45.0
+"""Longer than that, than Spark's connector waits for a broker, and than messages between nodes are fresh."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class KillPoint:
     """Where to strike: after this phase and a delay, at these processes, with this signal."""
 
     phase: str
@@ -38,12 +57,17 @@ class Point:
     signal: signal.Signals
     delay_seconds: float
 
+    @property
+    def ends_all(self) -> bool:
+        """Whether nothing of the job can go on."""
+        return self.target == "group" and self.signal == signal.SIGKILL
+
     def __str__(self) -> str:
         return f"{self.signal.name} of {self.target}, {self.delay_seconds * 1e3:.0f} ms after {self.phase}"
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class KillPhase:
     """A folder to watch, and which of its files say that the phase is there."""
 
     folder: Path
@@ -56,54 +80,73 @@ class Subject(Protocol):
     def start(self) -> Job:
         """Start it on the state that it has."""
 
-    def phases(self) -> Mapping[str, Phase]:
+    def phases(self) -> Mapping[str, KillPhase]:
         """What to watch; the folders need not be there before the first batch."""
 
     def progress(self) -> int:
         """A number that grows when a batch was done."""
 
-    def look(self) -> Found:
+    def look(self) -> JobFindings:
         """What the files say now, while nothing of the job runs."""
 
-    def finish(self) -> Found:
+    def finish(self) -> JobFindings:
         """Let it process all that there is, undisturbed, and look."""
 
 
-def points_of(rng: random.Random, count: int, phases: Sequence[str], targets: Sequence[str]) -> list[Point]:
-    """Points by the seed: every pair of phase and target in turn, in an order by chance; every fourth is a stop.
+def points_of(
+    rng: random.Random, count: int, phases: Sequence[str], targets: Sequence[str], *, stop_every: int = 4
+) -> list[KillPoint]:
+    """Points by the seed, one of `stop_every` a stop. Each signal goes to every target in turn, at phases in turn.
 
-    >>> sorted(point.phase for point in points_of(random.Random(1), 2, ["cut", "sink"], ["driver"]))
-    ['cut', 'sink']
+    >>> points = points_of(random.Random(1), 4, ["cut", "sink"], ["driver", "java"], stop_every=2)
+    >>> sorted((point.signal.name, point.target) for point in points)
+    [('SIGKILL', 'driver'), ('SIGKILL', 'java'), ('SIGSTOP', 'driver'), ('SIGSTOP', 'java')]
     """
-    pairs = list(product(phases, targets))
-    found: list[Point] = []
-    while len(found) < count:
-        for phase, target in rng.sample(pairs, len(pairs)):
-            stops = len(found) % 4 == 1
-            longest = rng.choice((LONGEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS / 30))
-            delay = rng.uniform(0.0, longest)
-            found.append(Point(phase, target, signal.SIGSTOP if stops else signal.SIGKILL, delay))
-    return found[:count]
+    turns = {one: _turns(rng, phases, targets) for one in (signal.SIGKILL, signal.SIGSTOP)}
+    found = []
+    for number in range(count):
+        chosen = signal.SIGSTOP if number % stop_every == 1 else signal.SIGKILL
+        phase, target = next(turns[chosen])
+        longest = rng.choice((LONGEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS / 30))
+        found.append(KillPoint(phase, target, chosen, rng.uniform(0.0, longest)))
+    return found
 
 
-def campaign(name: str, subject: Subject, targets: Sequence[str], trial: Trial) -> FaultResult:
-    """Strike at every point, then let the job finish.
+def _turns(rng: random.Random, phases: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every target once per round, each at another phase than in the round before."""
+    phases, targets = rng.sample(phases, len(phases)), rng.sample(targets, len(targets))
+    for turn in numbers():
+        for place, target in enumerate(targets):
+            yield phases[(place + turn) % len(phases)], target
+
+
+def campaign(
+    name: str,
+    subject: Subject,
+    targets: Sequence[str],
+    trial: Trial,
+    *,
+    stop_every: int = 4,
+    hold_seconds: float | None = None,
+) -> FaultResult:
+    """Strike at every point, then let the job finish; a stop lasts `hold_seconds`, `HOLD_SECONDS` if not given.
 
     A job that survives a point is struck again: a start costs more than all else. The files are looked at whenever
     nothing of the job runs.
     """
     result = FaultResult(name)
-    points = points_of(trial.rng(name), trial.points, list(subject.phases()), targets)
+    points = points_of(trial.rng(name), trial.points, list(subject.phases()), targets, stop_every=stop_every)
+    hold_seconds = HOLD_SECONDS if hold_seconds is None else hold_seconds
     tried: list[str] = []
     with ExitStack() as running:
         job: Job | None = None
         for number, point in enumerate(points):
             trial.progress(number / (len(points) + 1), str(point))
             job = job or running.enter_context(subject.start())
-            hit = _strike(subject, job, point, result)
+            hit = _strike(subject, job, point, hold_seconds, result)
             tried.append(f"{point}: hit {hit}")
             result.tried += 1
-            survived = job.running and point.target != "group"
+            survived = job.running and not point.ends_all
             if not survived or number == len(points) - 1 or result.differences:
                 running.pop_all().close()
                 job = None
@@ -118,7 +161,7 @@ def campaign(name: str, subject: Subject, targets: Sequence[str], trial: Trial) 
     return result
 
 
-def _strike(subject: Subject, job: Job, point: Point, result: FaultResult) -> int:
+def _strike(subject: Subject, job: Job, point: KillPoint, hold_seconds: float, result: FaultResult) -> int:
     """Wait for the phase and send the signal; how many processes were hit."""
     before = subject.progress()
     if not until(lambda: subject.progress() > before or not job.running, START_SECONDS):
@@ -127,21 +170,21 @@ def _strike(subject: Subject, job: Job, point: Point, result: FaultResult) -> in
     if not job.running:
         result.differences.append(f"the job ended by itself: {job.said()}")
         return 0
-    phase = subject.phases()[point.phase]
+    phase, hit = subject.phases()[point.phase], list[int]()
+    # A shed's ledger follows the commit: after the first batch it may not be there yet.
+    until(lambda: phase.folder.is_dir() or not job.running, START_SECONDS)
     with FilesWatched() as watched:
         watched.add(phase.folder)
-        if watched.wait(lambda path: phase.matches(path.name), time.monotonic() + START_SECONDS) is None:
-            result.differences.append(f"{point.phase} did not come within {START_SECONDS:g} s: {job.said()}")
-            return 0
-    time.sleep(point.delay_seconds)
-    hit = job.strike(point.target, point.signal, HOLD_SECONDS)
+        end = time.monotonic() + START_SECONDS
+        while not hit:  # a worker, or a node that starts, may not be there yet: the next batch will have it
+            if not job.running or watched.wait(lambda path: phase.matches(path.name), end) is None:
+                result.differences.append(f"{point} was not possible within {START_SECONDS:g} s: {job.said()}")
+                return 0
+            time.sleep(point.delay_seconds)
+            hit = job.strike(point.target, point.signal, hold_seconds)
     at = subject.progress()
     # Without a part of itself it must end, or go on: a driver that waits for ever protects nobody.
-    if (
-        hit
-        and point.target != "group"
-        and not until(lambda: not job.running or subject.progress() > at + 1, HANG_SECONDS)
-    ):
+    if not point.ends_all and not until(lambda: not job.running or subject.progress() > at + 1, HANG_SECONDS):
         result.differences.append(f"neither ended nor went on within {HANG_SECONDS:g} s after {point}: {job.said()}")
     return len(hit)
 
@@ -161,3 +204,58 @@ def last_committed(checkpoint: Path) -> int:
     folder = checkpoint / "commits"
     names = (path.name for path in folder.iterdir()) if folder.is_dir() else iter(())
     return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+_CREATE, _MOVED_TO, _CLOSE_WRITE, _MODIFY = 0x100, 0x80, 0x8, 0x2
+_EVENT = struct.Struct("iIII")
+
+
+class FilesWatched:
+    """Folders that exist, watched from `add` on; `wait` returns when a name in one of them was made or written."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify is not there")
+        self._folders: dict[int, Path] = {}
+
+    def add(self, folder: Path) -> None:
+        """Watch a folder; not what is in folders below it."""
+        found = self._library.inotify_add_watch(
+            self._descriptor, os.fsencode(folder), _CREATE | _MOVED_TO | _CLOSE_WRITE | _MODIFY
+        )
+        if found < 0:
+            raise OSError(ctypes.get_errno(), f"{folder} cannot be watched")
+        self._folders[found] = folder
+
+    def wait(self, wanted: Callable[[Path], bool], until: float) -> Path | None:
+        """The first file of interest; None if there was none until this moment of the monotonic clock."""
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self._descriptor], [], [], min(left, 0.5))[0]:
+                for path in self._events():
+                    if wanted(path):
+                        return path
+        return None
+
+    def _events(self) -> list[Path]:
+        data = os.read(self._descriptor, 1 << 16)
+        found, at = [], 0
+        while at < len(data):
+            watch, _, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size
+            name = data[at : at + length].rstrip(b"\0")
+            at += length
+            if name and watch in self._folders:
+                found.append(self._folders[watch] / os.fsdecode(name))
+        return found
+
+    def close(self) -> None:
+        """Stop watching."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

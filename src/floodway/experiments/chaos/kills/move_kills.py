@@ -8,32 +8,30 @@ once, and the books of the two sides agree.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from floodway.agent.federation.moving import STEPS
-from floodway.errors import FloodwayError
-from floodway.experiments.chaos.federation_world import FAST, World
+from floodway.experiments.chaos.federation_world import FAST, SETTINGS, FederationWorld, try_point
 from floodway.experiments.chaos.result import FaultResult, Trial
 
 ALL_STEPS = (*STEPS, "giver:settled", "taker:billing", "giver:booked", "taker:billed")
-HOLD_SECONDS = FAST.move + FAST.lease + FAST.margin
+HOLD_SECONDS = max(FAST.move, SETTINGS.arrival_seconds) + FAST.lease + FAST.margin
 """Longer than every time-out of these participants."""
-PATIENCE_SECONDS = 120.0
-SPARK_MARGIN_SECONDS = 5.0
+PATIENCE_SECONDS = 600.0
 
 
 def kills(trial: Trial) -> FaultResult:
     """Partners without Spark, at every step."""
-    return _campaign("move-kills", trial, ALL_STEPS, World, HOLD_SECONDS, PATIENCE_SECONDS)
+    return _campaign("move-kills", trial, ALL_STEPS, FederationWorld, HOLD_SECONDS, PATIENCE_SECONDS)
 
 
 def spark_kills(trial: Trial) -> FaultResult:
     """Partners with a Spark application each, at the steps of a move."""
-    from floodway.experiments.chaos.kills.spark_partners import LEASE_SECONDS, SparkWorld
+    from floodway.experiments.chaos.kills.spark_partners import PACE, SETTINGS, SparkWorld
 
-    hold_seconds = 2 * LEASE_SECONDS + SPARK_MARGIN_SECONDS
+    hold_seconds = max(PACE.move, SETTINGS.arrival_seconds) + PACE.lease + PACE.margin
     return _campaign("partner-kills", trial, STEPS, SparkWorld.make, hold_seconds, SparkWorld.step_seconds)
 
 
@@ -41,33 +39,21 @@ def _campaign(
     name: str,
     trial: Trial,
     all_steps: Sequence[str],
-    make: Callable[[Path], World],
+    make: Callable[[Path], FederationWorld],
     hold_seconds: float,
     patience_seconds: float,
 ) -> FaultResult:
     """Steps in an order by the seed; every fourth point is a stop."""
-    result = FaultResult(name, detail={"points": []})
+    result = FaultResult(name)
     rng = trial.rng(name)
     steps: list[str] = []
     while len(steps) < trial.points:
         steps += rng.sample(all_steps, len(all_steps))
     for number, step in enumerate(steps[: trial.points]):
-        stops = number % 4 == 1
-        point = f"{'SIGSTOP' if stops else 'SIGKILL'} at {step}"
-        trial.progress(number / trial.points, point)
-        folder = trial.folder / str(number)
-        folder.mkdir(parents=True)
-        world = make(folder)
-        try:
-            if stops:
-                world.survives_a_stop(step, hold_seconds)
-            else:
-                world.survives_a_kill(step, patience_seconds)
-        except FloodwayError as error:
-            result.differences.append(f"{point}: {error}")
-        finally:
-            world.end()
-        result.tried += 1
-        result.detail["points"].append(point)
-        shutil.rmtree(folder, ignore_errors=True)
+        if number % 4 == 1:
+            stop = partial(FederationWorld.survives_a_stop, step=step, hold_seconds=hold_seconds)
+            try_point(trial, result, f"SIGSTOP at {step}", make, stop)
+        else:
+            kill = partial(FederationWorld.survives_a_kill, step=step, patience_seconds=patience_seconds)
+            try_point(trial, result, f"SIGKILL at {step}", make, kill)
     return result

@@ -11,9 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from floodway.experiments.chaos.kills.kills import Phase, campaign, last_committed
+from floodway.experiments.chaos.kills.kills import (
+    SPARK_HOLD_SECONDS,
+    SPARK_SETTINGS,
+    KillPhase,
+    campaign,
+    last_committed,
+)
 from floodway.experiments.chaos.kills.processes import CommandJob, Job
-from floodway.experiments.chaos.result import FaultResult, Found, Trial
+from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.log import LogReader
@@ -34,11 +40,13 @@ outputs: {q: {from: b}}
 def kills(trial: Trial) -> FaultResult:
     """Nodes, coordinator and supervisor in turn."""
     trial.folder.mkdir(parents=True, exist_ok=True)
-    return campaign("node-kills", NodesJob(trial.folder), ("A", "B", "coordinator", "driver", "group"), trial)
+    targets = ("A", "B", "coordinator", "supervisor", "group")
+    job = NodesJob(trial.folder)
+    return campaign("node-kills", job, targets, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
 class _NodesProcess(CommandJob):
-    """`floodway up`: `driver` is the supervisor, the others are found by the files they leave."""
+    """`floodway up`, whose first process is the supervisor; the others are found by the files they leave."""
 
     def __init__(self, arguments: list[str], errors: Path, layout: NodeLayout) -> None:
         self._layout = layout
@@ -59,22 +67,23 @@ class _NodesProcess(CommandJob):
         return found
 
     def find(self, target: str) -> list[int]:
-        """The process of a node or of the coordinator."""
-        if target in ("driver", "group"):
-            return super().find(target)
+        """The process of a node, of the coordinator, or the supervisor; what a file names may have ended since."""
+        if target in ("supervisor", "group"):
+            return super().find("driver" if target == "supervisor" else target)
         try:
-            return [int(json.loads(self._layout.agent(target).read_text())["pid"])]
+            pid = int(json.loads(self._layout.agent(target).read_text())["pid"])
         except (OSError, ValueError, KeyError):
             return []
+        return [pid] if pid in self.members() else []
 
 
 class NodesJob:
     """One shared folder, and the runs of `up` on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: str = NETWORK) -> None:
         self._folder = folder
         self._file = folder / "network.yaml"
-        self._file.write_text(NETWORK)
+        self._file.write_text(network)
         self._layout = NodeLayout(folder / "state")
 
     def start(self) -> Job:
@@ -84,28 +93,35 @@ class NodesJob:
     def _started(self, seconds: str) -> _NodesProcess:
         command = ["-m", "floodway.cli.main", "up", str(self._file), "--state", str(self._layout.root), "--json"]
         command += ["--seconds", seconds, "--target", "6s", "--control", "coordinator", "--settle", "0s"]
+        command += [part for name, value in SPARK_SETTINGS.items() for part in ("--conf", f"{name}={value}")]
         return _NodesProcess(command, self._folder / "errors.txt", self._layout)
 
-    def phases(self) -> Mapping[str, Phase]:
+    def phases(self) -> Mapping[str, KillPhase]:
         """Cuts, sinks, ledgers and commits of both nodes."""
-        found: dict[str, Phase] = {}
+        found: dict[str, KillPhase] = {}
         for node in ("A", "B"):
-            own = self._layout.own(node).root
-            found[f"cut of {node}"] = Phase(own / "checkpoints" / f"{node}.main" / "offsets", str.isdecimal)
-            found[f"ledger of {node}"] = Phase(own / "ledger")
-            found[f"commit of {node}"] = Phase(own / "checkpoints" / f"{node}.main" / "commits", str.isdecimal)
-        found["link"] = Phase(self._layout.shared.root / "links" / "a--b" / "p0")
+            found[f"cut of {node}"] = KillPhase(self._checkpoint(node) / "offsets", str.isdecimal)
+            found[f"ledger of {node}"] = KillPhase(self._layout.own(node).root / "ledger")
+            found[f"commit of {node}"] = KillPhase(self._checkpoint(node) / "commits", str.isdecimal)
+        found["link"] = KillPhase(self._layout.shared.root / "links" / "a--b" / "p0")
         return found
 
     def progress(self) -> int:
         """Batches of the last node, which needs all before it."""
-        return last_committed(self._layout.own("B").root / "checkpoints" / "B.main")
+        return self.committed("B")
 
-    def look(self) -> Found:
+    def committed(self, node: str) -> int:
+        """The last batch that a node has committed."""
+        return last_committed(self._checkpoint(node))
+
+    def _checkpoint(self, node: str) -> Path:
+        return self._layout.own(node).root / "checkpoints" / f"{node}.main"
+
+    def look(self) -> JobFindings:
         """The audit over all ledgers, and every identity once in link and output."""
         network = load_network(self._file)
         audits = (audit_nodes(network, self._layout), audit_nodes(network, self._layout, full=True))
-        found = Found(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
+        found = JobFindings(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
         for log in ("links/a--b", "outputs/q"):
             reader = LogReader(self._layout.root / log)
             ids = Counter(
@@ -117,9 +133,9 @@ class NodesJob:
             found.doubled += sum(count - 1 for count in ids.values())
         return found
 
-    def finish(self) -> Found:
+    def finish(self) -> JobFindings:
         """Run for a moment and end well; what waits may wait."""
         with self._started("10s") as job:
             if not job.ended(1200.0) or job.exit_code:
-                return Found(differences=[f"undisturbed it did not end well: {job.said()}"])
+                return JobFindings(differences=[f"undisturbed it did not end well: {job.said()}"])
         return self.look()

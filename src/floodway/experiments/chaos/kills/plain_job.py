@@ -28,7 +28,7 @@ from floodway.spark.log.inputs import source_options
 from floodway.spark.query.fragment_lines import batch_lines
 from floodway.spark.query.fragments import Fragment, fragments
 from floodway.spark.query.journal import committed_batches, journaled_batches, query_key, read_batch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.query_notes import note_beginnings, note_tasks
 from floodway.spark.query.sinks import Written, tag_of
 from floodway.spark.query.tail import TailResult
@@ -43,7 +43,7 @@ WORK_SECONDS = 0.02
 class PlainJob:
     """One fragment and its checkpoint."""
 
-    def __init__(self, network: Network, layout: Layout) -> None:
+    def __init__(self, network: Network, layout: RunLayout) -> None:
         self._fragment: Fragment = fragments(network, next(iter(network.nodes)))[0]
         self._layout = layout
         self._checkpoint = layout.checkpoint(self._fragment)
@@ -140,4 +140,4 @@ class PlainJob:
 
 def run_plain_job(folder: str) -> None:
     """The body of the process: the network file in the folder, on the state in it, until it is killed."""
-    PlainJob(load_network(Path(folder) / "network.yaml"), Layout(Path(folder) / "state")).run()
+    PlainJob(load_network(Path(folder) / "network.yaml"), RunLayout(Path(folder) / "state")).run()

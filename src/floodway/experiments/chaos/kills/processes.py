@@ -8,14 +8,13 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-HANG_SECONDS = 240.0
+HANG_SECONDS = 600.0
 """A bound for what hangs, not an expectation: a driver whose Java is gone ends within seconds on a quiet machine."""
 
 
@@ -84,16 +83,23 @@ class Job(ABC):
         """Send the signal to all of a kind; a stop is taken back after a while. Those that were hit."""
         if target in self._others:
             return self._others[target](number, hold_seconds)
-        hit = self.find(target)
-        for pid in hit:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
         if number == signal.SIGSTOP:
-            time.sleep(hold_seconds)
-            for pid in hit:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            with self.held(target) as held:
+                time.sleep(hold_seconds)
+            return held
+        hit = self.find(target)
+        _send(hit, number)
         return hit
+
+    @contextmanager
+    def held(self, target: str) -> Iterator[list[int]]:
+        """Stop all of a kind for a while; those that are stopped."""
+        hit = self.find(target)
+        _send(hit, signal.SIGSTOP)
+        try:
+            yield hit
+        finally:
+            _send(hit, signal.SIGCONT)
 
     def said(self, most: int = 600) -> str:
         """The end of what it printed."""
@@ -112,9 +118,7 @@ class Job(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
 
@@ -141,21 +145,17 @@ class CommandJob(Job):
 
     @property
     def pid(self) -> int:
-        """See `Job`."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """See `Job`."""
         return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """See `Job`."""
         return self._process.poll()
 
     def ended(self, seconds: float = HANG_SECONDS) -> bool:
-        """See `Job`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return not self.running
@@ -179,21 +179,17 @@ class ForkedJob(Job):
 
     @property
     def pid(self) -> int:
-        """See `Job`."""
         return self._process.pid or 0
 
     @property
     def running(self) -> bool:
-        """See `Job`."""
         return self._process.is_alive()
 
     @property
     def exit_code(self) -> int | None:
-        """See `Job`."""
         return self._process.exitcode
 
     def ended(self, seconds: float = HANG_SECONDS) -> bool:
-        """See `Job`."""
         self._process.join(seconds)
         return not self.running
 
@@ -208,6 +204,12 @@ def _in_session(function: Callable[..., None], arguments: Sequence[Any], errors:
     output = os.open(errors, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(output, sys.stderr.fileno())
     function(*arguments)
+
+
+def _send(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _parent(pid: int) -> int:

@@ -21,18 +21,28 @@ from numpy.typing import NDArray
 
 from floodway.errors import InputError
 from floodway.experiments.chaos.broker import Broker
-from floodway.experiments.chaos.kills.feeding import STREAM, TUPLES_A_SECOND, Feeding, KafkaFeeding, LogFeeding
-from floodway.experiments.chaos.kills.kills import FINISH_SECONDS, Phase, campaign, last_committed, until
+from floodway.experiments.chaos.kills.input_feed import STREAM, TUPLES_A_SECOND, InputFeed, KafkaFeeding, LogFeeding
+from floodway.experiments.chaos.kills.kills import (
+    BROKER_HOLD_SECONDS,
+    FINISH_SECONDS,
+    SPARK_HOLD_SECONDS,
+    SPARK_SETTINGS,
+    KillPhase,
+    campaign,
+    last_committed,
+    until,
+)
 from floodway.experiments.chaos.kills.plain_job import run_plain_job
 from floodway.experiments.chaos.kills.processes import CommandJob, ForkedJob, Job, Strike
-from floodway.experiments.chaos.result import FaultResult, Found, Trial
+from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import Store
 from floodway.network.file import load_network
 from floodway.spark.audit.run import audit
 from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
 from floodway.spark.query.journal import committed_offsets, journaled_batches, query_key, read_batch
-from floodway.spark.query.layout import Layout
+from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.drops import kept_mask, tuple_ids
 
@@ -50,6 +60,7 @@ operators: {{work: {{node: A, from: s, kind: delay, cost: 0.006}}}}
 outputs: {{q: {{from: work, sink: {folder}/output}}}}
 """
 SETTINGS = {
+    **SPARK_SETTINGS,
     "spark.sql.streaming.minBatchesToRetain": "1000000",
     # Short-lived and many: the optimising compiler takes more than it gives.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -61,7 +72,8 @@ def kills(trial: Trial) -> FaultResult:
     """The embedded log: all of the job, its driver, its Java and its Python workers."""
     trial.folder.mkdir(parents=True, exist_ok=True)
     with LogFeeding(trial.folder / "input") as feeding:
-        return campaign("run-kills", RunJob(trial.folder, feeding), TARGETS, trial)
+        job = RunJob(trial.folder, feeding)
+        return campaign("run-kills", job, TARGETS, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
 def plain_kills(trial: Trial) -> FaultResult:
@@ -75,22 +87,25 @@ def executor_kills(trial: Trial) -> FaultResult:
     """The embedded log with an executor in a process of its own: that, its Python workers and the driver's Java."""
     trial.folder.mkdir(parents=True, exist_ok=True)
     with LogFeeding(trial.folder / "input") as feeding:
-        job = RunJob(trial.folder, feeding, master=CLUSTER, variables={"SPARK_HOME": str(spark_home(trial.folder))})
-        return campaign("executor-kills", job, ("executor", "worker", "java"), trial)
+        home = {"SPARK_HOME": str(spark_home(trial.folder))}
+        job = RunJob(trial.folder, feeding, master=CLUSTER, variables=home)
+        targets = ("executor", "worker", "java")
+        return campaign("executor-kills", job, targets, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
 def kafka_kills(trial: Trial) -> FaultResult:
     """The driver without Java on a topic; the broker is struck, too."""
     with topic_of(trial) as (broker, feeding):
         job = PlainRun(trial.folder, feeding, {"broker": broker.strike})
-        return campaign("kafka-kills", job, ("driver", "broker"), trial)
+        return campaign("kafka-kills", job, ("driver", "broker"), trial, hold_seconds=BROKER_HOLD_SECONDS)
 
 
 def kafka_run_kills(trial: Trial) -> FaultResult:
     """`floodway run` on Spark, with its own source of topics; the broker is struck, too."""
     with topic_of(trial) as (broker, feeding):
         job = RunJob(trial.folder, feeding, {"broker": broker.strike})
-        return campaign("kafka-run-kills", job, ("broker", "java", "worker", "group"), trial)
+        targets = ("broker", "java", "worker", "group")
+        return campaign("kafka-run-kills", job, targets, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
 @contextmanager
@@ -121,7 +136,7 @@ class RunJob:
     def __init__(
         self,
         folder: Path,
-        feeding: Feeding,
+        feeding: InputFeed,
         others: Mapping[str, Strike] | None = None,
         *,
         master: str = "local[1]",
@@ -133,10 +148,15 @@ class RunJob:
         self._master, self._variables = master, variables
         self._file = folder / "network.yaml"
         self._file.write_text(NETWORK.format(rate=TUPLES_A_SECOND, folder=folder, address=feeding.address))
-        self._layout = Layout(folder / "state")
+        self._layout = RunLayout(folder / "state")
         self._checkpoint = self._layout.root / "checkpoints" / QUERY
         self._journal: dict[int, str] = {}
         feeding.consumed = self.consumed
+
+    @property
+    def store(self) -> Store:
+        """Where the mode, the status and the ledger lie."""
+        return self._layout.store
 
     def start(self) -> Job:
         """Run for as long as it takes, under load."""
@@ -149,27 +169,27 @@ class RunJob:
         command += ["--seconds", "100000s", "--target", "1s", "--master", self._master, "--json", *settings]
         return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
 
-    def phases(self) -> Mapping[str, Phase]:
+    def phases(self) -> Mapping[str, KillPhase]:
         """The six of a batch; `read` is what follows the cut, told apart by its delay."""
         return {
-            "cut": Phase(self._checkpoint / "offsets", str.isdecimal),
-            "read": Phase(self._checkpoint / "offsets", str.isdecimal),
-            "sink": Phase(self._folder / "output" / "p0"),
-            "ledger": Phase(self._layout.root / "ledger"),
-            "commit": Phase(self._checkpoint / "commits", str.isdecimal),
-            "steer": Phase(self._layout.root, lambda name: name == "decision.json"),
+            "cut": KillPhase(self._checkpoint / "offsets", str.isdecimal),
+            "read": KillPhase(self._checkpoint / "offsets", str.isdecimal),
+            "sink": KillPhase(self._folder / "output" / "p0"),
+            "ledger": KillPhase(self._layout.root / "ledger"),
+            "commit": KillPhase(self._checkpoint / "commits", str.isdecimal),
+            "steer": KillPhase(self._layout.root, lambda name: name == "decision.json"),
         }
 
     def progress(self) -> int:
         """Batches that Spark has committed."""
         return last_committed(self._checkpoint)
 
-    def look(self) -> Found:
+    def look(self) -> JobFindings:
         """The audit, the sink against the journaled decisions, and the journal against what it was."""
         self._feeding.flow(False)
         network = load_network(self._file)
         audits = (audit(network, self._layout), audit(network, self._layout, full=True))
-        found = Found(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
+        found = JobFindings(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
         for number in journaled_batches(self._checkpoint):
             text = (self._checkpoint / "offsets" / str(number)).read_text()
             if self._journal.setdefault(number, text) != text:
@@ -186,7 +206,7 @@ class RunJob:
             found.differences.append(f"{extra} tuple(s) in the sink that no journaled decision admits")
         return found
 
-    def finish(self) -> Found:
+    def finish(self) -> JobFindings:
         """Run it undisturbed and without load until all of the input is committed, then look."""
         self._feeding.flow(False)
         with self._started() as job:
@@ -194,7 +214,7 @@ class RunJob:
             until(lambda: self.consumed() == self._feeding.total() or not job.running, FINISH_SECONDS)
             taken, total = self.consumed(), self._feeding.total()
             if taken != total:
-                return Found(differences=[f"undisturbed it took {taken} of {total} tuples: {job.said()}"])
+                return JobFindings(differences=[f"undisturbed it took {taken} of {total} tuples: {job.said()}"])
         return self.look()
 
     def dropped(self) -> int:

@@ -1,8 +1,9 @@
 """A streaming query with the one line in it, as a process that can be killed: `python -m …shed_job FOLDER [--drain]`.
 
 It reads the embedded log FOLDER/input, or with `--kafka SERVERS TOPIC JARS` a topic by Spark's own connector, through
-`floodway.shed`, and writes Parquet files, exactly once by Spark's own file sink. With `--drain` it processes what is
-there without holding back, and ends.
+`floodway.shed`, and writes Parquet files. Each try of a batch has a folder, `output/batch=N/try=ID`, and a file in
+`sinks` when it is whole: Spark's own file sink would not run a batch again that it has written, and so hide what a
+replay keeps. With `--drain` it processes what is there without holding back, and ends.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import floodway
+from floodway.experiments.chaos.kills.kills import SPARK_SETTINGS
 from floodway.spark.session.session import spark_session
 from floodway.spark.source import register
 
 NAME = "chaos"
 OFFSETS = 1_000_000_000
 """Above every offset: with the partition it makes an identity."""
+TIMEOUTS = ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms", "kafkaConsumer.pollTimeoutMs")
+"""Of the connector: up to two minutes, where nothing is said."""
 BUSY = "aggregate(sequence(1, 10000), cast(0 as bigint), (sum, x) -> sum + x % 7) + value AS worked"
 """Half a millisecond of one CPU for every tuple, in Spark's own expressions."""
 
@@ -26,8 +31,8 @@ BUSY = "aggregate(sequence(1, 10000), cast(0 as bigint), (sum, x) -> sum + x % 7
 def main(folder: Path, kafka: Sequence[str] | None, *, drain: bool) -> None:
     """Run the query until it is killed, or until the input is processed."""
     conf = {
+        **SPARK_SETTINGS,
         "spark.sql.streaming.minBatchesToRetain": "1000000",
-        "spark.sql.streaming.fileSink.log.deletion": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
@@ -37,8 +42,14 @@ def main(folder: Path, kafka: Sequence[str] | None, *, drain: bool) -> None:
     clicks = _topic(spark, *kafka[:2]) if kafka else _log(spark, folder / "input")
     shed = floodway.shed(NAME, target_latency="300ms", mode="enforce", state_dir=str(folder / "state"))
     kept = clicks.transform(shed).selectExpr("id", BUSY)
-    writer = kept.writeStream.format("parquet").option("path", str(folder / "output"))
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    (folder / "sinks").mkdir(exist_ok=True)
+
+    def write(batch: Any, number: int) -> None:
+        mark = token_hex(8)
+        batch.write.parquet(str(folder / "output" / f"batch={number}" / f"try={mark}"))
+        (folder / "sinks" / f"{number}-{mark}").touch()
+
+    writer = kept.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start() if drain else writer.start()
     query.awaitTermination()
     spark.stop()
@@ -52,7 +63,8 @@ def _log(spark: Any, path: Path) -> Any:
 
 def _topic(spark: Any, servers: str, topic: str) -> Any:
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
-    records = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger="500").load()
+    options |= {"maxOffsetsPerTrigger": "500", **dict.fromkeys(TIMEOUTS, "15000")}
+    records = spark.readStream.format("kafka").options(**options).load()
     value = "cast(get_json_object(cast(value AS string), '$.value') AS bigint) AS value"
     return records.selectExpr(f"partition * {OFFSETS} + offset AS id", value)
 

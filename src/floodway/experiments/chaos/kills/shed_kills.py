@@ -1,15 +1,15 @@
 """The one line in a query, on the embedded log or on Spark's own connector to Kafka, killed in every phase of a batch.
 
-Spark's file sink and source are exactly-once, so the sink is judged by itself: every id once, and for every batch as
-many rows as the shed's ledger says were kept. A report that was lost with the driver is a gap, which the ledger must
-say: batches without a line and without a gap are a difference, and so is a batch that is counted twice or otherwise.
+The sink holds what every try of a batch kept (`shed_job.py`): all tries of a batch hold the same tuples, no tuple is in
+two batches, and a batch has as many as the shed's ledger says were kept. A report that was lost with the driver is a
+gap, which the ledger must say: batches without a line and without a gap are a difference, and so is a batch that is
+counted twice or otherwise.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,25 +18,29 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from floodway.errors import FloodwayError, InputError
-from floodway.experiments.chaos.kills.feeding import Feeding, KafkaFeeding, LogFeeding
-from floodway.experiments.chaos.kills.kills import Phase, campaign, last_committed
+from floodway.experiments.chaos.kills.input_feed import InputFeed, KafkaFeeding, LogFeeding
+from floodway.experiments.chaos.kills.kills import SPARK_HOLD_SECONDS, KillPhase, campaign, last_committed
 from floodway.experiments.chaos.kills.processes import CommandJob, Job, Strike
 from floodway.experiments.chaos.kills.run_kills import topic_of
 from floodway.experiments.chaos.kills.shed_job import NAME
-from floodway.experiments.chaos.result import FaultResult, Found, Trial
+from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store.store import Store
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.journal import committed_batches, committed_offsets
 
 MODULE = "floodway.experiments.chaos.kills.shed_job"
+LONG_SECONDS = 30 * 86_400.0
+"""Longer ahead than any clock of a campaign is set."""
 
 
 def kills(trial: Trial) -> FaultResult:
     """All of the job, its driver and its Java; Python workers only plan its source."""
     trial.folder.mkdir(parents=True, exist_ok=True)
     with LogFeeding(trial.folder / "input") as feeding:
-        return campaign("shed-kills", ShedJob(trial.folder, feeding), ("group", "driver", "java"), trial)
+        targets, job = ("group", "driver", "java"), ShedJob(trial.folder, feeding)
+        return campaign("shed-kills", job, targets, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
 def kafka_kills(trial: Trial) -> FaultResult:
@@ -45,7 +49,8 @@ def kafka_kills(trial: Trial) -> FaultResult:
         raise InputError("this fault needs the jars of Spark's connector", hint="Give --kafka-connector FOLDER")
     with topic_of(trial) as (broker, feeding):
         job = TopicShedJob(trial.folder, feeding, trial.kafka_connector, {"broker": broker.strike})
-        return campaign("kafka-shed-kills", job, ("broker", "java", "driver"), trial)
+        targets = ("broker", "java", "driver")
+        return campaign("kafka-shed-kills", job, targets, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
 class ShedJob:
@@ -54,14 +59,25 @@ class ShedJob:
     source: Sequence[str] = ()
     """Arguments that say where the input is."""
 
-    def __init__(self, folder: Path, feeding: Feeding, others: Mapping[str, Strike] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        feeding: InputFeed,
+        others: Mapping[str, Strike] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = folder
         self._feeding = feeding
-        self._others = others
+        self._others, self._variables = others, variables
         self._checkpoint = folder / "checkpoint"
         self._files = ShedFiles(folder / "state" / NAME)
         self._journal: dict[int, str] = {}
         feeding.consumed = self._consumed
+
+    @property
+    def store(self) -> Store:
+        """Where the mode, the status and the ledger lie."""
+        return self._files.store
 
     def start(self) -> Job:
         """Run for as long as it takes, under load."""
@@ -70,52 +86,65 @@ class ShedJob:
 
     def _started(self, *options: str) -> Job:
         command = ["-m", MODULE, str(self._folder), *options, *self.source]
-        return CommandJob(command, self._folder / "errors.txt", self._others)
+        return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
 
-    def phases(self) -> Mapping[str, Phase]:
+    def phases(self) -> Mapping[str, KillPhase]:
         """Cut, sink and commit of Spark; the shed's ledger and its control table."""
         return {
-            "cut": Phase(self._checkpoint / "offsets", str.isdecimal),
-            "sink": Phase(self._folder / "output" / "_spark_metadata"),
-            "commit": Phase(self._checkpoint / "commits", str.isdecimal),
-            "ledger": Phase(self._files.folder / "ledger"),
-            "steer": Phase(self._files.folder),
+            "cut": KillPhase(self._checkpoint / "offsets", str.isdecimal),
+            "sink": KillPhase(self._folder / "sinks"),
+            "commit": KillPhase(self._checkpoint / "commits", str.isdecimal),
+            "ledger": KillPhase(self._files.folder / "ledger"),
+            "steer": KillPhase(self._files.folder),
         }
 
     def progress(self) -> int:
         """Batches that Spark has committed."""
         return last_committed(self._checkpoint)
 
-    def look(self) -> Found:
+    def look(self) -> JobFindings:
         """Sink, ledger and journal."""
         self._feeding.flow(False)
-        found = Found()
-        ids = Counter(self._ids(self._parts()).tolist())
-        found.doubled = sum(count - 1 for count in ids.values())
+        found = JobFindings()
+        tries = self._tries()
+        found.repeated = sum(len(others) for _, *others in tries.values())
+        for batch, (first, *others) in sorted(tries.items()):
+            if not all(np.array_equal(first, other) for other in others):
+                sizes = ", ".join(str(len(ids)) for ids in (first, *others))
+                found.differences.append(f"batch {batch} did not keep the same tuples in every try, but {sizes}")
+        ids = np.concatenate([np.zeros(0, dtype=np.int64), *(first for first, *_ in tries.values())])
+        found.doubled = len(ids) - len(np.unique(ids))
         for path in (self._checkpoint / "offsets").glob("[0-9]*"):
             if path.name.isdecimal() and self._journal.setdefault(int(path.name), path.read_text()) != path.read_text():
                 found.differences.append(f"batch {path.name} was cut a second time, otherwise than the first")
-        found.differences += self._ledger()
+        found.differences += self._ledger({batch: len(first) for batch, (first, *_) in tries.items()})
         return found
 
-    def finish(self) -> Found:
-        """Let it process what is left, twice: the second time it hears of what the first left unreported."""
+    def finish(self) -> JobFindings:
+        """Let it process what is left, twice: the second time it hears of what the first left unreported.
+
+        Between the two the last commit is lost, as a crash of the machine may lose it: at least one batch is repeated.
+        """
         self._feeding.flow(False)
-        for _ in range(2):
+        for again in (False, True):
+            if again:
+                (self._checkpoint / "commits" / str(self.progress())).unlink()
             with self._started("--drain") as job:
                 if not job.ended() or job.exit_code:
-                    return Found(differences=[f"undisturbed it did not end well: {job.said()}"])
-        return self.look()
+                    return JobFindings(differences=[f"undisturbed it did not end well: {job.said()}"])
+        found = self.look()
+        if not found.repeated:
+            found.differences.append("no batch was repeated, so nothing shows that replays keep the same tuples")
+        return found
 
     def _consumed(self) -> int:
         return sum(sum(offset.end.values()) for offset in committed_offsets(self._checkpoint).values())
 
-    def _ledger(self) -> list[str]:
+    def _ledger(self, rows: Mapping[int, int]) -> list[str]:
         """Every batch with a line has its rows in the sink; every committed batch has a line, or a gap that says so."""
         if not committed_batches(self._checkpoint):
             return []
         kept = {line.batch: line.kept for line in Ledger(self._files.store).lines() if line.reason == Reason.SHEDDER}
-        rows = {batch: len(self._ids(paths)) for batch, paths in self._by_batch().items()}
         wrong = [
             f"batch {batch}: the ledger says {kept[batch]} tuples were kept, the sink holds {rows.get(batch, 0)}"
             for batch in sorted(kept)
@@ -123,7 +152,7 @@ class ShedJob:
         ]
         try:
             # Some seconds are given to a report; the drivers are dead, so what has not come never will.
-            audited = audit_shed(NAME, self._files, time.time() + 3600.0, full=True)
+            audited = audit_shed(NAME, self._files, time.time() + LONG_SECONDS, full=True)
         except FloodwayError as error:
             return [*wrong, str(error)]
         last = max(kept, default=-1)
@@ -138,29 +167,15 @@ class ShedJob:
             return int(text.partition("batch ")[2].partition(":")[0]) <= last
         return True
 
-    def _parts(self) -> list[Path]:
-        return [path for paths in self._by_batch().values() for path in paths]
-
-    def _by_batch(self) -> dict[int, list[Path]]:
-        """The files of each batch, as Spark's own journal of the sink names them.
-
-        Every tenth entry, `N.compact`, repeats all before it: what it alone names is of batch N.
-        """
-        found: dict[int, list[Path]] = {}
-        seen: set[Path] = set()
-        entries = (self._folder / "output" / "_spark_metadata").glob("[0-9]*")
-        numbered = {int(path.name.partition(".")[0]): path for path in entries if path.suffix in ("", ".compact")}
-        for batch, path in sorted(numbered.items()):
-            lines = path.read_text(encoding="utf-8").splitlines()[1:]
-            names = {Path(json.loads(line)["path"].removeprefix("file://")) for line in lines}
-            found[batch] = sorted(names - seen)
-            seen |= names
+    def _tries(self) -> dict[int, list[NDArray[np.int64]]]:
+        """The ids of every whole try of each batch, in order."""
+        found: dict[int, list[NDArray[np.int64]]] = {}
+        for mark in sorted((self._folder / "output").glob("batch=*/try=*/_SUCCESS")):
+            files = mark.parent.glob("*.parquet")
+            parts = [parquet.read_table(path, columns=["id"])["id"].to_numpy() for path in files]
+            ids = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
+            found.setdefault(int(mark.parts[-3].removeprefix("batch=")), []).append(ids)
         return found
-
-    @staticmethod
-    def _ids(paths: list[Path]) -> NDArray[np.int64]:
-        tables = [parquet.read_table(path, columns=["id"]).column("id").to_numpy() for path in paths]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *tables])
 
 
 class TopicShedJob(ShedJob):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from floodway.agent.federation.audit import audit_federation
+from floodway.agent.federation.partners import Pace
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
-from floodway.experiments.chaos.federation_world import World, must, struck_at
+from floodway.contracts.participant_state import NegotiationTimes
+from floodway.experiments.chaos.federation_world import FederationWorld, must, struck_at
+from floodway.spark.audit.run import audit_federation
 from floodway.spark.query.catalogue import Catalogue, NoParameters
 
 CATALOGUE = Catalogue()
@@ -29,7 +31,9 @@ fragments:
   f1: {{owner: A, run: tens, logs: {{input: logs/f1}}, cost: 0.006}}
 """
 WINDOW = 10
-LEASE_SECONDS = 20.0
+PACE = Pace(lease=20.0, margin=2.0, bill=2.0, failed_move=2.0, patience=1e6)
+"""Nothing is shed, however long a partner takes: results are compared to the tuple."""
+SETTINGS = NegotiationTimes(period_seconds=2.0, answer_seconds=5.0, wake_seconds=10.0)
 
 
 @CATALOGUE.entry("tens", inputs={"input": "id bigint"})
@@ -44,49 +48,44 @@ def tens(inputs: Mapping[str, Any], parameters: NoParameters) -> Any:
 def run_spark_participant(text: str, name: str, root: str, kill_at: str | None) -> None:
     """The body of a participant's process with its own Spark application; see `run_participant`."""
     from floodway.agent.federation.leases import LeaseStore
-    from floodway.agent.federation.pace import Pace
     from floodway.agent.federation.participant import ParticipantAgent
-    from floodway.agent.federation.spark_engine import SparkEngine
-    from floodway.contracts.participant import Settings
+    from floodway.agent.federation.spark_engine import SparkFragments
     from floodway.spark.query.catalogue import load_catalogue
     from floodway.spark.session.session import spark_session
 
     federation = parse_federation(text)
-    # Nothing is shed, however long a partner takes: results are compared to the tuple.
-    pace = Pace(lease=LEASE_SECONDS, margin=2.0, bill=2.0, failed_move=2.0, patience=1e6)
-    store = LeaseStore(Path(root) / "shared", seconds=pace.lease)
+    store = LeaseStore(Path(root) / "shared", seconds=PACE.lease)
     spark = spark_session(f"floodway-{name}", conf={"spark.driver.memory": "1g"})
     shared, decision = Path(root) / "shared", Path(root) / name / "decision.json"
-    engine = SparkEngine(spark, load_catalogue(__name__), shared, decision)
+    engine = SparkFragments(spark, load_catalogue(__name__), shared, decision)
     port = int(federation.members[name].url.rpartition(":")[2])
     member = ParticipantAgent(
         *(federation, name, Path(root) / name, store, engine),
         listen=("127.0.0.1", port),
-        settings=Settings(period_seconds=2.0, answer_seconds=5.0, wake_seconds=10.0),
-        pace=pace,
+        settings=SETTINGS,
+        pace=PACE,
         at=struck_at(kill_at),
     )
     member.start()
     member.run()
 
 
-class SparkWorld(World):
+class SparkWorld(FederationWorld):
     """The small federation with Spark in its processes and windows in its results."""
 
     step_seconds: ClassVar[float] = 900.0
 
     @classmethod
-    def make(cls, root: Path) -> SparkWorld:
+    def make(cls, root: Path) -> Self:
         """On ports that are free."""
         a, b = free_ports(2)
         return cls(root, FILE.format(a=a, b=b))
 
     def body(self) -> Callable[[str, str, str, str | None], None]:
-        """See `World`."""
         return run_spark_participant
 
     def caught_up(self) -> bool:
-        """See `World`; the last window is not closed yet."""
+        """See `FederationWorld`; the last window is not closed yet."""
         return all(len(self.written(name)) >= count // WINDOW - 1 for name, count in self.fed.items())
 
     def check_results(self) -> None:

@@ -25,18 +25,21 @@ OVER = "_floodway_over"
 
 LEVELS = tuple((i + 0.5) / 1000 for i in range(1000))
 ACCURACY = 20_000
+KEY_BITS = 53
+"""A whole number that survives JSON and doubles."""
+
 MOST_NAME = 80
 """Characters of a key's name in the status."""
 
 
-def with_quota(df: DataFrame, share_by: str) -> DataFrame:
-    """The stream with the hash of every tuple's key, its place among the tracked ones (0: none), and its quota.
+def with_quota(df: DataFrame, key: Column) -> DataFrame:
+    """The stream with `key`, the hash of every tuple's key, its place among the tracked ones (0: none), and its quota.
 
     A tuple is *over* its share if its key's quota is below that of the keys which are not tracked.
     """
     quotas = fn.col(QUOTAS)
     own = fn.get(quotas["keeps"], (fn.col(KEY_AT) - 1).cast("int"))
-    found = df.withColumn(KEY, key_hash(fn.expr(share_by)))
+    found = df.withColumn(KEY, key)
     placed = found.withColumn(KEY_AT, fn.coalesce(_position(quotas["keys"], fn.col(KEY)), fn.lit(0).cast("bigint")))
     return placed.withColumns(
         {
@@ -46,9 +49,9 @@ def with_quota(df: DataFrame, share_by: str) -> DataFrame:
     )
 
 
-def key_hash(key: Column) -> Column:
-    """53 bits of the hash of a key; null is a key as any other."""
-    return fn.shiftrightunsigned(fn.xxhash64(key), 11)
+def key_hash(key: Column, bits: int = KEY_BITS) -> Column:
+    """The upper bits of the hash of a key; null is a key as any other."""
+    return fn.shiftrightunsigned(fn.xxhash64(key), 64 - bits)
 
 
 def key_metrics(share_by: str, counted: Column) -> list[Column]:
@@ -70,12 +73,12 @@ def key_counts(histogram: Sequence[Any]) -> dict[int, int]:
     return found
 
 
-def keep_of_key(share_by: str, quotas: Sequence[tuple[int, int]], others_ppm: int) -> Column:
-    """The quota of a tuple's key in a finished batch."""
+def keep_of_key(key: Column, quotas: Sequence[tuple[int, int]], others_ppm: int) -> Column:
+    """The quota of a tuple in a finished batch, by the hash of its key."""
     if not quotas:
         return fn.lit(others_ppm)
     keys, keeps = fn.lit([key for key, _ in quotas]), fn.lit([ppm for _, ppm in quotas])
-    at = _position(keys.cast("array<bigint>"), key_hash(fn.expr(share_by)))
+    at = _position(keys.cast("array<bigint>"), key)
     return fn.coalesce(fn.get(keeps, (at - 1).cast("int")), fn.lit(others_ppm))
 
 

@@ -9,6 +9,17 @@ from floodway.planning.key_loads import KeyLoads
 from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
 from floodway.spark.shed.report import BatchReport
 
+NULL_KEY = 0
+"""What `key_columns.key_hash` makes of a null."""
+
+MOST_NULL = 0.99
+ALL_NULL = "share_by= is null in nearly all tuples: those have one share together, as if there were one tenant"
+NO_LARGE_KEY = (
+    "no value of share_by= has a thousandth of the tuples: they are too many to count, and all have the same share, as "
+    "without share_by="
+)
+WARNINGS = (ALL_NULL, NO_LARGE_KEY)
+
 SHOWN = 8
 """Keys in the status, by name."""
 
@@ -40,6 +51,16 @@ class KeyShares:
         loads = self._loads.tracked()
         unnamed = (key for key in list(loads)[:SHOWN] if key not in self._names)
         return Quotas.fair(keep, loads, self._loads.limit, self._weights, next(unnamed, None))
+
+    @property
+    def warning(self) -> str | None:
+        """What an operator must know of the keys; None: nothing."""
+        if not self._loads.offered:
+            return None
+        loads = self._loads.tracked()
+        if not loads:
+            return NO_LARGE_KEY
+        return ALL_NULL if loads.get(NULL_KEY, 0.0) > MOST_NULL else None
 
     def shown(self, quotas: Quotas | None) -> tuple[KeyPart, ...]:
         """The heaviest keys whose names are known."""

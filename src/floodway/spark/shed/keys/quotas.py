@@ -22,14 +22,15 @@ LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
 MOST_KEYS = 128
 """Keys with a quota of their own; each tuple is compared with all of them."""
 
-QUOTAS_SCHEMA = "keys:array<bigint>,keeps:array<int>,others_ppm:int,whole_ppm:int,asked:bigint"
+QUOTAS_SCHEMA = "keys:array<bigint>,keeps:array<int>,others_ppm:int,whole_ppm:int,asked:bigint,sizes:array<double>"
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
     """`keeps[i]` is the quota in ppm of the tuples of `keys[i]`, `others_ppm` that of every other key.
 
-    `asked` is the key whose name the batch is to tell; None: none.
+    `asked` is the key whose name the batch is to tell; None: none. `sizes` say how a batch samples its tuples
+    (`planning/estimates/group_sample.py`).
 
     >>> quotas = Quotas((7,), (500_000,), whole_ppm=200_000)
     >>> [quotas.moved(ppm, keep_ppm=400_000, aimed_ppm=600_000) for ppm in (500_000, 1_000_000)]
@@ -41,6 +42,7 @@ class Quotas:
     others_ppm: int = PPM
     whole_ppm: int = 0
     asked: int | None = None
+    sizes: tuple[float, ...] = ()
 
     @classmethod
     def fair(

@@ -93,30 +93,46 @@ def rest_column(keep_ppm: Column, rare_ppm: Column) -> Column:
 
 def counter(number: int, most: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that runs in Spark's Python workers: all that it needs is in it, so they need no Floodway."""
+    rank = ranking(number, most)
 
     def count(batches: Iterator[Any]) -> Iterator[Any]:
-        import numpy as np
         import pandas as pd
 
         seen: dict[int, int] = {}
         for batch in batches:
-            keys = batch.to_numpy()
-            order = np.argsort(keys, kind="stable")
-            names, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
-            before, known = np.zeros(len(names), dtype=np.int64), np.ones(len(names), dtype=bool)
-            for at, (name, size) in enumerate(zip(names.tolist(), sizes.tolist(), strict=True)):
-                had = seen.get(name)
-                if name < 0:
-                    before[at] = number
-                elif had is None and len(seen) >= most:
-                    known[at] = False
-                else:
-                    before[at] = had or 0
-                    seen[name] = min(number, (had or 0) + size)
-            rank = np.arange(len(keys)) - np.repeat(starts, sizes) + np.repeat(before, sizes)
-            what = np.where(np.repeat(known, sizes), np.where(rank < number, 1, 0), 2)
-            found = np.empty(len(keys), dtype=np.int32)
-            found[order] = what
-            yield pd.Series(found)
+            yield pd.Series(rank(batch.to_numpy(), seen))
 
     return count
+
+
+def ranking(number: int, most: int = MOST_KEYS) -> Callable[[Any, dict[int, int]], Any]:
+    """What every key in an array is: FIRST, ORDINARY or UNKNOWN, given how often each was seen before, which is noted.
+
+    >>> import numpy as np
+    >>> seen: dict[int, int] = {}
+    >>> [ranking(1)(np.array(keys), seen).tolist() for keys in ([7, 8, 7], [8, 9])]
+    [[1, 1, 0], [0, 1]]
+    """
+
+    def rank(keys: Any, seen: dict[int, int]) -> Any:
+        import numpy as np  # here, because the function goes to Spark's workers by its code
+
+        order = np.argsort(keys, kind="stable")
+        names, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
+        before, known = np.zeros(len(names), dtype=np.int64), np.ones(len(names), dtype=bool)
+        for at, (name, size) in enumerate(zip(names.tolist(), sizes.tolist(), strict=True)):
+            had = seen.get(name)
+            if name < 0:
+                before[at] = number
+            elif had is None and len(seen) >= most:
+                known[at] = False
+            else:
+                before[at] = had or 0
+                seen[name] = min(number, (had or 0) + size)
+        later = np.arange(len(keys)) - np.repeat(starts, sizes) + np.repeat(before, sizes)
+        what = np.where(np.repeat(known, sizes), np.where(later < number, 1, 0), 2)
+        found = np.empty(len(keys), dtype=np.int32)
+        found[order] = what
+        return found
+
+    return rank

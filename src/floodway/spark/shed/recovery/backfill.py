@@ -1,27 +1,37 @@
 """Processing dropped tuples in quiet times: the shell of `job/ledger/backfill.py`, which reads clocks and runs Spark.
 
-A step goes like this: its batches are noted (`backfill.json`), their dropped tuples are read again and given to the
-user's function, the counts go to the ledger, and the note is removed. Killed anywhere, the next start finds the note
-and repeats that step under the same name, or finds its lines in the ledger and goes on.
+A step goes like this: its batches are noted (`backfill/NAME.json`), their dropped tuples are read again and given to
+the user's function, the counts go to the ledger, and the note is removed. Killed anywhere, the next start finds the
+note and repeats that step under the same name, or finds its lines in the ledger and goes on.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 
 from floodway.errors import FloodwayError
-from floodway.job.ledger.backfill import Batch, Live, Pace, Step, done_batches, next_step, recovered_lines
+from floodway.job.ledger.backfill import (
+    BackfillPace,
+    BackfillStep,
+    Batch,
+    Live,
+    Recount,
+    counted_lines,
+    done_batches,
+    next_step,
+    recovered_lines,
+)
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import Store
 from floodway.json_text import load_json
-from floodway.spark.shed.recovery.recover import Recovery
 
-NOTE = "backfill.json"
 POLL_SECONDS = 1.0
 
 Run = Callable[[DataFrame, str], None]
@@ -47,35 +57,70 @@ class Progress:
         return self.dropped - self.recovered - self.lost
 
 
+class DroppedSource(Protocol):
+    """How dropped tuples are read again: those of a shed (`recover.py`) or of a stream in a network (`streams.py`)."""
+
+    @property
+    def store(self) -> Store:
+        """The state of the job."""
+
+    def facts(self, since_us: int | None = None, until_us: int | None = None) -> list[BatchFacts]:
+        """The batches of which something may be missing, oldest first."""
+
+    def frame(self, facts: Sequence[BatchFacts]) -> DataFrame:
+        """What is missing of these batches."""
+
+    def counts(self, facts: Sequence[BatchFacts], frame: DataFrame) -> list[int]:
+        """How many dropped tuples of each batch came back."""
+
+    def account(self, facts: BatchFacts) -> Recount | None:
+        """What a batch that was not counted was offered and dropped; None if that cannot be told any more."""
+
+    def shown(self, frame: DataFrame) -> DataFrame:
+        """What a user's function is given."""
+
+
 @dataclass
 class Backfill:
-    """One backfill of one shed; only one runs at a time. `live` tells how the live job is."""
+    """One backfill of a shed, or of one stream of a network; only one runs at a time.
+
+    `name` is the place in the ledger, `live` tells how the live job is.
+    """
 
     name: str
-    recovery: Recovery
+    recovery: DroppedSource
     run: Run
     live: Callable[[], Live]
     since_us: int | None = None
     until_us: int | None = None
     clock_us: Callable[[], int] = lambda: time.time_ns() // 1000
     sleep: Callable[[float], None] = time.sleep
-    pace: Pace = field(default_factory=Pace)
+    pace: BackfillPace = field(default_factory=BackfillPace)
 
     def __post_init__(self) -> None:
-        self._store = self.recovery.files.store
+        self._store = self.recovery.store
         self._ledger = Ledger(self._store)
         self._facts = self.recovery.facts(self.since_us, self.until_us)
 
+    @property
+    def _note(self) -> str:
+        return f"backfill/{self.name}.json"
+
     def progress(self, waiting: str = "") -> Progress:
         """How far it is, by the ledger."""
-        chosen = {(one.query, one.batch) for one in self._facts}
-        lines = [ln for ln in self._ledger.lines() if ln.reason == "recovered" and (ln.query, ln.batch) in chosen]
+        left = {(one.query, one.batch): one.dropped if one.counted else one.size for one in self._facts}
+        found = done_batches(self._ledger.lines(), self.name)
+        done = [found[batch] for batch in left if batch in found]
         return Progress(
-            sum(one.dropped for one in self._facts),
-            sum(line.kept for line in lines),
-            sum(line.dropped for line in lines),
+            sum(line.offered for line in done) + sum(size for batch, size in left.items() if batch not in found),
+            sum(line.kept for line in done),
+            sum(line.dropped for line in done),
             waiting,
         )
+
+    def unreadable(self) -> int:
+        """Dropped tuples whose batches left nothing to find them by."""
+        return sum(one.dropped for one in self._facts if not one.readable)
 
     def differences(self) -> list[str]:
         """Every way in which the ledger does not add up."""
@@ -90,37 +135,43 @@ class Backfill:
             self._try(step)
             yield self.progress()
 
-    def _next(self) -> Step | None:
-        done = done_batches(self._ledger.lines())
+    def _next(self) -> BackfillStep | None:
+        done = done_batches(self._ledger.lines(), self.name)
         noted = self._noted(done)
         if noted is not None:
             return noted
         step = next_step(self._facts, done, self.pace.tuples)
         if step is not None:
             batches = [[one.query, one.batch] for one in step.facts]
-            self._store.write(NOTE, json.dumps({"version": 1, "batches": batches}).encode())
+            self._store.write(self._note, json.dumps({"version": 1, "batches": batches}).encode())
         return step
 
-    def _noted(self, done: set[Batch]) -> Step | None:
+    def _noted(self, done: Collection[Batch]) -> BackfillStep | None:
         """The step that was under way when the last backfill ended, if it was cut short."""
-        raw = self._store.read(NOTE)
+        raw = self._store.read(self._note)
         if raw is None:
             return None
         noted = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}
-        if noted <= done:
-            self._store.remove(NOTE)
+        if noted <= set(done):
+            self._store.remove(self._note)
             return None
         facts: list[BatchFacts] = [one for one in self.recovery.facts() if (one.query, one.batch) in noted]
-        return Step(tuple(facts))
+        return BackfillStep(tuple(facts))
 
-    def _try(self, step: Step) -> None:
+    def _try(self, step: BackfillStep) -> None:
+        readable = [one for one in step.facts if one.readable]
+        found: dict[Batch, int] = {}
+        counted = []
         try:
-            frame = self.recovery.frame(step.facts).persist()
-            try:
-                recovered = self.recovery.counts(step.facts, frame)
-                self.run(frame.drop("_query", "_batch"), step.name)
-            finally:
-                frame.unpersist()
+            if readable:
+                frame = self.recovery.frame(readable).persist()
+                try:
+                    counts = self.recovery.counts(readable, frame)
+                    found = {(one.query, one.batch): n for one, n in zip(readable, counts, strict=True)}
+                    counted = [(one, self.recovery.account(one)) for one in readable if not one.counted]
+                    self.run(self.recovery.shown(frame), step.name)
+                finally:
+                    frame.unpersist()
         except FloodwayError:
             raise
         except Exception as error:  # whatever the user's function or Spark raises
@@ -132,6 +183,9 @@ class Backfill:
                     hint="Mend the cause and start it again: it goes on with this step",
                 ) from error
             return
-        self._ledger.append(recovered_lines(self.name, step, recovered, self.clock_us()))
-        self._store.remove(NOTE)
+        recovered = [found.get((one.query, one.batch), 0) for one in step.facts]
+        now_us = self.clock_us()
+        lines = [ln for one, all_ in counted if all_ for ln in counted_lines(self.name, one, all_, now_us)]
+        self._ledger.append([*lines, *recovered_lines(self.name, step, recovered, now_us)])
+        self._store.remove(self._note)
         self.pace = self.pace.after(was_busy=bool(self.live().busy()))

@@ -18,14 +18,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
+from floodway.job.ledger.backfill import Recount
 from floodway.job.ledger.facts import BatchFacts, FactsLog, between
-from floodway.job.options.moments import moment_us
+from floodway.job.ledger.ledger_line import Reason
+from floodway.job.options.values import moment_us
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store.store import Store
 from floodway.spark.shed.place import place_files
-from floodway.spark.shed.recovery.fate import Rule, fate, read_rule
+from floodway.spark.shed.recovery.fate import Rule, fate, missing, read_rule, reasons
+from floodway.spark.shed.recovery.streams import stream_recovery
 
 MOST_BATCHES = 500
 """Batches in one DataFrame: each is a scan of its own."""
+
+DROPPED = "_dropped"
+WINDOWS = "_windows"
 
 Through = Callable[[DataFrame], DataFrame]
 """What the job does between its source and the shed."""
@@ -40,20 +47,32 @@ class Recovery:
     kafka: Mapping[str, str]
     through: Through | None = None
 
+    @property
+    def store(self) -> Store:
+        """The state of the shed."""
+        return self.files.store
+
+    def shown(self, frame: DataFrame) -> DataFrame:
+        """What a user's function is given; with Window Drop also the tuples that were kept for another window."""
+        return frame.drop("_query", "_batch", DROPPED)
+
     def facts(self, since_us: int | None = None, until_us: int | None = None) -> list[BatchFacts]:
-        """The batches that dropped something, oldest first; InputError where their tuples cannot be read again."""
-        log = FactsLog(self.files.store)
-        found = between(log.read(), since_us, until_us)
-        lost = next((one for one in found if not one.ranges), None)
-        if lost is not None:
+        """The batches of which something may be missing, oldest first; InputError where none can be read again."""
+        read_rule(self.store)  # a shed that never ran is refused
+        found = between(FactsLog(self.store).read(), since_us, until_us)
+        if found and not any(one.readable for one in found):
             raise InputError(
-                f"the dropped tuples of batch {lost.batch} cannot be read again: {lost.why or 'unknown source'}",
+                f"what was dropped cannot be read again: {found[0].why or 'unknown source'}",
                 hint="Only what was read from Kafka can be made good",
             )
         return found
 
     def frame(self, facts: Sequence[BatchFacts]) -> DataFrame:
-        """Exactly the tuples that these batches dropped, as the shed was given them, with `_query` and `_batch`."""
+        """The tuples that these batches dropped, as the shed was given them, with `_query` and `_batch`.
+
+        With Window Drop also those that were kept for one window and are missing from another (`_dropped` tells them
+        apart); `_windows` are the windows of a tuple that the job did not emit.
+        """
         if len(facts) > MOST_BATCHES:
             raise InputError(
                 f"{len(facts)} batches are too many for one DataFrame (at most {MOST_BATCHES})",
@@ -63,16 +82,39 @@ class Recovery:
         return reduce(DataFrame.unionByName, [self._of_batch(one, rule) for one in facts])
 
     def counts(self, facts: Sequence[BatchFacts], frame: DataFrame) -> list[int]:
-        """How many tuples of each batch came back."""
-        counted = frame.groupBy("_query", "_batch").agg(fn.count(fn.lit(1)).alias("tuples")).collect()
+        """How many dropped tuples of each batch came back."""
+        counted = frame.groupBy("_query", "_batch").agg(fn.count_if(DROPPED).alias("tuples")).collect()
         found = {(row["_query"], row["_batch"]): row["tuples"] for row in counted}
         return [found.get((one.query, one.batch), 0) for one in facts]
 
-    def _of_batch(self, facts: BatchFacts, rule: Rule) -> DataFrame:
+    def account(self, facts: BatchFacts) -> Recount | None:
+        """What a batch that was not counted was offered and why it dropped; None if Kafka no longer has all of it."""
         read = self._read(facts)
-        offered = read if self.through is None else self.through(read)
-        gone = offered.filter(~fate(offered, rule, facts))
-        return gone.withColumns({"_query": fn.lit(facts.query), "_batch": fn.lit(facts.batch)})
+        if read.count() < facts.size:
+            return None
+        offered, rule = self._offered(read), read_rule(self.files.store)
+        gone = ~fate(offered, rule, facts)
+        columns = {reason: fn.count_if(gone & which) for reason, which in reasons(rule, facts).items()}
+        row = offered.agg(
+            fn.count(fn.lit(1)).alias("offered"),
+            fn.count_if(gone).alias("dropped"),
+            *[column.alias(reason.value) for reason, column in columns.items()],
+        ).first()
+        assert row is not None  # an aggregate without groups has one row
+        others = {reason: int(row[reason.value]) for reason in columns}
+        return Recount(row["offered"], {Reason.SHEDDER: row["dropped"] - sum(others.values()), **others})
+
+    def _of_batch(self, facts: BatchFacts, rule: Rule) -> DataFrame:
+        offered = self._offered(self._read(facts))
+        windows = missing(rule, facts)
+        added = {"_query": fn.lit(facts.query), "_batch": fn.lit(facts.batch), DROPPED: ~fate(offered, rule, facts)}
+        if windows is None:
+            return offered.withColumns(added).filter(DROPPED)
+        marked = offered.withColumns({**added, WINDOWS: windows})
+        return marked.filter(fn.col(DROPPED) | (fn.size(WINDOWS) > 0))
+
+    def _offered(self, read: DataFrame) -> DataFrame:
+        return read if self.through is None else self.through(read)
 
     def _read(self, facts: BatchFacts) -> DataFrame:
         starts: dict[str, dict[str, int]] = {}
@@ -99,27 +141,50 @@ class Recovery:
 def dropped(
     name: str,
     *,
-    kafka: Mapping[str, str],
+    kafka: Mapping[str, str] | None = None,
+    stream: str | None = None,
     since: str | float | None = None,
     until: str | float | None = None,
     through: Through | None = None,
     spark: SparkSession | None = None,
     state_dir: str | None = None,
 ) -> DataFrame:
-    """Exactly the tuples that the shed of this name has dropped, read again from Kafka.
+    """Exactly the tuples that the shed of this name has dropped, read again from Kafka; or a stream of a network.
 
-    - `kafka`: the options of the job's source (`kafka.bootstrap.servers`, security, …);
+    - `kafka`: the options of the shed's source (`kafka.bootstrap.servers`, security, …);
+    - `stream`: of a network, whose name or state folder is `name`; it is read again from its log or topic;
     - `since`, `until`: moments, as text ("2026-11-16T12:00:00Z", "2 hours ago") or seconds of the epoch;
     - `through`: the function that the job applies between its source and the shed, if there is one.
     """
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise InputError("there is no Spark session to read with", hint="Give spark=, or start one first")
-    recovery = Recovery(session, place_files(session, name, state_dir), kafka, through)
-    facts = recovery.facts(moment_us("since", since), moment_us("until", until))
-    if not facts:
+    since_us, until_us = moment_us("since", since), moment_us("until", until)
+    if stream is not None:
+        streams = stream_recovery(session, name, stream, state_dir)
+        facts = streams.facts(since_us, until_us)
+        return streams.shown(streams.frame(_some(facts, f"stream {stream!r} of {name}")))
+    if kafka is None:
         raise InputError(
-            f"shed {name!r} has dropped nothing in that time",
-            hint="`floodway report` tells when it did; is this the state folder that the job writes to?",
+            f"kafka= does not say where the tuples of {name!r} are read again",
+            hint='Give the options of its source, such as {"kafka.bootstrap.servers": "localhost:9092"}',
         )
-    return recovery.frame(facts).drop("_query", "_batch")
+    recovery = Recovery(session, place_files(session, name, state_dir), kafka, through)
+    facts = _some(recovery.facts(since_us, until_us), f"shed {name!r}")
+    lost = next((one for one in facts if not one.readable), None)
+    if lost is not None:
+        raise InputError(
+            f"the dropped tuples of batch {lost.batch} cannot be read again: {lost.why}",
+            hint="Leave that time out by since= or until=",
+        )
+    frame = recovery.frame(facts)
+    return frame.filter(DROPPED).drop("_query", "_batch", DROPPED, WINDOWS)
+
+
+def _some(facts: list[BatchFacts], who: str) -> list[BatchFacts]:
+    if facts:
+        return facts
+    raise InputError(
+        f"{who} has dropped nothing in that time",
+        hint="`floodway report` tells when it did; is this the state folder that the job writes to?",
+    )

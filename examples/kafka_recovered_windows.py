@@ -1,0 +1,93 @@
+"""Clicks per page and window: in time while the job sheds, complete after a backfill, in one Parquet table.
+
+job=examples/kafka_recovered_windows.py
+submit="spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
+$submit $job live localhost:9092 clicks out/        # runs until it is stopped, and drops what it cannot process
+floodway backfill clicks --run examples.kafka_recovered_windows:fill --kafka kafka.bootstrap.servers=localhost:9092
+$submit $job merge localhost:9092 clicks out/       # again whenever a backfill has ended
+$submit $job check localhost:9092 clicks out/       # counts the topic once more, without any drop
+
+out/live         windows that the live job has closed, without what it dropped
+out/recovered    one folder for each step of the backfill: its name is in OUT, by default out/
+out/counts       both together: the table to read
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as fn
+
+import floodway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+KEYS = ("start", "end", "page")
+
+
+def kafka(servers: str, topic: str) -> dict[str, str]:
+    """The options of the topic, for the live job as for whoever reads it again."""
+    return {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+
+
+def windows(clicks: DataFrame) -> DataFrame:
+    """Clicks per page in windows of ten seconds."""
+    page = fn.col("value").cast("string").alias("page")
+    counted = clicks.groupBy(fn.window("timestamp", "10 seconds"), page).agg(fn.count("*").alias("clicks"))
+    return counted.select("window.start", "window.end", "page", "clicks")
+
+
+def live(clicks: DataFrame, out: str, protect: Callable[[DataFrame], DataFrame]) -> StreamingQuery:
+    """The live job. The watermark is before the shed: dropped clicks move it too, so windows close as without drops."""
+    counted = windows(clicks.withWatermark("timestamp", "30 seconds").transform(protect))
+    writer = counted.writeStream.outputMode("append").format("parquet").option("path", f"{out}/live")
+    return writer.option("checkpointLocation", f"{out}/checkpoint").start()
+
+
+def fill(dropped: DataFrame, step: str) -> None:
+    """For `floodway backfill`. A step that is repeated after a crash overwrites what it wrote before."""
+    windows(dropped).write.mode("overwrite").parquet(f"{os.environ.get('OUT', 'out')}/recovered/step={step}")
+
+
+def merge(spark: SparkSession, out: str) -> DataFrame:
+    """Live and recovered counts of the windows that are closed: of later ones the live job has written nothing yet."""
+    counted = spark.read.parquet(f"{out}/live")
+    closed = counted.agg(fn.max("end")).first()
+    recovered = spark.read.parquet(f"{out}/recovered").drop("step")
+    both = counted.unionByName(recovered).filter(fn.col("end") <= fn.lit(closed[0] if closed else None))
+    both.groupBy(*KEYS).agg(fn.sum("clicks").alias("clicks")).write.mode("overwrite").parquet(f"{out}/counts")
+    return spark.read.parquet(f"{out}/counts")
+
+
+def differences(merged: DataFrame, clicks: DataFrame) -> int:
+    """Rows by which the merged table differs from the counts of all clicks, of windows that are closed."""
+    closed = merged.agg(fn.max("end")).first()
+    full = windows(clicks).filter(fn.col("end") <= fn.lit(closed[0] if closed else None))
+    return full.exceptAll(merged).unionAll(merged.exceptAll(full)).count()
+
+
+def main(what: str, servers: str, topic: str, out: str) -> None:
+    """One of the three steps."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName(f"clicks-{what}").getOrCreate()
+    options = kafka(servers, topic)
+    if what == "live":
+        protect = floodway.shed("clicks", target_latency="2s", mode="enforce")
+        live(spark.readStream.format("kafka").options(**options).load(), out, protect).awaitTermination()
+    elif what == "merge":
+        print(f"{merge(spark, out).count()} rows in {out}/counts")
+    else:
+        found = differences(spark.read.parquet(f"{out}/counts"), spark.read.format("kafka").options(**options).load())
+        print(f"{found} rows differ from an unshed count")
+        sys.exit(found > 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5])

@@ -1,0 +1,55 @@
+"""Until capacity comes: drops are held back while an overload is young, and executors are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from floodway.agent.loop.steering import Steered
+from floodway.job.decision import PPM, Decision, StreamDecision, named
+from floodway.job.status.reasons import held_reason
+from floodway.spark.shed.executors import ExecutorRequests
+
+
+@dataclass
+class CapacityWait:
+    """Holds drops back for `shed_after_seconds` of overload, without a pause; with `executors` it asks for more."""
+
+    shed_after_seconds: float = 0.0
+    executors: ExecutorRequests | None = None
+    since_seconds: float | None = None
+    """When the present overload began; None without one."""
+    reason: str | None = None
+    """Why nothing is dropped though more waits than fits; None where nothing is held back."""
+
+    def take(self, steered: Steered, capacity_needed: float, now_seconds: float) -> Steered:
+        """What was decided, or while the overload is young the same without drops."""
+        self.reason = None
+        if self.executors is not None:
+            self.executors.take(capacity_needed, now_seconds)
+        if not _drops(steered.decision):
+            self.since_seconds = None
+            return steered
+        if self.since_seconds is None:
+            self.since_seconds = now_seconds
+        lasted = now_seconds - self.since_seconds
+        if lasted >= self.shed_after_seconds:
+            return steered
+        self.reason = held_reason(lasted, self.shed_after_seconds)
+        plan = replace(steered.plan, keeps=dict.fromkeys(steered.plan.keeps, 1.0))
+        return replace(steered, plan=plan, decision=named(_whole(steered.decision)))
+
+
+def _drops(decision: Decision) -> bool:
+    streams = decision.streams.values()
+    return any(one.keep_ppm < PPM or one.budget is not None for one in streams) or any(
+        keep_ppm < PPM for keep_ppm in decision.arcs.values()
+    )
+
+
+def _whole(decision: Decision) -> Decision:
+    """The decision without drops for lack of capacity; what is skipped for its age or number still is."""
+    streams = {
+        at: StreamDecision(max_age_us=one.max_age_us, most_waiting=one.most_waiting)
+        for at, one in decision.streams.items()
+    }
+    return replace(decision, streams=streams, arcs={})

@@ -1,0 +1,1 @@
+"""How accurate estimates from kept tuples are, and which keeps an accuracy needs."""

@@ -1,0 +1,76 @@
+"""Two classes of queries in one job on real Spark, under targets of two and eight seconds; and what the report says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.runner import RunOptions, run_network
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.status.status import Status
+from floodway.network.file import parse_network
+from floodway.spark.audit.run import audit
+from floodway.spark.query.layout import RunLayout
+from tests.patience import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from floodway.spark.session.session import Session
+
+pytestmark = pytest.mark.spark
+
+NETWORK = """
+version: 1
+name: two-classes
+streams: {clicks: {max_rate: 2000}, orders: {max_rate: 2000}}
+nodes: {A: {cpu: 1.0}, B: {cpu: 1.0}}
+operators:
+  alert: {node: A, from: clicks, run: 'tests.agent.waiting_service:call', cost: 0.002}
+  sum: {node: B, from: orders, run: 'tests.agent.waiting_service:call', cost: 0.002}
+outputs:
+  alerts: {from: alert, latency: 2s}
+  reports: {from: sum, latency: 8s}
+"""
+CAPACITY = 500.0
+
+
+@pytest.mark.timing
+@pytest.mark.slow
+def test_both_classes_are_at_their_targets_at_twice_the_capacity(spark: Session, tmp_path: Path) -> None:
+    network = parse_network(NETWORK)
+    feeds = dict.fromkeys(network.streams, Feed(rate=2 * CAPACITY))
+    options = RunOptions(seconds=150.0, settle_seconds=60.0, root=tmp_path, feeds=feeds)
+    report = run_network(network, options, spark)
+    assert report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
+    found = report.to_dict()["latencies"]
+    assert {name: one["target"] for name, one in found.items()} == {"alerts": 2.0, "reports": 8.0}
+    for one in found.values():
+        assert one["mean"] / one["target"] == pytest.approx(1.0, abs=0.15), found
+
+
+def test_each_class_is_steered_and_shown_by_itself(spark: Session, tmp_path: Path) -> None:
+    """The first decision is made before anything is measured: of what waits, a class drops what its own target asks."""
+    network, ended, told = parse_network(NETWORK), Event(), list[Status]()
+
+    def look(status: Status) -> None:
+        told.append(status)
+        counts = [{one.delivered.get(name, 0) for one in told} for name in network.outputs]
+        lines = [line for line in Ledger(RunLayout(tmp_path).store).lines() if line.reason == "shedder"]
+        dropped = {line.at for line in lines if line.dropped} == {"clicks", "orders"}
+        # The report counts batches that were cut after the first look: the second that ends after it is such a one.
+        later = min(map(len, counts)) > 2
+        if later and dropped and all(one.mean is not None for one in status.outputs.values()):
+            ended.set()
+
+    feeds = dict.fromkeys(network.streams, Feed(rate=3 * CAPACITY))
+    options = RunOptions(
+        seconds=PATIENCE_SECONDS, root=tmp_path, settle_seconds=0.0, feeds=feeds, progress=look, ended=ended
+    )
+    report = run_network(network, options, spark)
+    assert ended.is_set() and report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
+    assert {name: one.target for name, one in told[-1].outputs.items()} == {"alerts": 2.0, "reports": 8.0}
+    assert told[-1].reason.startswith("alerts: ") and "; reports: " in told[-1].reason
+    assert all(one.mean is not None for one in report.latencies.values())

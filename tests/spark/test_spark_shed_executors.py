@@ -1,0 +1,46 @@
+"""Asking for executors: how many, how often, and that the loop of an overloaded shed does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from floodway.errors import InputError
+from floodway.spark.shed.executors import EVERY_SECONDS, ExecutorRequests, executor_requests, wanted_executors
+from tests.spark.test_spark_shed_keys import NOISY, Tenants
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_it_asks_for_what_is_needed_and_not_again_before_that_can_show() -> None:
+    asked: list[int] = []
+    requests = ExecutorRequests(lambda: 3 + sum(asked), asked.append, most=6)
+    assert requests.take(None, 0.0) == requests.take(0.8, 0.0) == 0 and asked == []
+    assert requests.take(1.5, 10.0) == 2
+    assert requests.take(1.5, 10.0 + EVERY_SECONDS / 2) == 0
+    assert requests.take(4.0, 10.0 + EVERY_SECONDS) == 1  # of five, and six are allowed
+    assert requests.take(4.0, 10.0 + 2 * EVERY_SECONDS) == 0 and asked == [2, 1]
+    assert wanted_executors(0, 5.0) == 0  # before the first has come nothing is known
+
+
+def test_an_overloaded_shed_asks_and_one_that_keeps_up_does_not(tmp_path: Path) -> None:
+    for rate, more in ((15_000.0, True), (300.0, False)):
+        asked: list[int] = []
+        job = Tenants(tmp_path / f"{rate:g}", NOISY, rate=rate)
+        job.loop.executors = ExecutorRequests(lambda: 2, asked.append)
+        job.loop.present = lambda: 2
+        job.run(20)
+        status = job.loop.files.read_status()
+        assert status is not None and bool(status.executors_more) == more
+        assert bool(asked) == more and all(1 <= one <= 2 for one in asked)
+
+
+@pytest.mark.spark
+def test_a_session_without_dynamic_allocation_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(
+        InputError, match=r"works with Spark's dynamic allocation, which is off\. Set spark\.dynamicAll"
+    ):
+        executor_requests(spark, "--ask-executors")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from floodway.errors import FloodwayError
 from floodway.job.ledger.fold import Counts
-from floodway.network.flow import flows, surplus
+from floodway.network.flow import flows
 from floodway.network.model import Network
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Gauge:
         rates = {name: counts.offered[name] / seconds for name in network.streams}
         keeps = {at: max(0, counts.kept[at]) / offered for at, offered in counts.offered.items() if offered}
         throughput = {name: counts.delivered[name] / seconds for name in network.outputs}
-        score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
+        score = network.score(throughput)
         return self._flow(rates, keeps, throughput, score)
 
     def planned(self, rates: Mapping[str, float], keeps: Mapping[str, float]) -> Flow:
@@ -77,7 +77,7 @@ class Gauge:
             from floodway.planning.exact import best_score
 
             if any(self._planner.program.capacity_asked(now.arc)):
-                optimum = best_score(self._planner, rates, now.arc) + surplus(network, now, throughput)
+                optimum = best_score(self._planner, rates, now, throughput)
         return Flow(
             rates=rates,
             keeps=keeps,

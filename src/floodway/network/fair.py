@@ -135,7 +135,7 @@ def _result(
         link_load=link_load,
         arc=arc_rate,
         throughput=throughput,
-        score=sum(network.outputs[name].weight * rate for name, rate in throughput.items()),
+        score=network.score(throughput),
     )
 
 

@@ -47,7 +47,7 @@ def flows(network: Network, rates: Rates, keeps: Keeps | None = None) -> Flows:
         bandwidth=_bandwidth(network, arc_rate),
         memory=_memory(network, arc_rate),
         throughput=throughput,
-        score=sum(network.outputs[name].weight * rate for name, rate in throughput.items()),
+        score=network.score(throughput),
     )
 
 
@@ -55,8 +55,7 @@ def surplus(network: Network, expected: Flows, delivered: Rates) -> float:
     """Weighted tuples/s that came out beyond what these flows give: of tuples kept earlier, or of operators that pass
     on more than the file says. Any plan would have had them.
     """
-    over = {name: delivered[name] - rate for name, rate in expected.throughput.items()}
-    return sum(network.outputs[name].weight * max(0.0, rate) for name, rate in over.items())
+    return network.score({name: max(0.0, delivered[name] - rate) for name, rate in expected.throughput.items()})
 
 
 def memory_factor(network: Network, arc: Arc) -> float:

@@ -193,6 +193,10 @@ class Network:
         stream = self.streams.get(producer)
         return stream.bytes if stream else self.operators[producer].bytes
 
+    def score(self, throughput: Mapping[str, float]) -> float:
+        """Weighted throughput: what these tuples/s by output are worth."""
+        return sum(self.outputs[name].weight * rate for name, rate in throughput.items())
+
     def held_bytes(self, operator: Operator, producer: str) -> float:
         """Size in bytes of one tuple of an input in an operator's state."""
         return self.tuple_bytes(producer) if operator.state_bytes is None else operator.state_bytes

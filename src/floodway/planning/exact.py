@@ -6,12 +6,13 @@ A look-up in the map takes a few microseconds; what the map does not hold is sol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isclose
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.network.model import Arc
+from floodway.network.flow import Flows, surplus
 from floodway.planning import store
 from floodway.planning.lp import LinearProgram
 from floodway.planning.plan import Planner
@@ -22,16 +23,25 @@ from floodway.planning.ties import even_flows, tied_locations
 DEFAULT_MAP_BYTES = 64 * 2**20
 
 
-def best_score(planner: Planner, rates: Mapping[str, float], arcs: Mapping[Arc, float], least: float = 0.0) -> float:
-    """The optimum at these rates for as much CPU, bandwidth and memory as the flows on `arcs` asked for.
+def best_score(
+    planner: Planner, rates: Mapping[str, float], kept: Flows, delivered: Mapping[str, float], least: float = 0.0
+) -> float:
+    """The optimum at these rates for as much CPU, bandwidth and memory as the kept flows asked for.
 
-    `least` is the share of the nominal capacities that there was at least. The flows are one of the plans that the
-    program chooses from, so it is at least what they earned.
+    What was delivered (tuples/s by output) beyond those flows any plan would have had. `least` is the share of the
+    nominal capacities that there was at least. The kept flows are one of the plans that the program chooses from, so
+    the optimum is at least the weighted sum of what was delivered.
     """
-    cpu, fixed = (max(asked, least) or 1.0 for asked in planner.program.capacity_asked(arcs))
+    network = planner.program.network
+    cpu, fixed = (max(asked, least) or 1.0 for asked in planner.program.capacity_asked(kept.arc))
     if not planner.program.has_fixed_resources:
-        return planner.plan(rates, cpu).score
-    return ExactPlanner(planner.program.scaled(fixed=fixed, cpu=cpu)).plan(rates).score
+        best = planner.plan(rates, cpu).score
+    else:
+        best = ExactPlanner(planner.program.scaled(fixed=fixed, cpu=cpu)).plan(rates).score
+    best += surplus(network, kept, delivered)
+    # Where nothing better could be kept the two are one number, which sums in another order round in another way.
+    earned = network.score(delivered)
+    return earned if isclose(earned, best, rel_tol=1e-9) else best
 
 
 class ExactPlanner(Planner):

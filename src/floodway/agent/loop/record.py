@@ -26,7 +26,7 @@ from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.batches import Batch
 from floodway.job.status.figures import WINDOW_SECONDS
 from floodway.job.status.latencies import Latency, Sketch
-from floodway.network.flow import flows, link_of, surplus
+from floodway.network.flow import flows, link_of
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score
 from floodway.planning.program import Program
@@ -257,11 +257,11 @@ def score_of(network: Network, record: RunRecord) -> Score:
     kept = flows(network, offered, record.kept_shares())
     load = kept.load
     scale = max(load[name] / node.cpu for name, node in network.nodes.items())
-    score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
+    score = network.score(throughput)
     exact = ExactPlanner(Program(network))
     return Score(
         score=score,
-        optimum=best_score(exact, offered, kept.arc) + surplus(network, kept, throughput),
+        optimum=best_score(exact, offered, kept, throughput),
         nominal_optimum=exact.plan(offered).score,
         load=load,
         capacity_scale=scale,

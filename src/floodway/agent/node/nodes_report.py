@@ -19,7 +19,7 @@ from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.status.batches import Batch, BatchReader
 from floodway.job.status.latencies import Latency, Sketch
-from floodway.network.flow import flows, surplus
+from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score
 from floodway.planning.program import Program
@@ -116,7 +116,7 @@ def report_nodes(
     latencies = Sketch()
     for batch in (batch for found in measured.values() for batch in found):
         latencies.merge(batch.latencies)
-    score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
+    score = network.score(throughput)
     return NodesReport(
         control=control,
         nodes=nodes,
@@ -124,7 +124,7 @@ def report_nodes(
         differences=audited.differences,
         latency=latencies.latency(target_seconds),
         score=score,
-        optimum=best_score(exact, offered, kept.arc, least=1.0) + surplus(network, kept, throughput),
+        optimum=best_score(exact, offered, kept, throughput, least=1.0),
         nominal_optimum=ExactPlanner(Program(network)).plan(offered).score,
         throughput=throughput,
         rates=dict(rates),

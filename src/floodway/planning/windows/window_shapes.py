@@ -86,7 +86,7 @@ def windowed_plan(network: Network, plan: Plan, shapes: Mapping[str, WindowShape
     windows = flows(network, plan.rates, {**keeps, **shares})
     below = _with_windows(network)
     throughput = {name: (windows if name in below else tuples).throughput[name] for name in network.outputs}
-    score = sum(network.outputs[name].weight * rate for name, rate in throughput.items())
+    score = network.score(throughput)
     return replace(plan, keeps=keeps, load=tuples.load, throughput=throughput, score=score)
 
 

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from floodway.agent.federation import leases as leases_module
+from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.participant_figures import SHOWN_FAILURES
 from floodway.agent.federation.participant_journal import MoveRow
 from floodway.agent.federation.partners import Reach
 from floodway.agent.wire.client import Client, PeerError
-from floodway.contracts.messages import Accept
-from tests.agent.federation_sides import LEASE, Sides
+from floodway.contracts.federation_file import FragmentSpec
+from floodway.contracts.load import Load, Task
+from floodway.contracts.messages import Accept, Move
+from tests.agent.federation_sides import LEASE, UNITS, Sides
 from tests.agent.federation_world import FederationWorld, agent, part_of
 from tests.patience import wait_until
 
@@ -149,6 +152,47 @@ def test_a_move_that_the_origin_has_overtaken_is_none(sides: Sides) -> None:
         assert row is not None and row.state == "failed", name
     sides.watched = lambda name, step: None
     sides.live(30.0)
+    sides.check()
+
+
+@pytest.mark.parametrize("step", ["taker:leased", "taker:decided"])
+def test_a_taker_that_lost_a_move_before_it_ran_books_what_its_giver_books(sides: Sides, step: str) -> None:
+    def too_late(name: str, reached: str) -> None:
+        """B is held up so long that its lease is made, by whichever side, and runs out; A takes the fragment back."""
+        if reached == step:
+            found = sides.store.decision("A/0")
+            assert found is not None
+            lease = sides.store.follow(found)["f0"][-1]
+            sides.now += 3 * LEASE
+            sides.store.claim("f0", "A", after=lease.epoch, now=sides.now, lost=lease)
+
+    sides.watched = too_late
+    sides.give("A/0", "B", "f0")
+    sides.watched = lambda name, reached: None
+    sides.live(30.0)
+    sides.check()
+    row = sides.members["B"].journal.move("A/0")
+    assert row is not None and row.state == "done"
+    assert [one.entry.reason for one in sides.members["B"].journal.entries()] == ["penalty"]
+
+
+def test_a_request_that_comes_twice_at_once_is_carried_out_once(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = sides.members["B"]
+    check = b.engine.check
+    refused: list[str] = []
+
+    def twice(spec: FragmentSpec) -> None:
+        check(spec)
+        if spec.name == "f0" and b.journal.move("A/0") is None and "f0" not in b.engine.prepared:
+            try:
+                b.moving.take(move, {"f0": 1})
+            except MoveError as error:
+                refused.append(error.message)
+
+    move = Move("A/0", "A", "B", 4.0, (Task("f0", Load(UNITS), units=UNITS),))
+    monkeypatch.setattr(b.engine, "check", twice)
+    sides.members["A"].moving.give(move, b.moving.take)
+    assert refused == ["move A/0 is under way already"] and b.engine.running == {"f0"}
     sides.check()
 
 

@@ -186,20 +186,17 @@ class LeaseStore:
         path = self._move_path(move)
         return _read(path, _DECISIONS) if path.exists() else None
 
-    def follow(self, decision: MoveDecision) -> dict[str, FragmentLease]:
+    def follow(self, decision: MoveDecision) -> dict[str, tuple[FragmentLease, ...]]:
         """Claim the leases that a taken move brings, as far as nobody has; either side may do it, any number of times.
 
-        Returns the leases in force that belong to the move.
+        Returns the leases of its fragments from the giver's on, oldest first.
         """
-        if not decision.taken:
-            return {}
         for fragment, epoch in decision.epochs.items():
-            if self._highest(fragment) == epoch:
+            if decision.taken and self._highest(fragment) == epoch:
                 until = decision.at + self.seconds
                 lease = FragmentLease(fragment, epoch + 1, decision.taker, decision.at, until, decision.id)
                 _create(self._path(fragment, lease.epoch), asdict(lease))
-        found = {fragment: self.current(fragment) for fragment in decision.epochs}
-        return {name: lease for name, lease in found.items() if lease is not None and lease.move == decision.id}
+        return {name: tuple(self.history(name, after=epoch - 1)) for name, epoch in decision.epochs.items()}
 
     def after(self, fragment: str, epoch: int) -> FragmentLease | None:
         """The lease that followed an epoch: when and by whom it was ended; None while it is in force."""

@@ -1,13 +1,7 @@
-"""A move, step by step, from either side; and what a restart makes of one that was cut short.
+"""The moves of one participant: `move_machine.py` says what to do; here it is done on journal, leases and engine.
 
-    giver   note the intent → let the taker prepare → stop at a batch boundary → ask the taker → look how it was decided
-    taker   prepare → note it → decide it as taken, by a file on the shared storage → claim the leases → start → confirm
-
-The giver withdraws a move by creating the same file: whichever of the two creates it decides the move for both, so an
-answer that got lost, a time-out or a crash at any point leaves one owner. What could not be started at the taker is
-given back by a lease that names the giver. Until the taker has confirmed, the giver keeps all it needs to resume; where
-it cannot find out how the move was decided, the fragments wait, and `settle_open` asks again. What was prepared changes
-no owner: a move goes on without it, and it is given up when the move is not asked for.
+Beside them all else that changes owners: what a restart makes of moves that were cut short, fragments taken back from
+an owner that fell silent, leases released at the end. What was prepared and is not asked for is given up.
 """
 
 from __future__ import annotations
@@ -17,16 +11,18 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import assert_never
 
+from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.errors import FragmentLostError, MoveError
 from floodway.agent.federation.holding import Holdings
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
+from floodway.agent.federation.move_machine import MoveState, beginning, resuming, step
 from floodway.agent.federation.participant_journal import OPEN, Journal, MoveRow, Role
-from floodway.agent.federation.spans import came_to_pass
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Move
-from floodway.errors import FloodwayError
 from floodway.job.clocks import PROCESS_CLOCK
 
 STEPS = (
@@ -47,6 +43,8 @@ STEPS = (
 
 Ask = Callable[[Move, Mapping[str, int]], Mapping[str, float]]
 """Sends a move with the giver's epochs to its taker; what that tells of its own times, in seconds by phase."""
+Post = Callable[[], Mapping[str, float]]
+"""The same for one move."""
 
 
 @dataclass
@@ -99,30 +97,82 @@ class Moving:
             epochs = {name: leases[name].epoch for name in fragments}
             units = {task.name: task.units for task in move.tasks}
             row = MoveRow(move.id, "giver", move.giver, move.taker, move.price, units, epochs, "intended", self.clock())
-            self.journal.begin(row)
-            self.at("giver:intended")
-            self._let_prepare(move, epochs, prepare)
-            self.at("giver:prepared")
-            self.holdings.leave(fragments)
-            try:
-                self._hand_over(move, epochs, ask)
-            except Exception as error:  # of any kind: what matters is how the move was decided
-                with suppress(Exception):
-                    self.journal.reach(move.id, "asked", note=_words(error))
-            return self._settled(row)
+            end = self._through(beginning(row), partial(ask, move, epochs), partial(prepare, move, epochs))
+            return {lease.fragment: lease for lease in end.leases}
 
-    def _let_prepare(self, move: Move, epochs: Mapping[str, int], prepare: Ask) -> None:
-        """The fragments run here until the taker is ready; if it cannot prepare, the move only takes longer."""
+    def _through(self, state: MoveState, ask: Post = dict, prepare: Post = dict) -> act.MoveOver:
+        """Carry out one action after the other, to the end of the move or until something keeps it from there."""
+        while not isinstance(state.action, act.MoveEnd):
+            point = state.point
+            state = step(state, self._outcome(state.row, state.action, ask, prepare))
+            if state.point != point:
+                self.at(f"{state.row.role}:{state.point}")
+        if isinstance(state.action, act.MoveRefused):
+            raise MoveError(state.action.why, hint=state.action.hint)
+        if isinstance(state.action, act.GaveUp):
+            raise state.action.error
+        return state.action
+
+    def _outcome(self, row: MoveRow, action: act.MoveQuery | act.MoveDeed, ask: Post, prepare: Post) -> act.MoveEvent:
         began = self.clock()
         try:
-            prepare(move, epochs)
+            match action:
+                case act.Ask():
+                    told = tuple(ask().items())
+                    return act.Answered(told, self.clock() - began)
+                case act.Decide(taken):
+                    return act.MoveDecided(self.store.decide(_decision(row, taken=taken, at=began)))
+                case act.ReadDecision():
+                    return act.MoveDecided(self.store.decision(row.id))
+                case act.Follow(decision):
+                    return act.Followed(self.store.follow(decision))
+                case act.LetPrepare():
+                    prepare()
+                case _:
+                    self._do(row, action)
         except Exception as error:
-            self.failed(f"preparing move {move.id}", error)
-        self.journal.reach(move.id, "intended", seconds={"prepare": self.clock() - began})
+            return act.Failed(error, self.clock() - began)
+        return act.Carried(self.clock() - began)
+
+    def _do(self, row: MoveRow, action: act.MoveDeed) -> None:
+        match action:
+            case act.Begin():
+                self.journal.begin(row)
+            case act.NoteState(state, seconds, note, at):
+                self.journal.reach(row.id, state, seconds=dict(seconds), note=note, at=at)
+            case act.NoteFault(why):
+                self.journal.reach(row.id, "asked", note=why)
+            case act.EndLease(fragment, epoch, at):
+                self.journal.lease_ended(fragment, epoch, self.clock() if at is None else at)
+            case act.HaltAll():
+                self.holdings.leave(row.epochs)
+                for fragment in row.epochs:
+                    self.holdings.stop(fragment)
+            case act.HoldLease(lease, how):
+                self.holdings.own(lease.fragment, lease, how)
+            case act.RunAll(leases):
+                for lease in leases:
+                    self.holdings.own(lease.fragment, lease, "moved")
+                for lease in leases:
+                    self.holdings.start(lease.fragment)
+            case act.Resume(fragments):
+                self.holdings.resume(fragments)
+            case act.LetGo(fragment):
+                self.holdings.drop(fragment)
+            case act.GiveBack(lease):
+                self.store.claim(lease.fragment, row.giver, after=lease.epoch, now=self.clock())
+            case act.Wait(why):
+                self.holdings.leave(row.epochs, why=why)
+            case act.Report(where, error):
+                self.failed(where, error)
+            case _:
+                assert_never(action)
 
     @contextmanager
     def _under_way(self, move: str) -> Iterator[None]:
         with self._lock:
+            if move in self._busy:
+                raise MoveError(f"move {move} is under way already", hint="Wait for it to end")
             self._busy.add(move)
         try:
             yield
@@ -139,26 +189,12 @@ class Moving:
         again = (self.journal.move(row.id) for row in rows if row.id not in busy)
         return [row for row in again if row is not None and row.state in OPEN]
 
-    def _hand_over(self, move: Move, epochs: Mapping[str, int], ask: Ask) -> None:
-        started = self.clock()
-        for task in move.tasks:
-            self.holdings.stop(task.name)
-        self.journal.reach(move.id, "stopped", seconds={"stop": self.clock() - started})
-        self.at("giver:stopped")
-        self.journal.reach(move.id, "asked")
-        self.at("giver:asked")
-        asked = self.clock()
-        told = ask(move, epochs)
-        self.at("giver:answered")
-        seconds = {"hand_over": self.clock() - asked - told.get("start", 0.0), **told}
-        self.journal.reach(move.id, "asked", seconds=seconds)
-
     def settle_open(self) -> dict[str, dict[str, FragmentLease]]:
         """Find out about moves given that could not be settled when they ended; what stayed, by move."""
         found: dict[str, dict[str, FragmentLease]] = {}
         for row in self._left_open("giver"):
             try:
-                found[row.id] = self._settled(row)
+                found[row.id] = {lease.fragment: lease for lease in self._through(resuming(row)).leases}
             except Exception as error:
                 self.failed(f"move {row.id}", error)
         return found
@@ -168,53 +204,11 @@ class Moving:
         found: list[str] = []
         for row in self._left_open("taker"):
             try:
-                found += self._finish_taking(row)
+                found += [lease.fragment for lease in self._through(resuming(row)).leases]
             except Exception as error:
                 self.failed(f"move {row.id}", error)
         self.holdings.start_all(found)
         return found
-
-    def _finish_taking(self, row: MoveRow) -> list[str]:
-        decision = self.store.decision(row.id)
-        leases = {} if decision is None else self.store.follow(decision)
-        done = decision is not None and came_to_pass(self.store, decision)
-        for fragment, lease in leases.items():
-            with suppress(FragmentLostError):  # lost in this very moment
-                self.holdings.own(fragment, lease, "moved")
-        if decision is not None and done:
-            self.journal.reach(row.id, "done", at=decision.at)
-        else:
-            note = "cut short before it was decided" if decision is None else "cut short: it stayed or went back"
-            self.journal.reach(row.id, "failed", note=note)
-        return list(leases)
-
-    def _settled(self, row: MoveRow) -> dict[str, FragmentLease]:
-        """Settle a move; if that fails, its fragments wait, and the status says so."""
-        try:
-            return self.settle(row)
-        except Exception as error:
-            self.holdings.leave(row.epochs, why=f"move {row.id} is not settled: {_words(error)}")
-            raise
-
-    def settle(self, row: MoveRow) -> dict[str, FragmentLease]:
-        """Find out how a move that this side gave was decided, withdrawing it if it was not; resume what is left."""
-        decision = self.store.decide(_decision(row, taken=False, at=self.clock()))
-        self.store.follow(decision)
-        stayed: dict[str, FragmentLease] = {}
-        for fragment, epoch in row.epochs.items():
-            lease = self.store.current(fragment)
-            if lease is not None and lease.owner == self.name:
-                stayed[fragment] = lease
-            else:
-                self.holdings.drop(fragment)
-                self.journal.lease_ended(fragment, epoch, decision.at)
-        done = came_to_pass(self.store, decision)
-        for fragment, lease in stayed.items():
-            self.holdings.own(fragment, lease, "own" if lease.epoch == row.epochs[fragment] else "returned")
-        self.journal.reach(row.id, "done" if done else "failed", at=decision.at if done else None)
-        self.at("giver:settled")
-        self.holdings.resume(stayed)
-        return stayed
 
     def prepare(self, move: Move, epochs: Mapping[str, int]) -> None:
         """As its taker, do all of a move that needs none of its fragments; raises where that cannot be."""
@@ -236,60 +230,17 @@ class Moving:
 
     def take(self, move: Move, epochs: Mapping[str, int]) -> dict[str, float]:
         """Carry a move out as its taker; seconds by phase. Raises `MoveError` if it did not happen."""
-        known = self.journal.move(move.id)
-        if known is not None:
-            if known.state == "done" and known.role == "taker":
-                return dict(known.seconds)
-            raise MoveError(f"move {move.id} is known already ({known.state})", hint="Make a new offer")
-        self._check(move, epochs)
-        units = {task.name: task.units for task in move.tasks}
-        now = self.clock()
-        row = MoveRow(move.id, "taker", move.giver, move.taker, move.price, units, dict(epochs), "taking", now)
         with self._under_way(move.id):
-            self.journal.begin(row)
-            self.at("taker:noted")
-            return self._decide(row)
-
-    def _decide(self, row: MoveRow) -> dict[str, float]:
-        decision = self.store.decide(_decision(row, taken=True, at=self.clock()))
-        self.at("taker:decided")
-        if not decision.taken:
-            self.journal.reach(row.id, "failed", note="withdrawn by its giver")
-            raise MoveError(f"{row.giver} withdrew move {row.id}", hint="It was asked for too late")
-        leases = self.store.follow(decision)
-        if not leases:
-            self.journal.reach(row.id, "failed", note="claimed by somebody else before it was taken")
-            raise MoveError(f"the fragments of move {row.id} are somebody else's by now", hint="Offer what is held")
-        self.at("taker:leased")
-        began = self.clock()
-        try:
-            # All leases before the first start: a start takes long, and meanwhile every lease must be renewed.
-            for fragment, lease in leases.items():
-                self.holdings.own(fragment, lease, "moved")
-            for fragment in leases:
-                self.holdings.start(fragment)
-        except Exception as error:  # of any kind: a fragment is never left taken and not running
-            self._give_back(row, leases, _words(error))
-            raise MoveError(f"move {row.id} could not be started: {error}"[:300], hint="The giver resumes") from None
-        seconds = {"start": self.clock() - began}
-        self.at("taker:started")
-        self.journal.reach(row.id, "done", seconds=seconds, at=decision.at)
-        self.at("taker:done")
-        return seconds
-
-    def _give_back(self, row: MoveRow, leases: Mapping[str, FragmentLease], why: str) -> None:
-        """Leases before the journal: cut short in between, `recover` finds by the leases what became of the move."""
-        for fragment, lease in leases.items():
-            try:
-                self.holdings.drop(fragment)
-            except Exception as error:
-                self.failed(f"stop of {fragment}", error)
-            self.at("taker:giving-back")
-            with suppress(FragmentLostError):
-                self.store.claim(fragment, row.giver, after=lease.epoch, now=self.clock())
-            self.at("taker:gave-back")
-            self.journal.lease_ended(fragment, lease.epoch, self.clock())
-        self.journal.reach(row.id, "failed", note=why)
+            known = self.journal.move(move.id)
+            if known is not None:
+                if known.state == "done" and known.role == "taker":
+                    return dict(known.seconds)
+                raise MoveError(f"move {move.id} is known already ({known.state})", hint="Make a new offer")
+            self._check(move, epochs)
+            units = {task.name: task.units for task in move.tasks}
+            now = self.clock()
+            row = MoveRow(move.id, "taker", move.giver, move.taker, move.price, units, dict(epochs), "taking", now)
+            return dict(self._through(beginning(row)).seconds)
 
     def renew(self) -> list[str]:
         """Push all leases ahead; the fragments that turned out to be lost, which are stopped."""
@@ -382,8 +333,3 @@ class Moving:
 
 def _decision(row: MoveRow, *, taken: bool, at: float) -> MoveDecision:
     return MoveDecision(row.id, row.giver, row.taker, taken, at, row.price, row.epochs, row.units)
-
-
-def _words(error: Exception) -> str:
-    text = error.message if isinstance(error, FloodwayError) else str(error)
-    return (text or type(error).__name__)[:300]

@@ -11,10 +11,10 @@ start what it took, and gave it back, is owed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
+from floodway.agent.federation.leases import FragmentLease, MoveDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,16 @@ def given_back(lease: FragmentLease) -> bool:
     return lease.epoch > 1 and lease.move is None and lease.idle_since is None
 
 
-def came_to_pass(store: LeaseStore, decision: MoveDecision) -> bool:
+def came_to_pass(decision: MoveDecision, leases: Mapping[str, Sequence[FragmentLease]]) -> bool:
     """Whether a move brought its taker a fragment that it did not give back: what both sides find out alone.
 
-    A decision to take may come too late, when the origin has claimed the fragment already.
+    `leases` are those of each fragment from the giver's on. A decision to take may come too late, when the origin has
+    claimed the fragment already.
     """
-    if not decision.taken:
-        return False
-    for fragment, epoch in decision.epochs.items():
-        mine = store.after(fragment, epoch)
-        if mine is not None and mine.move == decision.id:
-            following = store.after(fragment, mine.epoch)
-            if following is None or not given_back(following):
-                return True
+    for line in leases.values():
+        following = line[2] if len(line) > 2 else None
+        if len(line) > 1 and line[1].move == decision.id and (following is None or not given_back(following)):
+            return True
     return False
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "decisions"
 INDEX = FOLDER / "README.md"
@@ -26,23 +27,37 @@ GROUPS = {
     11: "Participants of a federation",
     13: "Accounts",
 }
+STATUS = re.compile(r"\*(Accepted|Replaced by (\d{4}))\.\*")
 HEAD = """# Decisions
 
-A record (context, decision, consequences; at most 150 words) for each choice that a newcomer would question. This page
-is written by `scripts/index_decisions.py`. To add a record, take the next free number of its group, write
-`NNNN-what-was-decided.md` with the heading `# NNNN What was decided`, and run the script.
+Choices that a newcomer would question: status, context, decision, consequences, in at most 150 words. To add one, take
+the next free number of its group, write `NNNN-what-was-decided.md` like the others, and run
+`scripts/index_decisions.py`, which writes this page.
 """
 
 
-def records(folder: Path = FOLDER) -> list[tuple[int, str, str]]:
-    """(number, title, file name) of every record, in order; a record without a proper heading is refused."""
+class Record(NamedTuple):
+    """One record; `status` is accepted, or replaced by another."""
+
+    number: int
+    title: str
+    name: str
+    status: str
+
+
+def records(folder: Path = FOLDER) -> list[Record]:
+    """Every record, in order; one without a proper heading or status is refused."""
     found = []
-    for path in sorted(folder.glob("[0-9]*.md")):
-        heading = path.read_text(encoding="utf-8").splitlines()[0]
-        match = TITLE.fullmatch(heading)
+    paths = sorted(folder.glob("[0-9]*.md"))
+    numbers = {path.name[:4] for path in paths}
+    for path in paths:
+        heading, _, status, *_ = [*path.read_text(encoding="utf-8").splitlines(), "", "", ""]
+        match, state = TITLE.fullmatch(heading), STATUS.fullmatch(status)
         if match is None or int(match[1]) != int(path.name[:4]):
             raise ValueError(f"{path.name} begins with {heading!r}, not with '# {path.name[:4]} Title'")
-        found.append((int(match[1]), match[2], path.name))
+        if state is None or (state[2] is not None and state[2] not in numbers - {path.name[:4]}):
+            raise ValueError(f"{path.name} has the status {status!r}, not '*Accepted.*' or '*Replaced by NNNN.*'")
+        found.append(Record(int(match[1]), match[2], path.name, state[1].lower()))
     return found
 
 
@@ -50,11 +65,11 @@ def index(folder: Path = FOLDER) -> str:
     """The page."""
     lines = [HEAD]
     group = -1
-    for number, title, name in records(folder):
-        if number // 10 != group:
-            group = number // 10
+    for record in records(folder):
+        if record.number // 10 != group:
+            group = record.number // 10
             lines.append(f"\n## {GROUPS.get(group, f'{group}0 and on')}\n\n")
-        lines.append(f"- [{number:04d}]({name}) {title}\n")
+        lines.append(f"- [{record.number:04d}]({record.name}) {record.title} ({record.status})\n")
     return "".join(lines)
 
 

@@ -13,6 +13,8 @@ import re
 
 from floodway.errors import InputError
 
+PPM = 1_000_000
+"""Parts per million: a keep of one, everything."""
 _MICROSECONDS = {
     **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1),
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1_000),

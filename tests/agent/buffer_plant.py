@@ -20,7 +20,7 @@ from floodway.agent.loop.steering import FragmentBatch, Steering
 from floodway.agent.loop.steering_loop import fragments_of
 from floodway.buffering.options import BufferOptions
 from floodway.job.clocks import SteadyClock
-from floodway.job.decision import Decision, DecisionFile, Mode, write_decision
+from floodway.job.decision import DecisionFile, JobDecision, Mode, write_decision
 from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -141,7 +141,7 @@ class Plant:
         steered = self.steering.decide(dict.fromkeys(demand, 0.0), demand, self.mode, int(self.clock * 1e6))
         write_decision(self.layout.decision, self.buffering.told(steered).decision)
 
-    def cut_with(self, decision: Decision) -> dict[str, BatchOffset]:
+    def cut_with(self, decision: JobDecision) -> dict[str, BatchOffset]:
         """What the sources cut under a decision; nothing is changed."""
         found = {}
         for name, backend in self.backends.items():

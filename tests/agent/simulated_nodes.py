@@ -18,13 +18,14 @@ from floodway.agent.node.steering import NodeSteering
 from floodway.agent.planes.plane import Plane, make_control_plane, make_coordinator
 from floodway.agent.wire.messages import COORDINATOR, decode, encode
 from floodway.agent.wire.signing import Security
-from floodway.job.decision import PPM, Decision
+from floodway.job.decision import JobDecision
 from floodway.job.options.options import JobOptions
 from floodway.job.options.targets import Target
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
+from floodway.units import PPM
 
 TICK = 0.2
 
@@ -56,7 +57,7 @@ class SimulatedNode:
         self.arrived: Counter[str] = Counter(dict.fromkeys(self.part.streams, 0))
         self.taken: Counter[str] = Counter()
         self.oldest: dict[str, list[tuple[float, int]]] = {name: [] for name in self.part.streams}
-        self.decision = Decision()
+        self.decision = JobDecision()
         self.batch: _Batch | None = None
         self.number = 0
         self.work = self.busy = 0.0

@@ -12,13 +12,13 @@ from floodway.agent.loop.capacity_wait import CapacityWait
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steered
-from floodway.job.decision import PPM
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.options.targets import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.shed.executors import ExecutorRequests
+from floodway.units import PPM
 from tests.agent.test_agent_steering import split_network, steering
 from tests.patience import PATIENCE_SECONDS
 

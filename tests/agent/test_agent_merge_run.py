@@ -18,9 +18,9 @@ from floodway.job.options.targets import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.planning.factory import make_planner
-from floodway.planning.windows.window_drop import PPM
 from floodway.spark.audit.run import audit
 from floodway.spark.query.layout import RunLayout
+from floodway.units import PPM
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

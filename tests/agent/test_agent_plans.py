@@ -10,7 +10,7 @@ import pytest
 from floodway.agent.loop.plans import PLANS, PlanBook, find_plan
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
-from floodway.job.decision import Decision, QueueStep, StreamDecision, named
+from floodway.job.decision import JobDecision, QueueStep, StreamDecision, named
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 from floodway.spark.query.journal import JournaledBatch
@@ -35,20 +35,20 @@ def test_the_same_keeps_have_the_same_name_and_others_another() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Decision(mode="enforce", streams={"s": StreamDecision(500_000)}),
-        Decision(salt=1, streams={"s": StreamDecision(500_000)}),
-        Decision(streams={"s": StreamDecision(500_001)}),
-        Decision(streams={"s": StreamDecision(500_000, budget=3)}),
-        Decision(streams={"s": StreamDecision(500_000)}, arcs={"a->b": 5}),
+        JobDecision(mode="enforce", streams={"s": StreamDecision(500_000)}),
+        JobDecision(salt=1, streams={"s": StreamDecision(500_000)}),
+        JobDecision(streams={"s": StreamDecision(500_001)}),
+        JobDecision(streams={"s": StreamDecision(500_000, budget=3)}),
+        JobDecision(streams={"s": StreamDecision(500_000)}, arcs={"a->b": 5}),
     ],
 )
-def test_all_that_decides_what_is_dropped_is_in_the_name(other: Decision) -> None:
-    assert named(Decision(streams={"s": StreamDecision(500_000)})).plan != named(other).plan
+def test_all_that_decides_what_is_dropped_is_in_the_name(other: JobDecision) -> None:
+    assert named(JobDecision(streams={"s": StreamDecision(500_000)})).plan != named(other).plan
 
 
 def test_steps_of_a_buffer_are_named_by_their_time() -> None:
     steps = {"s": StreamDecision(buffer={0: QueueStep(1, 1, 3, (0, 9, 1_000_000))})}
-    assert named(Decision(streams=steps, issued_us=1)).plan != named(Decision(streams=steps, issued_us=2)).plan
+    assert named(JobDecision(streams=steps, issued_us=1)).plan != named(JobDecision(streams=steps, issued_us=2)).plan
 
 
 def book_lines(root: Path) -> list[dict[str, Any]]:

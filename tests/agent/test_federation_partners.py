@@ -29,9 +29,10 @@ from floodway.contracts.messages import Move, Offer
 from floodway.contracts.participant_state import NegotiationTimes as Times
 from floodway.errors import InputError
 from floodway.experiments.chaos.log_engine import LogEngine, measured
-from floodway.job.decision import PPM, read_decision
+from floodway.job.decision import read_decision
 from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import LocalStore
+from floodway.units import PPM
 from tests.agent.federation_world import (
     FAST,
     FILE,

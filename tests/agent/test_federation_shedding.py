@@ -17,10 +17,11 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import Held
 from floodway.contracts.participant_state import participant
-from floodway.job.decision import PPM, Mode
+from floodway.job.decision import Mode
 from floodway.job.options.options import JobOptions
 from floodway.network.model import Node
 from floodway.planning.plan import Objective
+from floodway.units import PPM
 
 SPECS = {name: FragmentSpec(name, "A", "sum", {"input": f"logs/{name}"}, f"outputs/{name}") for name in ("f0", "f1")}
 COST = 0.01

@@ -6,10 +6,11 @@ import pytest
 
 from floodway.buffering.adaptors import adaptor, adaptors
 from floodway.buffering.cursors import BatchPolicy, QueueDecision, QueueView, schedule_batch
-from floodway.buffering.queues import PPM, QueueClass
+from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
 from floodway.buffering.schedulers import scheduler
 from floodway.errors import InputError
+from floodway.units import PPM
 
 TAIL = BatchPolicy(adaptor=adaptor("tail-drop"))
 

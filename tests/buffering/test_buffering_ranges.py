@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.buffering.queues import PPM
 from floodway.buffering.ranges import MOST_RANGES, Cursor, Range
 from floodway.errors import InputError
+from floodway.units import PPM
 
 
 def test_advance_crosses_ranges_and_counts_kept_tuples() -> None:

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from floodway.buffering.cursors import BatchPolicy, QueueView, schedule_batch
 from floodway.buffering.marks import MOST_MARKS, ArrivalMarks
-from floodway.buffering.queues import PPM, QueueClass
+from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
 from floodway.buffering.stretches import count_before, sampled, without_first
+from floodway.units import PPM
 
 
 def expand(count: int, times: list[float]) -> list[float]:

@@ -15,7 +15,8 @@ from typing import Any
 
 from floodway.control.base import Controller
 from floodway.control.keep_loop import FinishedBatch, KeepLoop
-from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.control_table import Entry
+from floodway.units import PPM
 
 Rate = Callable[[float], float]
 EPOCH_SECONDS = 1_700_000_000.0

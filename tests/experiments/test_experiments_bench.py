@@ -20,10 +20,10 @@ from floodway.experiments.bench.result import each, interleave, portions_of
 from floodway.experiments.bench.spark_common import NARROW, WIDE, BenchError, Frame, Workbench
 from floodway.experiments.bench.spark_limit import COST_SECONDS, Seen, line
 from floodway.experiments.bench.spark_source import PLAIN, PlainSource
-from floodway.job.decision import PPM
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from floodway.spark.source import register
+from floodway.units import PPM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodway.job.clocks import AHEAD_SECONDS, STEP_SECONDS, SteadyClock
-from floodway.job.decision import SILENCE_SECONDS, Decision, DecisionFile, write_decision
+from floodway.job.decision import SILENCE_SECONDS, DecisionFile, JobDecision, write_decision
 
 START = 1_700_000_000.0
 SIZES = (1.0, 60.0, 3600.0, 86_400.0)
@@ -101,7 +101,7 @@ def test_a_steering_is_silent_when_nothing_new_comes_whatever_its_clock_says(tmp
     file = DecisionFile(tmp_path / "decision.json", monotonic=lambda: now[0])
     issued = 1_700_000_000_000_000
     for at_us in (issued, issued + step_us, issued + step_us + 100_000):
-        write_decision(tmp_path / "decision.json", Decision(mode="enforce", issued_us=at_us))
+        write_decision(tmp_path / "decision.json", JobDecision(mode="enforce", issued_us=at_us))
         file.read()
         assert not file.silent
         now[0] += SILENCE_SECONDS
@@ -110,7 +110,7 @@ def test_a_steering_is_silent_when_nothing_new_comes_whatever_its_clock_says(tmp
     now[0] += 0.1
     file.read()
     assert file.silent
-    write_decision(tmp_path / "decision.json", Decision(mode="enforce", issued_us=issued))
+    write_decision(tmp_path / "decision.json", JobDecision(mode="enforce", issued_us=issued))
     file.read()
     assert not file.silent
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.agent.wire.ports import free_ports
-from floodway.job.decision import Decision, StreamDecision, write_decision
+from floodway.job.decision import JobDecision, StreamDecision, write_decision
 from floodway.spark.source import count_kept, explain, register
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import kept_runs
@@ -107,7 +107,7 @@ def test_json_is_decoded_malformed_records_are_marked_and_counts_agree(
     assert sorted(row["id"] for row in good) == list(range(5000))
     assert sorted(row["_raw"] for row in bad) == [b'{"id": "text"}', b"{broken"]
     assert all(row["_arrival"] is not None and row["_weight"] == 1.0 for row in job.rows)
-    write_decision(tmp_path / "decision.json", Decision(mode="enforce", streams={topic: StreamDecision(300_000)}))
+    write_decision(tmp_path / "decision.json", JobDecision(mode="enforce", streams={topic: StreamDecision(300_000)}))
     job.forget()
     produce(broker, topic, numbers(5000, 15_000), partition=1)
     job.drain(query)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.planning.windows.window_drop import ALWAYS, PPM, Epoch, Epochs, WindowShape, fan_out, slot_ppm
+from floodway.planning.windows.window_drop import ALWAYS, Epoch, Epochs, WindowShape, fan_out, slot_ppm
+from floodway.units import PPM
 from tests.effort import tries
 
 SALT = 7

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodway.planning.windows.window_drop import PPM, WindowShape, slot_ppm
+from floodway.planning.windows.window_drop import WindowShape, slot_ppm
 from floodway.planning.windows.window_keeps import (
     FIRST_US,
     MOST_ENTRIES,
@@ -19,6 +19,7 @@ from floodway.planning.windows.window_keeps import (
     pipelined,
     window_ppm,
 )
+from floodway.units import PPM
 from tests.effort import tries
 
 SECOND = 1_000_000

@@ -14,12 +14,13 @@ from floodway.buffering.adaptors import QueueSample, adaptor, adaptors
 from floodway.buffering.cursors import BatchPolicy, QueueView, schedule_batch
 from floodway.buffering.merge import Line, take_in_order
 from floodway.buffering.options import BufferOptions
-from floodway.buffering.queues import PPM, QueueClass
+from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
 from floodway.buffering.schedulers import scheduler, schedulers
 from floodway.simulation.arrivals import poisson
 from floodway.simulation.buffer import Run, simulate
 from floodway.simulation.tuples import draw
+from floodway.units import PPM
 from tests.effort import tries
 
 PAIRS = [(s, a) for s in schedulers() for a in adaptors()]

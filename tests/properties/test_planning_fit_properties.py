@@ -82,18 +82,18 @@ def test_clusters_form_a_forest_of_all_nodes_in_use(network: Network) -> None:
 
 @settings(max_examples=tries(40), deadline=None, derandomize=True)
 @given(ANY, SEEDS)
-def test_fragments_share_nothing_and_lose_nothing(network: Network, seed: int) -> None:
+def test_blocks_share_nothing_and_lose_nothing(network: Network, seed: int) -> None:
     program = Program(network)
     reduced, exact = reduce_program(program), ExactPlanner(program)
-    arcs = np.concatenate([fragment.arcs for fragment in reduced.fragments] or [np.zeros(0, dtype=np.int64)])
+    arcs = np.concatenate([block.arcs for block in reduced.blocks] or [np.zeros(0, dtype=np.int64)])
     assert sorted(arcs.tolist()) == list(range(len(reduced.costly)))
     for rates in hard_rates(network, seed, count=5):
         vector = np.array(list(rates.values()))
         whole = exact.optimum(vector)
         flow = np.zeros(len(reduced.costly))
-        for fragment in reduced.fragments:
+        for block in reduced.blocks:
             alone = np.zeros(len(vector))
-            alone[fragment.streams] = vector[fragment.streams]
-            best = exact.flows(alone)[reduced.costly[fragment.arcs]][None]
-            flow[fragment.arcs] = fragment.clip(np.maximum(best, 0.0), vector[fragment.streams][None])[0]
+            alone[block.streams] = vector[block.streams]
+            best = exact.flows(alone)[reduced.costly[block.arcs]][None]
+            flow[block.arcs] = block.clip(np.maximum(best, 0.0), vector[block.streams][None])[0]
         assert np.isclose(program.score(reduced.arcs(flow, vector)), whole, rtol=1e-7)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from floodway.job.decision import Decision, Drop, Mode, StreamDecision, write_decision
+from floodway.job.decision import Drop, JobDecision, Mode, StreamDecision, write_decision
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.source import BatchOffset, count_kept, parse_offset, register
 
@@ -41,7 +41,7 @@ class Job:
 
     def decide(self, keep_ppm: int, *, mode: Mode = "enforce", drop: Drop = "hash", salt: int = 3) -> None:
         streams = {"s": StreamDecision(keep_ppm)}
-        write_decision(self.decision, Decision(f"p{keep_ppm}", mode, salt, streams, {"a->b": 77}, drop))
+        write_decision(self.decision, JobDecision(f"p{keep_ppm}", mode, salt, streams, {"a->b": 77}, drop))
 
     def frame(self, **options: str) -> DataFrame:
         given = {"path": str(self.log), "decision": str(self.decision), **options}

@@ -12,7 +12,8 @@ from floodway.planning.estimates.accuracy import Numbers
 from floodway.planning.estimates.group_sample import Points, Sizes
 from floodway.spark.measure.estimates import sum_estimate
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
-from floodway.spark.shed.keys.quotas import PPM, Quotas
+from floodway.spark.shed.keys.quotas import Quotas
+from floodway.units import PPM
 from tests.effort import tries
 
 TRIALS = tries(500)

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from floodway.buffering.ranges import Cursor
 from floodway.errors import InputError
 from floodway.job.decision import (
-    PPM,
-    Decision,
     DecisionError,
     Drop,
+    JobDecision,
     Mode,
     QueueStep,
     StreamDecision,
@@ -29,18 +28,19 @@ from floodway.spark.source.accounts import Account
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
 from floodway.spark.source.offsets import BatchOffset, count_kept, parse_offset
+from floodway.units import PPM
 from tests.effort import tries
 
 STEP = QueueStep(cleaned=120, read_from=130, end=180, cursor=(100, 200, PPM, 300, 500_000))
 
 
-def decided(*steps: QueueStep, mode: Mode = "enforce", keep_ppm: int = PPM, issued_us: int = 0) -> Decision:
+def decided(*steps: QueueStep, mode: Mode = "enforce", keep_ppm: int = PPM, issued_us: int = 0) -> JobDecision:
     stream = StreamDecision(keep_ppm, buffer=dict(enumerate(steps)))
-    return Decision(plan="7", mode=mode, streams={"s": stream}, issued_us=issued_us)
+    return JobDecision(plan="7", mode=mode, streams={"s": stream}, issued_us=issued_us)
 
 
 def cut(
-    decision: Decision,
+    decision: JobDecision,
     *spans: Span,
     previous: BatchOffset | None = None,
     skip_lost: bool = False,

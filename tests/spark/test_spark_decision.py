@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from floodway.job.decision import (
-    PPM,
-    Decision,
     DecisionError,
     DecisionFile,
+    JobDecision,
     StreamDecision,
     read_decision,
     write_decision,
 )
+from floodway.units import PPM
 
-DECISION = Decision("r7", "enforce", 17, {"s": StreamDecision(250_000, 9)}, {"a->b": 5}, "range", 12)
+DECISION = JobDecision("r7", "enforce", 17, {"s": StreamDecision(250_000, 9)}, {"a->b": 5}, "range", 12)
 
 
 def test_written_is_read_back_and_nothing_else_stays(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_bad_file_is_refused_counted_and_the_last_good_stays(tmp_path: Path, tex
         read_decision(path)
     assert (file.read(), file.read(), file.refused) == (DECISION, DECISION, 2)
     assert file.last_error
-    write_decision(path, Decision(plan="r8"))
+    write_decision(path, JobDecision(plan="r8"))
     assert file.read().plan == "r8"
 
 

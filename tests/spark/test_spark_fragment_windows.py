@@ -9,9 +9,10 @@ from floodway.job.options.options import JobOptions
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.network.part import node_part
-from floodway.planning.windows.window_drop import PPM, WindowShape
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_keeps import FIRST_US, WindowKeeps
 from floodway.spark.query.fragment_windows import FragmentWindows, drop_kinds, fragment_windows, timeless_streams
+from floodway.units import PPM
 
 SHAPE = WindowShape(10_000_000, 5_000_000)
 

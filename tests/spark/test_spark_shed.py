@@ -25,9 +25,10 @@ from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.checks import stands_on_source
 from floodway.spark.shed.control_columns import with_control
-from floodway.spark.shed.control_table import HIGHEST, LOWEST, PPM, Entry
+from floodway.spark.shed.control_table import HIGHEST, LOWEST, Entry
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.spark.shed.window_drop import WindowDrop
+from floodway.units import PPM
 from tests.agent.waiting_service import waiting
 from tests.patience import wait_until
 from tests.spark.shedding import Stream

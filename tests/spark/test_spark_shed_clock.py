@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from floodway.job.store.store import InTime, StoreError, always
 from floodway.spark.shed.control_file import ControlTable, ControlTableError
-from floodway.spark.shed.control_table import MOST_OTHERS, PPM, Entry, Table
+from floodway.spark.shed.control_table import MOST_OTHERS, Entry, Table
 from floodway.spark.shed.open_batches import JOURNALING_US, TICK_US
+from floodway.units import PPM
 from tests.effort import tries
 
 SECOND = 1_000_000

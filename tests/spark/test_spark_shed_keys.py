@@ -14,10 +14,11 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
 from floodway.spark.shed.keys.key_shares import ALL_NULL, NO_LARGE_KEY, NULL_KEY, KeyShares
-from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
+from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
+from floodway.units import PPM
 from tests.oracles.max_min import max_min_shares
 from tests.planning.test_planning_shares import points_of
 

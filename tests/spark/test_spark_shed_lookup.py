@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from floodway.spark.shed import control_columns
 from floodway.spark.shed.control_columns import DECIDED, ENFORCED, KEEP, SALT, TIME, Decided, decided, with_control
-from floodway.spark.shed.control_table import MODES, PPM, Entry, Table
+from floodway.spark.shed.control_table import MODES, Entry, Table
+from floodway.units import PPM
 
 pytestmark = pytest.mark.spark
 

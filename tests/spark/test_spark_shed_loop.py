@@ -16,12 +16,13 @@ from floodway.job.ledger.facts import OffsetRange
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.store import LocalStore
-from floodway.planning.windows.window_drop import PPM, WindowShape
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
+from floodway.units import PPM
 from tests.job.ledgers import open_segment
 
 SECOND = 1_000_000

@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
-from floodway.planning.windows.window_drop import PPM, WindowShape
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import EVER_US
+from floodway.units import PPM
 from tests.patience import wait_until
 from tests.spark.shedding import Stream
 from tests.spark.test_spark_shed_loop import SECOND, Job

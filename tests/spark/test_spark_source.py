@@ -13,8 +13,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from floodway.job.decision import PPM, Decision, StreamDecision, write_decision
+from floodway.job.decision import JobDecision, StreamDecision, write_decision
 from floodway.spark.log import LogWriter, create_log
+from floodway.units import PPM
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.source_job import DDL, Job, source_job
 
@@ -143,7 +144,7 @@ def test_two_streams_in_one_query_have_their_own_keeps(job: Job, tmp_path: Path)
     job.append(6_000)
     write_decision(
         job.decision,
-        Decision(mode="enforce", streams={"s": StreamDecision(budget=600), "t": StreamDecision(PPM)}),
+        JobDecision(mode="enforce", streams={"s": StreamDecision(budget=600), "t": StreamDecision(PPM)}),
     )
     other = job.spark.readStream.format("floodway").options(
         path=str(tmp_path / "other"), decision=str(job.decision), stream="t"

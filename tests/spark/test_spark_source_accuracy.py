@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM
 from floodway.job.options.flags import arguments, parsed
 from floodway.job.options.options import JobOptions
 from floodway.network.file import parse_network
 from floodway.spark.measure.estimates import sum_estimate
 from floodway.spark.query.key_drops import key_drops
 from floodway.spark.source.keys import KeyDrops
+from floodway.units import PPM
 from tests.effort import tries
 from tests.spark.test_spark_source_keys import Clicks, admitted, cut
 

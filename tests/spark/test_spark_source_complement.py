@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floodway.job.decision import PPM
 from floodway.spark.source.admit import AT, output_schema, refused
 from floodway.spark.source.keys import KeyDrops
 from floodway.spark.source.offsets import BatchOffset, parse_offset
+from floodway.units import PPM
 from tests.spark.test_spark_source_keys import SCHEMA, Clicks, admitted, cut
 
 SIZE = 3000

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM, Decision, Mode, StreamDecision
+from floodway.job.decision import JobDecision, Mode, StreamDecision
 from floodway.job.ledger.ledger import Reason
 from floodway.spark.log import Span
 from floodway.spark.query.fragment_lines import source_stages
@@ -26,6 +26,7 @@ from floodway.spark.source.backend import Piece
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.keys import KeyDrops, hashed_weights, key_hash, key_hashes, parse_keys, with_keys
 from floodway.spark.source.offsets import BatchOffset, Range, parse_offset
+from floodway.units import PPM
 from tests.effort import tries
 from tests.oracles.max_min import max_min_shares
 
@@ -59,7 +60,7 @@ class Clicks:
 def cut(log: Clicks, keep_ppm: int, drops: KeyDrops, mode: Mode = "enforce", salt: int = 5) -> BatchOffset:
     """The batch of all clicks, as Spark's journal gives it back."""
     empty = dict.fromkeys(range(len(log.rows)), 0)
-    decision = Decision(streams={"s": StreamDecision(keep_ppm)}, mode=mode, salt=salt)
+    decision = JobDecision(streams={"s": StreamDecision(keep_ppm)}, mode=mode, salt=salt)
     spans = {partition: Span(0, len(rows)) for partition, rows in enumerate(log.rows)}
     batch = cut_batch(
         BatchOffset("s", empty, empty), spans, decision, arcs=[], limit=None, skip_lost=False, where="log"

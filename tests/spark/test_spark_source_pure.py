@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM, Decision, Mode, StreamDecision
+from floodway.job.decision import JobDecision, Mode, StreamDecision
 from floodway.job.ledger.ledger import Reason
 from floodway.spark.log import LogWriter, PositionError, Span, create_log
 from floodway.spark.query.fragment_lines import source_stages
@@ -25,6 +25,7 @@ from floodway.spark.source.decode import decode_json, json_schema
 from floodway.spark.source.drops import BLOCK, count_kept_hash, kept_mask, kept_runs, mix, tuple_ids
 from floodway.spark.source.offsets import Admission
 from floodway.spark.source.options import parse_options
+from floodway.units import PPM
 
 positions = st.integers(0, 5000)
 keeps = st.integers(0, PPM)
@@ -141,23 +142,23 @@ def test_a_limit_is_used_up_and_never_exceeded(waiting: list[int], limit: int | 
 
 
 def cut(
-    decision: Decision, spans: dict[int, Span], *, limit: int | None = None, skip: bool = False
+    decision: JobDecision, spans: dict[int, Span], *, limit: int | None = None, skip: bool = False
 ) -> BatchOffset | None:
     previous = BatchOffset("s", {0: 0}, {0: 100})
     return cut_batch(previous, spans, decision, arcs=("a->b",), limit=limit, skip_lost=skip, where="log")
 
 
 def test_a_changed_decision_alone_cuts_no_batch() -> None:
-    assert cut(Decision(plan="new", mode="enforce"), {0: Span(100, 100)}) is None
+    assert cut(JobDecision(plan="new", mode="enforce"), {0: Span(100, 100)}) is None
 
 
 def test_the_limit_of_a_decision_loses_nothing_and_belongs_to_enforce() -> None:
     limited = {"s": StreamDecision(limit=60)}
-    found = cut(Decision(mode="enforce", streams=limited), {0: Span(100, 300)})
+    found = cut(JobDecision(mode="enforce", streams=limited), {0: Span(100, 300)})
     assert found is not None
     assert (found.end, found.waiting, found.keep_ppm, found.account().kept) == ({0: 160}, 200, PPM, 60)
-    less = cut(Decision(mode="enforce", streams=limited), {0: Span(100, 300)}, limit=50)
-    seen = cut(Decision(mode="observe", streams=limited), {0: Span(100, 300)})
+    less = cut(JobDecision(mode="enforce", streams=limited), {0: Span(100, 300)}, limit=50)
+    seen = cut(JobDecision(mode="observe", streams=limited), {0: Span(100, 300)})
     assert less is not None and less.end == {0: 150} and seen is not None and seen.end == {0: 300}
 
 
@@ -172,7 +173,7 @@ def test_old_tuples_and_those_beyond_a_lag_are_jumped_over_and_accounted_for() -
     decided = {"s": StreamDecision(500_000, max_age_us=7, most_waiting=100)}
 
     def batch(mode: Mode) -> BatchOffset:
-        decision = Decision(mode=mode, streams=decided)
+        decision = JobDecision(mode=mode, streams=decided)
         found = cut_batch(
             previous, spans, decision, arcs=(), limit=80, skip_lost=True, where="log", first_since=first_since
         )
@@ -214,7 +215,7 @@ def test_a_log_finds_where_an_age_begins(tmp_path: Path) -> None:
 
 
 def test_budget_takes_precedence_and_counts_what_the_batch_holds() -> None:
-    budget = Decision(mode="enforce", streams={"s": StreamDecision(keep_ppm=1, budget=50)}, arcs={"a->b": 7})
+    budget = JobDecision(mode="enforce", streams={"s": StreamDecision(keep_ppm=1, budget=50)}, arcs={"a->b": 7})
     full = cut(budget, {0: Span(100, 300)})
     capped_batch = cut(budget, {0: Span(100, 300)}, limit=100)
     small = cut(budget, {0: Span(100, 150)})
@@ -226,8 +227,8 @@ def test_budget_takes_precedence_and_counts_what_the_batch_holds() -> None:
 
 def test_lost_tuples_fail_or_are_journaled() -> None:
     with pytest.raises(PositionError, match=r"position 100 is retired or missing, 20 tuple\(s\) lost"):
-        cut(Decision(), {0: Span(120, 150)})
-    batch = cut(Decision(), {0: Span(120, 150)}, skip=True)
+        cut(JobDecision(), {0: Span(120, 150)})
+    batch = cut(JobDecision(), {0: Span(120, 150)}, skip=True)
     assert batch is not None
     assert (batch.lost, batch.ranges()) == ({0: 20}, [(0, 120, 150)])
     assert batch.account() == Account(offered=50, retention=20) and batch.account().kept == 30

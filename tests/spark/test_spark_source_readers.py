@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from floodway.errors import InputError
-from floodway.job.decision import Decision, Drop, StreamDecision, write_decision
+from floodway.job.decision import Drop, JobDecision, StreamDecision, write_decision
 from floodway.spark.log import LogError, LogWriter, MissingLogError, PositionError, Retention, SchemaError, create_log
 from floodway.spark.query.fragment_lines import source_stages
 from floodway.spark.query.layout import RunLayout
@@ -52,13 +52,13 @@ def ids(reader: FloodwayStreamReader | FloodwayBatchReader, parts: list[Any]) ->
 
 def test_batch_is_a_function_of_its_end_offset_alone(log: Path, tmp_path: Path) -> None:
     """Spark asks for the initial offset anew when it replays the first batch: the log may have grown."""
-    write_decision(tmp_path / "d", Decision(mode="enforce", streams={"s": StreamDecision(500_000)}))
+    write_decision(tmp_path / "d", JobDecision(mode="enforce", streams={"s": StreamDecision(500_000)}))
     reader = stream_reader(log, startingOffsets="latest", decision=str(tmp_path / "d"))
     start = reader.initialOffset()
     append(log, 50)
     end = reader.latestOffset(start, ReadAllAvailable())
     first = ids(reader, reader.partitions(start, end))
-    write_decision(tmp_path / "d", Decision(mode="enforce", streams={"s": StreamDecision(1)}))
+    write_decision(tmp_path / "d", JobDecision(mode="enforce", streams={"s": StreamDecision(1)}))
     later = stream_reader(log, startingOffsets="latest", decision=str(tmp_path / "d"))
     moved = later.initialOffset()
     assert moved["pos"] == end["pos"] and moved != start
@@ -69,7 +69,7 @@ def test_batch_is_a_function_of_its_end_offset_alone(log: Path, tmp_path: Path) 
 def test_nothing_new_returns_the_very_same_offset(log: Path, tmp_path: Path) -> None:
     reader = stream_reader(log, decision=str(tmp_path / "d"))
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    write_decision(tmp_path / "d", Decision(plan="new", mode="enforce"))
+    write_decision(tmp_path / "d", JobDecision(plan="new", mode="enforce"))
     assert json.dumps(reader.latestOffset(end, ReadAllAvailable())) == json.dumps(end)
     assert reader.partitions(end, end) == []
 
@@ -193,7 +193,7 @@ def test_what_is_deleted_under_a_batch_is_passed_over_and_counted(tmp_path: Path
     create_log(log, "id bigint", partitions=2, stream="s")
     for _ in range(3):
         append(log, 1_000)
-    decided = Decision(mode="enforce", salt=5, streams={"s": StreamDecision(keep_ppm)}, drop=drop)
+    decided = JobDecision(mode="enforce", salt=5, streams={"s": StreamDecision(keep_ppm)}, drop=drop)
     write_decision(RunLayout(tmp_path).decision, decided)
     reader = stream_reader(log, decision=str(RunLayout(tmp_path).decision), onLoss="skip")
     start = reader.initialOffset()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM, Decision, Mode, StreamDecision
+from floodway.job.decision import JobDecision, Mode, StreamDecision
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_keeps import WindowKeeps, from_numbers
 from floodway.spark.log import LogReader, LogWriter, Span, create_log
@@ -27,6 +27,7 @@ from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.offsets import BatchOffset, Range, count_kept, parse_offset
 from floodway.spark.source.options import parse_options
 from floodway.spark.source.windows import drops_text, parse_drops, with_windows
+from floodway.units import PPM
 from tests.effort import tries
 
 SHAPE = WindowShape(10, 5)
@@ -54,7 +55,7 @@ class Times:
         return self.read(span[0], [(span[1], span[2])])
 
 
-def cut(previous: BatchOffset, log: Times, decision: Decision, drops: dict[str, WindowKeeps]) -> BatchOffset:
+def cut(previous: BatchOffset, log: Times, decision: JobDecision, drops: dict[str, WindowKeeps]) -> BatchOffset:
     arcs = [at for at in drops if at != previous.stream]
     batch = cut_batch(
         previous, {0: Span(0, len(log.times))}, decision, arcs=arcs, limit=None, skip_lost=False, where="log"
@@ -63,8 +64,8 @@ def cut(previous: BatchOffset, log: Times, decision: Decision, drops: dict[str, 
     return with_windows(previous, batch, drops, log.span)
 
 
-def decided(keep_ppm: int, mode: Mode = "enforce", arc_ppm: int = PPM) -> Decision:
-    return Decision(streams={"s": StreamDecision(keep_ppm)}, arcs={"m->g": arc_ppm}, mode=mode)
+def decided(keep_ppm: int, mode: Mode = "enforce", arc_ppm: int = PPM) -> JobDecision:
+    return JobDecision(streams={"s": StreamDecision(keep_ppm)}, arcs={"m->g": arc_ppm}, mode=mode)
 
 
 def admitted(log: Times, batch: BatchOffset, arcs: tuple[str, ...] = ()) -> pa.Table:

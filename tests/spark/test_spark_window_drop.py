@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
-from floodway.planning.windows.window_drop import PPM, WindowShape, slot_ppm
+from floodway.planning.windows.window_drop import WindowShape, slot_ppm
 from floodway.spark.shed.shed import Shedder
 from floodway.spark.shed.window_drop import (
     WindowDrop,
@@ -25,6 +25,7 @@ from floodway.spark.shed.window_drop import (
     passes,
     window_drop,
 )
+from floodway.units import PPM
 from tests.planning.test_planning_window_drop import batches_of
 from tests.spark.shedding import Stream
 

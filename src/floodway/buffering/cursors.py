@@ -24,11 +24,12 @@ from typing import Any
 from floodway.buffering.adaptors import Adaptor, Overflow, QueueSample, Shedding, adaptor, split_excess
 from floodway.buffering.cleaner import batch_seconds, late_before
 from floodway.buffering.merge import Line, take_in_order
-from floodway.buffering.queues import PPM, QueueClass, check_limit
+from floodway.buffering.queues import QueueClass, check_limit
 from floodway.buffering.ranges import Cursor, Passage, Range
 from floodway.buffering.schedulers import Scheduler, scheduler
 from floodway.buffering.stretches import Stretch, count_before, sampled, without_first
 from floodway.errors import InputError
+from floodway.units import PPM
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from typing import TypeVar
 from floodway.errors import InputError
 
 Policy = TypeVar("Policy")
-PPM = 1_000_000
-"""Keep fractions cross into Spark offsets as whole parts per million."""
 
 
 @dataclass(frozen=True, slots=True)

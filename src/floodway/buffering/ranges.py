@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from floodway.buffering.queues import PPM
 from floodway.errors import InputError
+from floodway.units import PPM
 
 MOST_RANGES = 16
 """Beyond this, the two neighbouring ranges whose keep rates differ least become one, so that offsets stay small."""

@@ -147,8 +147,8 @@ def _body(
 
 def _kind(kind: DropKind | None, keep: float) -> dict[str, Any]:
     """How a location drops: tuples at random, or windows, and then the share of them that is kept."""
-    from floodway.planning.windows.window_drop import PPM
     from floodway.planning.windows.window_keeps import window_ppm
+    from floodway.units import PPM
 
     if kind is None or kind.shape is None:
         return {"kind": "random", **({"reason": kind.reason} if kind and kind.reason else {})}

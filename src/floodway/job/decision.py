@@ -13,10 +13,10 @@ source takes them over as they are, or not at all when they were chosen for anot
 
 Keeps are parts per million, because a Spark offset holds integers, strings and booleans only.
 
->>> decision = Decision(plan="r7", streams={"s1": StreamDecision(keep_ppm=250_000)})
+>>> decision = JobDecision(plan="r7", streams={"s1": StreamDecision(keep_ppm=250_000)})
 >>> decision.keep_ppm("s1", waiting=1000), decision.keep_ppm("unknown", waiting=1000)
 (250000, 1000000)
->>> Decision(streams={"s1": StreamDecision(budget=300)}).keep_ppm("s1", waiting=1000)
+>>> JobDecision(streams={"s1": StreamDecision(budget=300)}).keep_ppm("s1", waiting=1000)
 300000
 """
 
@@ -34,8 +34,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from floodway.errors import FloodwayError
 from floodway.job.store.store import LocalStore
+from floodway.units import PPM
 
-PPM = 1_000_000
 SILENCE_SECONDS = 10.0
 """After so many seconds without a new decision a buffer lets everything pass."""
 Mode = Literal["enforce", "observe", "off"]
@@ -101,7 +101,7 @@ class StreamDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class JobDecision:
     """What to drop from now on. `mode` observe journals the keeps and drops nothing; off keeps everything.
 
     `arcs` holds the keeps in ppm of the drops inside the node, by arc (`a1->b1`); `drop` says how the source chooses:
@@ -147,13 +147,13 @@ class Decision:
         return self.arcs.get(arc, PPM)
 
 
-def named(decision: Decision) -> Decision:
+def named(decision: JobDecision) -> JobDecision:
     """The decision with its name in `plan`: eight hex digits of a hash over all that decides what is dropped.
 
     So a name in a ledger or an offset means the same in every process. Steps of a buffer are for queues as they stood
     at one moment: with such, the time of issue counts too.
 
-    >>> half, third = (Decision(streams={"s": StreamDecision(keep_ppm)}) for keep_ppm in (500_000, 333_333))
+    >>> half, third = (JobDecision(streams={"s": StreamDecision(keep_ppm)}) for keep_ppm in (500_000, 333_333))
     >>> named(half).plan == named(replace(half, issued_us=7)).plan, named(half).plan == named(third).plan
     (True, False)
     """
@@ -167,10 +167,10 @@ def named(decision: Decision) -> Decision:
     return replace(decision, plan=sha256(text.encode()).hexdigest()[:8])
 
 
-_FORM = TypeAdapter(Decision)
+_FORM = TypeAdapter(JobDecision)
 
 
-def write_decision(path: Path | str, decision: Decision) -> None:
+def write_decision(path: Path | str, decision: JobDecision) -> None:
     """Replace the decision file atomically: a reader sees the old one or the new one, never a part.
 
     Raises StoreError where the disk refuses; the decision in force stays.
@@ -179,12 +179,12 @@ def write_decision(path: Path | str, decision: Decision) -> None:
     LocalStore(target.parent).write(target.name, _FORM.dump_json(decision), durable=False)
 
 
-def read_decision(path: Path | str) -> Decision:
+def read_decision(path: Path | str) -> JobDecision:
     """The decision in a file; without a file: keep everything, mode observe. Raises DecisionError for a bad file."""
     try:
         text = Path(path).read_bytes()
     except FileNotFoundError:
-        return Decision()
+        return JobDecision()
     except OSError as error:
         raise DecisionError(f"decision file {path} cannot be read: {error}", hint="Check the path") from None
     try:
@@ -209,7 +209,7 @@ class DecisionFile:
         self,
         path: Path | str | None,
         *,
-        initial: Decision | None = None,
+        initial: JobDecision | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._monotonic = monotonic
@@ -217,9 +217,9 @@ class DecisionFile:
         self.path = None if path is None else Path(path)
         self.refused = 0
         self.last_error: str | None = None
-        self._good = initial or Decision()
+        self._good = initial or JobDecision()
 
-    def read(self) -> Decision:
+    def read(self) -> JobDecision:
         """The decision in force now."""
         if self.path is None:
             return self._good
@@ -240,6 +240,6 @@ class DecisionFile:
         return self._monotonic() - self._issue[1] > SILENCE_SECONDS
 
 
-def as_dict(decision: Decision) -> dict[str, object]:
+def as_dict(decision: JobDecision) -> dict[str, object]:
     """Plain values, for reports and JSON output."""
     return asdict(decision)

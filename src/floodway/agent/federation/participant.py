@@ -51,7 +51,7 @@ from floodway.contracts.messages import (
 from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
 from floodway.errors import ContractError, InputError
 from floodway.job.clocks import PROCESS_CLOCK
-from floodway.job.decision import Decision, Mode, named, write_decision
+from floodway.job.decision import JobDecision, Mode, named, write_decision
 from floodway.job.options.options import JobOptions
 from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import ProcessPart, Status, write_status
@@ -152,7 +152,7 @@ class ParticipantAgent:
         self._claim.enter_context(locked(self.folder))
         self.server.start()
         # A file that an earlier run left says nothing about this one.
-        self._decide(Shed(named(Decision(mode=self.mode))))
+        self._decide(Shed(named(JobDecision(mode=self.mode))))
         # Before the fragments: to start many takes longer than a lease.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.name}", daemon=True)
         self._renewer.start()

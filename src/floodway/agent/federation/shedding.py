@@ -22,11 +22,12 @@ from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network
 from floodway.contracts.participant_state import Participant
-from floodway.job.decision import PPM, Decision, Mode, StreamDecision, named
+from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
 from floodway.job.options.targets import Target
 from floodway.network.model import Network, Node
 from floodway.spark.query.moving_fragment import moving_fragment
+from floodway.units import PPM
 
 TARGET_SECONDS = 10.0
 """The latency target where neither an option nor a service that is owed gives one."""
@@ -63,7 +64,7 @@ class Shed:
     `steered` is the plan as far as it is carried out, for the fragments as the `network`; None without any.
     """
 
-    decision: Decision
+    decision: JobDecision
     keeps: Mapping[str, float] = field(default_factory=dict)
     steered: Steered | None = None
     network: Network | None = None
@@ -109,7 +110,7 @@ class MemberSteering:
         self._warm &= {spec.name for spec in here}
         if not here:
             self._steering, self._planned, self._patience = None, None, OverloadWait()
-            return Shed(named(Decision(mode=mode)))
+            return Shed(named(JobDecision(mode=mode)))
         steering = self._plan(here, values, measures)
         rates = {at: rate for one in measures.values() for at, rate in one.rates.items()}
         waiting = _waiting(measures)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from floodway.agent.loop.steering import Steered
-from floodway.job.decision import PPM, Decision, StreamDecision, named
+from floodway.job.decision import JobDecision, StreamDecision, named
 from floodway.job.status.reasons import held_reason
 from floodway.spark.shed.executors import ExecutorRequests
+from floodway.units import PPM
 
 
 @dataclass
@@ -39,14 +40,14 @@ class CapacityWait:
         return replace(steered, plan=plan, decision=named(_whole(steered.decision)))
 
 
-def _drops(decision: Decision) -> bool:
+def _drops(decision: JobDecision) -> bool:
     streams = decision.streams.values()
     return any(one.keep_ppm < PPM or one.budget is not None for one in streams) or any(
         keep_ppm < PPM for keep_ppm in decision.arcs.values()
     )
 
 
-def _whole(decision: Decision) -> Decision:
+def _whole(decision: JobDecision) -> JobDecision:
     """The decision without drops for lack of capacity; what is skipped for its age or number still is."""
     streams = {
         at: StreamDecision(max_age_us=one.max_age_us, most_waiting=one.most_waiting)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from floodway.agent.loop.backlog import Backlog
 from floodway.agent.loop.finished import reason_of
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
-from floodway.control.base import Decision as ControlDecision
+from floodway.control.base import Decision
 from floodway.job.decision import Mode, named
 from floodway.job.options.targets import Target
 from floodway.network.flow import flows
@@ -90,7 +90,7 @@ class Classes:
         return self._all[0].steering
 
     @property
-    def control(self) -> dict[str, ControlDecision]:
+    def control(self) -> dict[str, Decision]:
         """What the controllers said last, by query."""
         return {query: found for one in self._all for query, found in one.steering.control.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from floodway.agent.loop.steering import Steered
-from floodway.job.decision import PPM, Mode
+from floodway.job.decision import Mode
 from floodway.job.ledger.fold import ORDER, Counts
 from floodway.job.options.accuracy import Accuracy
 from floodway.job.status.batches import Batch
@@ -21,6 +21,7 @@ from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.shed.keys.key_shares import ALL_NULL, MOST_NULL
 from floodway.spark.source.keys import NULL_NAME, KeyDrops
 from floodway.spark.source.offsets import BatchOffset
+from floodway.units import PPM
 
 FULL = 0.9
 """Share of a link or a memory from which on it counts as full."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
-from floodway.job.decision import Decision
+from floodway.job.decision import JobDecision
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
 
@@ -42,7 +42,7 @@ class PlanBook:
         for line in self._lines.latest():
             self._mark(str(line.get("id")))
 
-    def issued(self, decision: Decision, steered: Steered | None = None) -> None:
+    def issued(self, decision: JobDecision, steered: Steered | None = None) -> None:
         """A decision is in force from now on; `steered` says why, None where nothing was planned."""
         with self._lock:
             if decision.plan not in self._issued:
@@ -69,7 +69,7 @@ class PlanBook:
             self._written.popitem(last=False)
 
 
-def entry(decision: Decision, steered: Steered | None) -> dict[str, Any]:
+def entry(decision: JobDecision, steered: Steered | None) -> dict[str, Any]:
     """A plan as a line of the book."""
     return {
         "id": decision.plan,

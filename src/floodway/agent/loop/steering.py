@@ -21,8 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodway.agent.loop.stages import Stage, stages
-from floodway.control.base import Controller, Observation
-from floodway.control.base import Decision as ControlDecision
+from floodway.control.base import Controller, Decision, Observation
 from floodway.control.forecast import BATCH_SHARE, Forecast
 from floodway.control.loop import Loop
 from floodway.control.percentile import Percentile, Spread
@@ -30,7 +29,7 @@ from floodway.control.pid import PidConfig
 from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
-from floodway.job.decision import PPM, Decision, Mode, StreamDecision, named
+from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
 from floodway.job.options.targets import Target
 from floodway.network.flow import flows
@@ -39,6 +38,7 @@ from floodway.planning.lossless import admitted_share, catch_up_seconds, fitting
 from floodway.planning.plan import Plan, Planner
 from floodway.planning.windows.window_shapes import common_keeps
 from floodway.spark.query.fragments import Fragment, SourceSpec
+from floodway.units import PPM
 
 LEAST_SCALE = 1e-3
 IGNORED_DROP = 0.1
@@ -81,8 +81,8 @@ class Steered:
     plan: Plan
     rates: Mapping[str, float]
     scale: float
-    decision: Decision
-    control: Mapping[str, ControlDecision]
+    decision: JobDecision
+    control: Mapping[str, Decision]
     planner: str = ""
     objective: str = ""
     scales: Mapping[str, float] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Steering:
         if quantile is not None:
             laws = {name: Percentile(law, quantile, share[name]) for name, law in laws.items()}
         self._loops = {name: Loop(law) for name, law in laws.items()}
-        self.control: dict[str, ControlDecision] = {}
+        self.control: dict[str, Decision] = {}
 
     @property
     def scale(self) -> float:
@@ -259,7 +259,7 @@ class Steering:
         keeps = dict(plan.keeps)
         if self._windowed:
             keeps = common_keeps(self.network, common_keeps(self._whole or self.network, keeps))
-        decision = Decision(
+        decision = JobDecision(
             mode=mode,
             salt=self._salt,
             drop=self._drop,
@@ -322,7 +322,7 @@ class Steering:
             for spec in sources
             if spec.location is not None
         }
-        decision = Decision(mode=mode, salt=self._salt, drop=self._drop, streams=streams, issued_us=issued_us)
+        decision = JobDecision(mode=mode, salt=self._salt, drop=self._drop, streams=streams, issued_us=issued_us)
         scales = dict.fromkeys(self._nodes, scale)
         return Steered(plan, dict(rates), scale, named(decision), dict(self.control), "lossless", "", scales)
 

@@ -22,9 +22,10 @@ from typing import Any
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress
-from floodway.job.decision import PPM, Decision, Drop, StreamDecision, write_decision
+from floodway.job.decision import Drop, JobDecision, StreamDecision, write_decision
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.session.session import Session
+from floodway.units import PPM
 
 GOAL = 0.05
 KEEP_PPM = 10_000
@@ -114,7 +115,7 @@ def _per_tuple(seconds: dict[str, list[float]]) -> tuple[float, float, float]:
 
 def _run(bench: Workbench, log: Path, query: Callable[[Frame, int], None], keep_ppm: int, drop: Drop) -> None:
     decision = bench.fresh("decision").with_suffix(".json")
-    write_decision(decision, Decision("bench", "enforce", 7, {"s": StreamDecision(keep_ppm)}, {}, drop))
+    write_decision(decision, JobDecision("bench", "enforce", 7, {"s": StreamDecision(keep_ppm)}, {}, drop))
     bench.drain(bench.stream(log, decision=str(decision)), query)
 
 

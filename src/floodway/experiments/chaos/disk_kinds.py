@@ -15,7 +15,7 @@ import pyarrow as pa
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
 from floodway.agent.federation.participant_journal import Journal
 from floodway.errors import FloodwayError
-from floodway.job.decision import Decision, read_decision, write_decision
+from floodway.job.decision import JobDecision, read_decision, write_decision
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.batches import Batch, BatchLog, BatchReader
@@ -183,7 +183,7 @@ class DecisionFileCase:
         self._path = folder / "decision.json"
 
     def put(self, number: int) -> None:
-        write_decision(self._path, Decision(salt=max(number + 1, read_decision(self._path).salt)))
+        write_decision(self._path, JobDecision(salt=max(number + 1, read_decision(self._path).salt)))
 
     def held(self) -> Counter[int]:
         return Counter(range(read_decision(self._path).salt))

@@ -27,11 +27,11 @@ from floodway.experiments.chaos.kills.run_kills import RunJob
 from floodway.experiments.chaos.kills.shed_kills import ShedJob
 from floodway.experiments.chaos.plane_clocks import MOST_DRIFT_PPM, all_steps
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
-from floodway.job.decision import PPM
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.status import read_status
 from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import Store
+from floodway.units import PPM
 
 SLACK = 3
 """The batch that runs, one that begins before its report is heard, and one that begins before the answer is written."""

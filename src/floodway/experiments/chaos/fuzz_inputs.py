@@ -24,7 +24,7 @@ from floodway.contracts.federation_file import parse_federation
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos.fuzz_partners import Reader, partner_readers
 from floodway.experiments.chaos.networks import NETWORK
-from floodway.job.decision import Decision, StreamDecision, as_dict, read_decision
+from floodway.job.decision import JobDecision, StreamDecision, as_dict, read_decision
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
@@ -148,7 +148,7 @@ def _mark(data: bytes) -> None:
 
 def _decisions(folder: Path) -> Reader:
     path = folder / "decision.json"
-    one = Decision("p", "enforce", 7, {"s": StreamDecision(250_000)}, {"a->b": 5}, issued_us=9)
+    one = JobDecision("p", "enforce", 7, {"s": StreamDecision(250_000)}, {"a->b": 5}, issued_us=9)
 
     def read(data: bytes) -> None:
         path.write_bytes(data)

@@ -16,9 +16,10 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from floodway.job.decision import PPM, Mode
+from floodway.job.decision import Mode
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import Store
+from floodway.units import PPM
 
 FACTS = "facts"
 KEPT_SEGMENTS = 256

@@ -18,8 +18,8 @@ import numpy as np
 
 from floodway.planning.fit.direct import DirectTable
 from floodway.planning.fit.lattice import rates_of
-from floodway.planning.fit.plans import MOST_ROWS, PlanTable, fragment_filler, useful_rates
-from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.plans import MOST_ROWS, PlanTable, block_filler, useful_rates
+from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import Matrix, Vector
 
 DRAWN = 512
@@ -29,17 +29,17 @@ _LEAST_PART = 1e-4
 """Intervals below this part of their axis are not halved any more."""
 
 
-def adapted_rows(table: DirectTable, fragment: Fragment, drawn: Matrix, epsilon: float) -> DirectTable:
+def adapted_rows(table: DirectTable, block: ProgramBlock, drawn: Matrix, epsilon: float) -> DirectTable:
     """The table with the rows that the drawn rates need, and no others."""
-    column = fragment.column_of()
-    value = fragment.value[column]
+    column = block.column_of()
+    value = block.value[column]
     rates = rates_of(table.points, table.codes)
     chosen = [int((np.minimum(rates, here) @ value).argmax()) for here in drawn]
     best = np.array([np.minimum(rates[row], here) @ value for row, here in zip(chosen, drawn, strict=True)])
     rows = np.unique(chosen)
     earned = np.minimum(rates[rows][:, None, :], drawn[None, :, :]) @ value
     served = earned >= (1.0 - SAFE * epsilon) * best
-    return DirectTable(fragment, table.points, table.codes[rows[_cover(served)]])
+    return DirectTable(block, table.points, table.codes[rows[_cover(served)]])
 
 
 def _cover(served: np.ndarray) -> list[int]:
@@ -57,7 +57,7 @@ def _cover(served: np.ndarray) -> list[int]:
 
 
 def adapted_plans(
-    fragment: Fragment,
+    block: ProgramBlock,
     epsilon: float,
     drawn: Matrix,
     optimal: Callable[[Matrix], Matrix],
@@ -65,10 +65,10 @@ def adapted_plans(
     most_rows: int = MOST_ROWS,
 ) -> PlanTable:
     """A table of plans whose grid lines lie where drawn rates need them; `errors(table)` is the error at each."""
-    axes = [np.array([0.0, most]) for most in useful_rates(fragment)]
+    axes = [np.array([0.0, most]) for most in useful_rates(block)]
     while True:
         points = np.array(list(itertools.product(*(axis.tolist() for axis in axes))))
-        table = PlanTable(axes, optimal(points), fragment.value, fragment_filler(fragment))
+        table = PlanTable(axes, optimal(points), block.value, block_filler(block))
         found = errors(table)
         finer = _halved(axes, drawn[found > SAFE * epsilon])
         if finer is None or math.prod(map(len, finer)) > most_rows:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.planning.fit.reduce import Fragment, Reduced
+from floodway.planning.fit.reduce import ProgramBlock, Reduced
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Vector
 
@@ -20,15 +20,15 @@ MOST_BOUNDS = 512
 
 
 class DualBounds:
-    """Bounds for one fragment, over [rates of its streams, 1]."""
+    """Bounds for one block, over [rates of its streams, 1]."""
 
-    def __init__(self, reduced: Reduced, fragment: Fragment, lp: LinearProgram) -> None:
+    def __init__(self, reduced: Reduced, block: ProgramBlock, lp: LinearProgram) -> None:
         program = reduced.program
         self._lp = lp
-        self._streams = fragment.streams
-        arcs = reduced.costly[fragment.arcs]
+        self._streams = block.streams
+        arcs = reduced.costly[block.arcs]
         resources = len(program.use)
-        # Rows of other fragments carry no price here: the program is a sum over fragments.
+        # Rows of other blocks carry no price here: the program is a sum over blocks.
         self._own_rows = np.zeros(len(lp.bound), dtype=bool)
         self._own_rows[:resources] = program.use[:, arcs].any(axis=1)
         self._objective = program.objective * lp.unit
@@ -45,7 +45,7 @@ class DualBounds:
             self.rows = np.vstack([self.rows, row])
 
     def at(self, rates: Vector) -> float:
-        """The least bound at the rates of the fragment's streams; infinite before the first."""
+        """The least bound at the rates of the block's streams; infinite before the first."""
         if not len(self.rows):
             return float("inf")
         self._augmented[:-1] = rates

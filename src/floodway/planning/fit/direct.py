@@ -1,4 +1,4 @@
-"""The table of a fragment without splits: all feasible combinations of sample points, applied as min(F, r).
+"""The table of a block without splits: all feasible combinations of sample points, applied as min(F, r).
 
 Why min(F, r) stays within ε. Let R_i be the most stream i can bring alone and the step be (ε/m)·R_i, so one step of
 one stream takes at most ε/m of any resource. For the optimum f* the point (1−ε)·f*, rounded *up* to the grid, is
@@ -19,7 +19,7 @@ from floodway.errors import PlanningError
 from floodway.planning.fit.fill import Filler
 from floodway.planning.fit.index import RowIndex
 from floodway.planning.fit.lattice import Codes, feasible_codes
-from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.fit.spread import (
     absolute_spreads,
     fixed_size_spreads,
@@ -49,15 +49,15 @@ class Spread(StrEnum):
 
 
 class DirectTable:
-    """Rows over the streams of one fragment."""
+    """Rows over the streams of one block."""
 
-    def __init__(self, fragment: Fragment, points: Sequence[Vector], codes: Codes) -> None:
+    def __init__(self, block: ProgramBlock, points: Sequence[Vector], codes: Codes) -> None:
         self.points = tuple(points)
         self.codes = codes
-        self._column = fragment.column_of()
-        share, value = fragment.share[:, self._column], fragment.value[self._column]
+        self._column = block.column_of()
+        share, value = block.share[:, self._column], block.value[self._column]
         self._index = RowIndex(self.points, codes, value, share)
-        self._filler = Filler(fragment)
+        self._filler = Filler(block)
 
     @property
     def rows(self) -> int:
@@ -65,23 +65,23 @@ class DirectTable:
         return len(self.codes)
 
     def flows(self, rates: Vector) -> Vector:
-        """Flows on the fragment's arcs at these rates."""
+        """Flows on the block's arcs at these rates."""
         flow = np.empty(len(rates))
         flow[self._column] = np.minimum(self._index.best(rates), rates)
         return self._filler.fill(flow, rates)
 
 
-def direct_table(fragment: Fragment, epsilon: float, spread: Spread, most_rows: int | None = None) -> DirectTable:
-    """Build the table of a fragment without splits."""
+def direct_table(block: ProgramBlock, epsilon: float, spread: Spread, most_rows: int | None = None) -> DirectTable:
+    """Build the table of a block without splits."""
     if most_rows is None:
         most_rows = MOST_ROWS if spread in (Spread.ABSOLUTE, Spread.PERCENT, Spread.UNIFORM) else AUTO_ROWS
-    column = fragment.column_of()
-    share, value = fragment.share[:, column], fragment.value[column]
+    column = block.column_of()
+    share, value = block.share[:, column], block.value[column]
     top = 1.0 / share.max(axis=0)
     for points in _grids(epsilon, spread, top, value, most_rows):
         codes = feasible_codes(points, share, most_rows)
         if codes is not None:
-            return DirectTable(fragment, points, codes)
+            return DirectTable(block, points, codes)
     raise PlanningError(
         f"a table over {len(top)} inputs needs more than {most_rows} rows",
         hint="Use the exact planner, which needs no table, or a larger epsilon",

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import Vector
 
 
 class Filler:
     """Plain lists on purpose: at these sizes Python floats are quicker than arrays."""
 
-    def __init__(self, fragment: Fragment) -> None:
-        self._share = fragment.share
-        scarcest = fragment.share.max(axis=0)
-        density = fragment.value / np.where(scarcest > 0, scarcest, 1.0)
+    def __init__(self, block: ProgramBlock) -> None:
+        self._share = block.share
+        scarcest = block.share.max(axis=0)
+        density = block.value / np.where(scarcest > 0, scarcest, 1.0)
         self._order = [int(a) for a in np.argsort(-density, kind="stable") if density[a] > 0]
-        self._needs = [[(int(k), float(column[k])) for k in np.flatnonzero(column)] for column in fragment.share.T]
-        self._stream_of = fragment.stream_of.tolist()
-        self._from_flow = [[(int(b), float(row[b])) for b in np.flatnonzero(row)] for row in fragment.emit_flow]
-        self._from_rate = [[(int(s), float(row[s])) for s in np.flatnonzero(row)] for row in fragment.emit_rate]
+        self._needs = [[(int(k), float(column[k])) for k in np.flatnonzero(column)] for column in block.share.T]
+        self._stream_of = block.stream_of.tolist()
+        self._from_flow = [[(int(b), float(row[b])) for b in np.flatnonzero(row)] for row in block.emit_flow]
+        self._from_rate = [[(int(s), float(row[s])) for s in np.flatnonzero(row)] for row in block.emit_rate]
 
     def fill(self, flow: Vector, rates: Vector) -> Vector:
-        """Flows at least as large, still feasible; `rates` are the fragment's streams'."""
+        """Flows at least as large, still feasible; `rates` are the block's streams'."""
         room = (1.0 - self._share.dot(flow)).tolist()
         flows, arriving = flow.tolist(), rates.tolist()
         for a in self._order:

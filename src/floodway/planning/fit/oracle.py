@@ -1,4 +1,4 @@
-"""The optimum to compare tables with: optimal plans, probe rates and errors of one fragment at a time."""
+"""The optimum to compare tables with: optimal plans, probe rates and errors of one block at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.plans import useful_rates
-from floodway.planning.fit.reduce import Fragment, Reduced, reduce_program
+from floodway.planning.fit.reduce import ProgramBlock, Reduced, reduce_program
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector
 
@@ -29,19 +29,19 @@ class Table(Protocol):
         ...
 
     def flows(self, rates: Vector) -> Vector:
-        """Flows on the fragment's arcs at rates of its streams."""
+        """Flows on the block's arcs at rates of its streams."""
         ...
 
 
 class Oracle:
-    """Solves the program, fragment by fragment; nothing is set up before it is needed."""
+    """Solves the program, block by block; nothing is set up before it is needed."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
 
     @cached_property
     def reduced(self) -> Reduced:
-        """The program without free arcs, in fragments."""
+        """The program without free arcs, in blocks."""
         return reduce_program(self.program)
 
     @cached_property
@@ -53,57 +53,57 @@ class Oracle:
     def _exact(self) -> ExactPlanner:
         return ExactPlanner(self.program)
 
-    def optimal(self, fragment: Fragment, here: Matrix) -> Matrix:
-        """Optimal flows on a fragment's arcs for rows of rates of its streams."""
-        arcs = self.reduced.costly[fragment.arcs]
+    def optimal(self, block: ProgramBlock, here: Matrix) -> Matrix:
+        """Optimal flows on a block's arcs for rows of rates of its streams."""
+        arcs = self.reduced.costly[block.arcs]
         rates = np.zeros(len(self.program.streams))
         flows = np.empty((len(here), len(arcs)))
         for row, point in enumerate(here):
-            rates[fragment.streams] = point
+            rates[block.streams] = point
             flows[row] = self._exact.flows(rates)[arcs]
         # The solver is right to 1e-9; clipping makes flows exactly what can arrive.
-        return fragment.clip(np.maximum(flows, 0.0), here)
+        return block.clip(np.maximum(flows, 0.0), here)
 
-    def optima(self, fragment: Fragment, here: Matrix) -> list[float]:
-        """The best scores of a fragment for rows of rates of its streams."""
-        flows = self.optimal(fragment, here)
-        return [self.value(fragment, flow, rates) for flow, rates in zip(flows, here, strict=True)]
+    def optima(self, block: ProgramBlock, here: Matrix) -> list[float]:
+        """The best scores of a block for rows of rates of its streams."""
+        flows = self.optimal(block, here)
+        return [self.value(block, flow, rates) for flow, rates in zip(flows, here, strict=True)]
 
-    def value(self, fragment: Fragment, flow: Vector, here: Vector) -> float:
-        """Score of flows on a fragment's arcs, with what its streams earn on free arcs."""
-        return float(fragment.value.dot(flow) + self.reduced.rate_value[fragment.streams].dot(here))
+    def value(self, block: ProgramBlock, flow: Vector, here: Vector) -> float:
+        """Score of flows on a block's arcs, with what its streams earn on free arcs."""
+        return float(block.value.dot(flow) + self.reduced.rate_value[block.streams].dot(here))
 
-    def basis(self, fragment: Fragment, here: Vector) -> Basis:
-        """An optimal basis with only this fragment's streams flowing."""
+    def basis(self, block: ProgramBlock, here: Vector) -> Basis:
+        """An optimal basis with only this block's streams flowing."""
         rates = np.zeros(len(self.program.streams))
-        rates[fragment.streams] = here
+        rates[block.streams] = here
         return self.lp.solve(rates)[1]
 
-    def probes(self, fragment: Fragment) -> Matrix:
+    def probes(self, block: ProgramBlock) -> Matrix:
         """Rates that find errors: axes, corners, tiny parts, and a spread of random mixes.
 
         Up to twice what can be brought without drops, and, where splits make higher rates useful, up to those too.
         """
         rng = np.random.default_rng(_SEED)
-        inputs = len(fragment.streams)
-        tops = self.program.max_feasible_rates[fragment.streams]
+        inputs = len(block.streams)
+        tops = self.program.max_feasible_rates[block.streams]
         tops = 2.0 * np.where(np.isfinite(tops), tops, 1.0)
         random = rng.random((_PROBES, inputs)) ** rng.choice([0.5, 1.0, 3.0], size=(_PROBES, 1))
         mixed = random * rng.choice([1.0, 1e-3], size=random.shape, p=[0.85, 0.15])
         axes = np.eye(inputs)[:_AXES]
         shape = np.vstack([axes, np.ones((1, inputs)), 1.0 - axes, mixed])
-        useful = np.maximum(tops, useful_rates(fragment))
+        useful = np.maximum(tops, useful_rates(block))
         return np.vstack([shape * tops, shape * useful]) if np.any(useful > tops) else shape * tops
 
-    def errors(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float] | Vector) -> Vector:
+    def errors(self, block: ProgramBlock, table: Table, probes: Matrix, best: Sequence[float] | Vector) -> Vector:
         """Relative errors of a table at probes whose optima are `best`; 0 where there is nothing to earn."""
         return np.array(
             [
-                1.0 - self.value(fragment, table.flows(here), here) / top if top > 0 else 0.0
+                1.0 - self.value(block, table.flows(here), here) / top if top > 0 else 0.0
                 for here, top in zip(probes, best, strict=True)
             ]
         )
 
-    def worst(self, fragment: Fragment, table: Table, probes: Matrix, best: Sequence[float]) -> float:
+    def worst(self, block: ProgramBlock, table: Table, probes: Matrix, best: Sequence[float]) -> float:
         """The largest of these errors."""
-        return max(0.0, float(self.errors(fragment, table, probes, best).max(initial=0.0)))
+        return max(0.0, float(self.errors(block, table, probes, best).max(initial=0.0)))

@@ -1,6 +1,6 @@
 """FIT, centralised (C-FIT): tables of feasible rates built in advance, looked up when overload comes.
 
-Each independent fragment of the network gets a table: rows applied as min(F, r) where there is nothing to split
+Each independent block of the network gets a table: rows applied as min(F, r) where there is nothing to split
 (`fit_direct`), mixed plans on a grid otherwise (`fit_plans`), plans carried up node by node where the network is a
 large tree (`fit_tree`). Every answer is compared with a dual bound on the optimum; one that cannot be shown to be
 within ε is replaced by a solved one, so ε holds at any rates on any network, however coarse the table had to be.
@@ -28,7 +28,7 @@ from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.direct import DirectTable, Spread, direct_table
 from floodway.planning.fit.oracle import Oracle
 from floodway.planning.fit.plans import PlanTable, plan_table
-from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.fit.tree import tree_table
 from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
@@ -47,7 +47,7 @@ _LOOSE = 1e-7
 
 @dataclass(frozen=True)
 class _Part:
-    fragment: Fragment
+    block: ProgramBlock
     table: DirectTable | PlanTable
     bounds: DualBounds
 
@@ -85,14 +85,14 @@ class FitPlanner(Planner):
         self._tree = tree_table(program) if saved is None else saved.tree
         if self._tree is None:
             self._refuse_if_large()
-            fragments = self._oracle.reduced.fragments
+            blocks = self._oracle.reduced.blocks
             tables = (
-                [self._table(fragment, Spread(spread), most_rows) for fragment in fragments]
+                [self._table(block, Spread(spread), most_rows) for block in blocks]
                 if saved is None
-                else saved.tables(fragments)
+                else saved.tables(blocks)
             )
-            for fragment, table in zip(fragments, tables, strict=True):
-                self._parts.append(_Part(fragment, table, self._bounds(fragment)))
+            for block, table in zip(blocks, tables, strict=True):
+                self._parts.append(_Part(block, table, self._bounds(block)))
         self.build_seconds = time.perf_counter() - started
 
     @property
@@ -111,12 +111,12 @@ class FitPlanner(Planner):
         reduced = self._oracle.reduced
         flow = np.empty(len(reduced.costly))
         for part in self._parts:
-            here = rates[part.fragment.streams]
+            here = rates[part.block.streams]
             mine = part.table.flows(here)
-            value = self._oracle.value(part.fragment, mine, here)
+            value = self._oracle.value(part.block, mine, here)
             if value < part.bounds.at(here) * (1.0 - self.epsilon):
                 mine = self._solve(part, mine, value, here)
-            flow[part.fragment.arcs] = mine
+            flow[part.block.arcs] = mine
         return reduced.arcs(flow, rates)
 
     @cached_property
@@ -133,9 +133,9 @@ class FitPlanner(Planner):
             return self.achieved_epsilon
         worst = 0.0
         for part in self._parts:
-            probes = self._oracle.probes(part.fragment)
-            best = self._oracle.optima(part.fragment, probes)
-            worst = max(worst, self._oracle.worst(part.fragment, part.table, probes, best))
+            probes = self._oracle.probes(part.block)
+            best = self._oracle.optima(part.block, probes)
+            worst = max(worst, self._oracle.worst(part.block, part.table, probes, best))
         return worst
 
     def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
@@ -150,27 +150,27 @@ class FitPlanner(Planner):
         store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
         return cls(program, float(meta["epsilon"]), saved=fit_store.unpack(program, meta, arrays))
 
-    def _table(self, fragment: Fragment, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
-        drawn = None if self._drawn is None else self._drawn[:, fragment.streams]
-        if fragment.direct:
-            table = direct_table(fragment, self.epsilon, spread, most_rows)
-            return table if drawn is None else adapted_rows(table, fragment, drawn, self.epsilon)
+    def _table(self, block: ProgramBlock, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
+        drawn = None if self._drawn is None else self._drawn[:, block.streams]
+        if block.direct:
+            table = direct_table(block, self.epsilon, spread, most_rows)
+            return table if drawn is None else adapted_rows(table, block, drawn, self.epsilon)
         if drawn is not None:
-            optima = np.array(self._oracle.optima(fragment, drawn))
+            optima = np.array(self._oracle.optima(block, drawn))
             return adapted_plans(
-                fragment,
+                block,
                 self.epsilon,
                 drawn,
-                lambda rates: self._oracle.optimal(fragment, rates),
-                lambda table: self._oracle.errors(fragment, table, drawn, optima),
+                lambda rates: self._oracle.optimal(block, rates),
+                lambda table: self._oracle.errors(block, table, drawn, optima),
             )
-        probes = self._oracle.probes(fragment)
-        best = self._oracle.optima(fragment, probes)
+        probes = self._oracle.probes(block)
+        best = self._oracle.optima(block, probes)
         return plan_table(
-            fragment,
+            block,
             self.epsilon,
-            lambda rates: self._oracle.optimal(fragment, rates),
-            lambda table: self._oracle.worst(fragment, table, probes, best),
+            lambda rates: self._oracle.optimal(block, rates),
+            lambda table: self._oracle.worst(block, table, probes, best),
         )
 
     def _draw(self, workload: Workload) -> Matrix:
@@ -187,21 +187,21 @@ class FitPlanner(Planner):
                 hint="Use the exact planner, which needs no table; trees of nodes with one or two inputs have no limit",
             )
 
-    def _bounds(self, fragment: Fragment) -> DualBounds:
+    def _bounds(self, block: ProgramBlock) -> DualBounds:
         """Bounds that are tight at the probes; look-ups add others where these are loose."""
-        bounds = DualBounds(self._oracle.reduced, fragment, self._oracle.lp)
-        probes = self._oracle.probes(fragment)
-        for here, top in zip(probes, self._oracle.optima(fragment, probes), strict=True):
+        bounds = DualBounds(self._oracle.reduced, block, self._oracle.lp)
+        probes = self._oracle.probes(block)
+        for here, top in zip(probes, self._oracle.optima(block, probes), strict=True):
             if bounds.at(here) > top * (1.0 + _LOOSE):
-                bounds.add(self._oracle.basis(fragment, here))
+                bounds.add(self._oracle.basis(block, here))
         return bounds
 
     def _solve(self, part: _Part, flow: Vector, value: float, here: Vector) -> Vector:
         """The table's answer if it is within ε after all, the optimum if not; sharpens the bound on the way."""
-        best: Vector = self._oracle.optimal(part.fragment, here[None])[0]
-        top = self._oracle.value(part.fragment, best, here)
+        best: Vector = self._oracle.optimal(part.block, here[None])[0]
+        top = self._oracle.value(part.block, best, here)
         if part.bounds.at(here) > top * (1.0 + _LOOSE):
-            part.bounds.add(self._oracle.basis(part.fragment, here))
+            part.bounds.add(self._oracle.basis(part.block, here))
         if value >= top * (1.0 - self.epsilon):
             return flow
         self.solved += 1

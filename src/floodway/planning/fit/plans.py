@@ -1,4 +1,4 @@
-"""The table of a fragment with splits, unions or joins: optimal local plans on a grid of offered rates.
+"""The table of a block with splits, unions or joins: optimal local plans on a grid of offered rates.
 
 A row is a grid point and the flows of an optimal plan there, found by the linear program (its region map answers in
 microseconds). Between grid points plans are mixed: a convex combination of feasible (rate, plan) pairs is feasible,
@@ -19,7 +19,7 @@ import numpy as np
 
 from floodway.errors import PlanningError
 from floodway.planning.fit.fill import Filler
-from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import Matrix, Vector
 
 MOST_ROWS = 20_000
@@ -51,7 +51,7 @@ class PlanTable:
         return len(self.plans)
 
     def flows(self, rates: Vector) -> Vector:
-        """Flows on the fragment's arcs at these rates."""
+        """Flows on the block's arcs at these rates."""
         rows, weights = self._mix(rates.tolist())
         flow = np.array(weights).dot(self.plans[rows])
         return flow if self._filler is None else self._filler.fill(flow, rates)
@@ -89,7 +89,7 @@ def _simplex(corner: int, parts: Sequence[float], strides: Sequence[int]) -> tup
 
 
 def plan_table(
-    fragment: Fragment,
+    block: ProgramBlock,
     epsilon: float,
     optimal: Callable[[Matrix], Matrix],
     error: Callable[[PlanTable], float],
@@ -97,9 +97,9 @@ def plan_table(
 ) -> PlanTable:
     """Build the table: a coarse grid first, a finer one while `error(table)` is near ε and rows are left.
 
-    `optimal(rates)` gives flows of optimal plans on the fragment's arcs, one row for each row of rates.
+    `optimal(rates)` gives flows of optimal plans on the block's arcs, one row for each row of rates.
     """
-    inputs = len(fragment.streams)
+    inputs = len(block.streams)
     if inputs > MOST_INPUTS:
         raise PlanningError(
             f"{inputs} streams that share splits, unions or joins are too many for a table of plans",
@@ -109,24 +109,24 @@ def plan_table(
     most = min(most, _MOST_STEPS)
     count = min(_FIRST_STEPS, most)
     while True:
-        axes = _axes(fragment, count)
+        axes = _axes(block, count)
         points = np.array(list(itertools.product(*(axis.tolist() for axis in axes))))
-        table = PlanTable(axes, optimal(points), fragment.value, fragment_filler(fragment))
+        table = PlanTable(axes, optimal(points), block.value, block_filler(block))
         if count >= most or error(table) <= _SAFE * epsilon:
             return table
         count = min(2 * count, most)
 
 
-def fragment_filler(fragment: Fragment) -> Filler | None:
+def block_filler(block: ProgramBlock) -> Filler | None:
     """The greedy fill, where it is worth its time."""
-    return Filler(fragment) if len(fragment.arcs) <= _FILL_ARCS else None
+    return Filler(block) if len(block.arcs) <= _FILL_ARCS else None
 
 
-def _axes(fragment: Fragment, count: int) -> list[Vector]:
+def _axes(block: ProgramBlock, count: int) -> list[Vector]:
     """Even steps up to R_i, what a stream can bring with no drop; above it wider ones, to where more is no use."""
-    use = fragment.share @ full_flow(fragment)
+    use = block.share @ full_flow(block)
     axes = []
-    for i, most in enumerate(useful_rates(fragment)):
+    for i, most in enumerate(useful_rates(block)):
         below = 1.0 / float(use[:, i].max())
         if most <= below * (1 + 1e-9):
             axes.append(np.linspace(0.0, below, count + 1))
@@ -137,20 +137,20 @@ def _axes(fragment: Fragment, count: int) -> list[Vector]:
     return axes
 
 
-def useful_rates(fragment: Fragment) -> list[float]:
+def useful_rates(block: ProgramBlock) -> list[float]:
     """What each stream can bring before no path below it can carry more, however much is dropped elsewhere."""
-    full = full_flow(fragment)
-    limit = 1.0 / fragment.share.max(axis=0)
+    full = full_flow(block)
+    limit = 1.0 / block.share.max(axis=0)
     reached = full > 0
-    return [float((limit[reached[:, i]] / full[reached[:, i], i]).max()) for i in range(len(fragment.streams))]
+    return [float((limit[reached[:, i]] / full[reached[:, i], i]).max()) for i in range(len(block.streams))]
 
 
-def full_flow(fragment: Fragment) -> Matrix:
+def full_flow(block: ProgramBlock) -> Matrix:
     """Flows per unit of every rate when nothing is dropped (arcs × streams)."""
-    full = np.zeros((len(fragment.arcs), len(fragment.streams)))
-    for a, stream in enumerate(fragment.stream_of):
+    full = np.zeros((len(block.arcs), len(block.streams)))
+    for a, stream in enumerate(block.stream_of):
         if stream >= 0:
             full[a, stream] = 1.0
         else:
-            full[a] = fragment.emit_flow[a] @ full + fragment.emit_rate[a]
+            full[a] = block.emit_flow[a] @ full + block.emit_rate[a]
     return full

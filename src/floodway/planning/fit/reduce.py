@@ -1,4 +1,4 @@
-"""A program without its free arcs, cut into fragments that share nothing.
+"""A program without its free arcs, cut into blocks that share nothing.
 
 An arc that uses no resource is *free*: letting all flow through it is optimal whatever the rest does, so it needs no
 place in a table. With y the flows on the other (costly) arcs and r the rates, the program reads
@@ -6,8 +6,8 @@ place in a table. With y the flows on the other (costly) arcs and r the rates, t
     x = Z·y + G·r,   y_a <= r_s  (arc out of stream s)   or   y_a <= E·y + Er·r  (branch below an operator)
     share·y <= 1     one row a resource, as parts of its capacity
 
-Fragments that share neither arc nor resource are planned one by one (long paper, section 8.2.4: "disjoint
-fragments").
+Blocks that share neither arc nor resource are planned one by one (long paper, section 8.2.4: "disjoint
+blocks").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Fragment:
+class ProgramBlock:
     """One independent part. Rows and columns are its own; `streams`, `arcs` place them in the program."""
 
     streams: Indices
@@ -40,7 +40,7 @@ class Fragment:
         return len(self.arcs) == len(self.streams) and bool(np.all(self.stream_of >= 0))
 
     def column_of(self) -> Indices:
-        """For a direct fragment: the arc of every stream."""
+        """For a direct block: the arc of every stream."""
         return np.argsort(self.stream_of)
 
     def clip(self, caps: Matrix, rates: Matrix) -> Matrix:
@@ -57,14 +57,14 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Reduced:
-    """The whole program: `costly` arcs y, x = Z·y + G·r, and the fragments."""
+    """The whole program: `costly` arcs y, x = Z·y + G·r, and the blocks."""
 
     program: Program
     costly: Indices
     from_flow: Matrix
     from_rate: Matrix
     rate_value: Vector
-    fragments: tuple[Fragment, ...]
+    blocks: tuple[ProgramBlock, ...]
 
     def arcs(self, flow: Vector, rates: Vector) -> Vector:
         """Flows on all arcs from those on the costly ones."""
@@ -74,7 +74,7 @@ class Reduced:
 
 
 def reduce_program(program: Program) -> Reduced:
-    """Eliminate the free arcs and find the fragments."""
+    """Eliminate the free arcs and find the blocks."""
     share = program.use / program.capacity[:, None] if len(program.use) else np.zeros((0, program.size))
     free = ~share.any(axis=0)
     costly = np.flatnonzero(~free)
@@ -90,7 +90,7 @@ def reduce_program(program: Program) -> Reduced:
         else:
             z[a] = emit[a] @ z
             g[a] = emit[a] @ g
-    parts = _fragments(program, costly, share[:, costly], program.objective @ z, emit[costly] @ z, emit[costly] @ g)
+    parts = _blocks(program, costly, share[:, costly], program.objective @ z, emit[costly] @ z, emit[costly] @ g)
     return Reduced(program, costly, z, g, program.objective @ g, parts)
 
 
@@ -103,12 +103,12 @@ def _emit_rows(program: Program) -> Matrix:
     return emit
 
 
-def _fragments(
+def _blocks(
     program: Program, costly: Indices, share: Matrix, value: Vector, emit_flow: Matrix, emit_rate: Matrix
-) -> tuple[Fragment, ...]:
+) -> tuple[ProgramBlock, ...]:
     arcs, streams = len(costly), len(program.streams)
     label = _components(arcs, streams, share, program.stream_of[costly], emit_flow, emit_rate)
-    found: list[Fragment] = []
+    found: list[ProgramBlock] = []
     for name in dict.fromkeys(label[:arcs].tolist()):
         own_arcs = np.flatnonzero(label[:arcs] == name)
         own_streams = np.flatnonzero(label[arcs:] == name)
@@ -116,7 +116,7 @@ def _fragments(
         place[own_streams] = np.arange(len(own_streams))
         rows = share[:, own_arcs]
         found.append(
-            Fragment(
+            ProgramBlock(
                 streams=own_streams,
                 arcs=own_arcs,
                 share=_needed(rows[rows.any(axis=1)]),

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from floodway.planning import store
 from floodway.planning.fit.direct import DirectTable
-from floodway.planning.fit.plans import PlanTable, fragment_filler
-from floodway.planning.fit.reduce import Fragment
+from floodway.planning.fit.plans import PlanTable, block_filler
+from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import FEASIBILITY_TOLERANCE, Matrix, Program, Vector
 
 
 @dataclass(frozen=True)
 class SavedTables:
-    """What a plan file holds; `tables` makes sense of it for the fragments of the network."""
+    """What a plan file holds; `tables` makes sense of it for the blocks of the network."""
 
     arrays: Mapping[str, NDArray[Any]]
     tree: PlanTable | None
 
-    def tables(self, fragments: Sequence[Fragment]) -> list[DirectTable | PlanTable]:
-        """One table a fragment."""
-        return [_table(self.arrays, i, fragment) for i, fragment in enumerate(fragments)]
+    def tables(self, blocks: Sequence[ProgramBlock]) -> list[DirectTable | PlanTable]:
+        """One table a block."""
+        return [_table(self.arrays, i, block) for i, block in enumerate(blocks)]
 
 
 def pack(tree: PlanTable | None, tables: Sequence[DirectTable | PlanTable]) -> tuple[store.Meta, store.Arrays]:
@@ -42,7 +42,7 @@ def pack(tree: PlanTable | None, tables: Sequence[DirectTable | PlanTable]) -> t
 
 
 def unpack(program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> SavedTables:
-    """The tables of a plan file; fragments are looked at when the planner has them."""
+    """The tables of a plan file; blocks are looked at when the planner has them."""
     if not meta.get("tree"):
         return SavedTables(arrays, None)
     axes = _axes(arrays, 0, len(program.streams))
@@ -52,18 +52,18 @@ def unpack(program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArr
     return SavedTables(arrays, PlanTable(axes, plans, program.objective))
 
 
-def _table(arrays: Mapping[str, NDArray[Any]], i: int, fragment: Fragment) -> DirectTable | PlanTable:
-    axes = _axes(arrays, i, len(fragment.streams))
-    if not fragment.direct:
-        plans = store.array(arrays, f"plans{i}", (_size(axes), len(fragment.arcs))).astype(np.float64)
-        store.require(_sound(plans, plans @ fragment.share.T), "a plan of the table is not feasible")
-        return PlanTable(axes, plans, fragment.value, fragment_filler(fragment))
+def _table(arrays: Mapping[str, NDArray[Any]], i: int, block: ProgramBlock) -> DirectTable | PlanTable:
+    axes = _axes(arrays, i, len(block.streams))
+    if not block.direct:
+        plans = store.array(arrays, f"plans{i}", (_size(axes), len(block.arcs))).astype(np.float64)
+        store.require(_sound(plans, plans @ block.share.T), "a plan of the table is not feasible")
+        return PlanTable(axes, plans, block.value, block_filler(block))
     codes = store.array(arrays, f"codes{i}", (None, len(axes)))
     store.require(codes.dtype == np.uint16 and len(codes) > 0, "rows are of the wrong kind")
     store.require(all(codes[:, j].max() < len(axis) for j, axis in enumerate(axes)), "a row is outside its grid")
-    table = DirectTable(fragment, axes, codes)
+    table = DirectTable(block, axes, codes)
     rates = np.column_stack([axis[codes[:, j]] for j, axis in enumerate(axes)])
-    store.require(_sound(rates, rates @ fragment.share[:, fragment.column_of()].T), "a row is not feasible")
+    store.require(_sound(rates, rates @ block.share[:, block.column_of()].T), "a row is not feasible")
     return table
 
 

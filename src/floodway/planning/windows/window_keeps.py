@@ -27,7 +27,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.planning.windows.window_drop import PPM, WindowShape, slot_ppm
+from floodway.planning.windows.window_drop import WindowShape, slot_ppm
+from floodway.units import PPM
 
 FIRST_US = -(1 << 62)
 """Before all event times."""

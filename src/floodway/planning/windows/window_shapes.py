@@ -13,8 +13,9 @@ from functools import reduce
 from floodway.network.flow import flows
 from floodway.network.model import Network, Operator, OperatorKind
 from floodway.planning.plan import Plan
-from floodway.planning.windows.window_drop import PPM, WindowShape, fan_out
+from floodway.planning.windows.window_drop import WindowShape, fan_out
 from floodway.planning.windows.window_keeps import pipelined, window_ppm
+from floodway.units import PPM
 
 MOST_OVERLAP = 1000
 """Windows that a tuple may lie in: more of them would make every drop a search."""

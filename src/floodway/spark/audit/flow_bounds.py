@@ -18,13 +18,13 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from floodway.job.decision import PPM
 from floodway.job.ledger.findings import Findings
 from floodway.job.ledger.fold import ORDER
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Arc, Network, Operator, OperatorKind
 from floodway.planning.windows.window_shapes import drop_kind
 from floodway.spark.query.fragments import Fragment, inner_arcs
+from floodway.units import PPM
 
 _ONE_BY_ONE = (OperatorKind.MAP, OperatorKind.FILTER, OperatorKind.DELAY, OperatorKind.UNION)
 

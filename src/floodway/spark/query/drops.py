@@ -16,8 +16,8 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.planning.windows.window_keeps import WindowKeeps
+from floodway.units import PPM
 
-PPM = 1_000_000
 ID = "_id"
 WEIGHT = "_weight"
 _KAFKA_IDENTITY = {"topic": types.StringType(), "partition": types.IntegerType(), "offset": types.LongType()}

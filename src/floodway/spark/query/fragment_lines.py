@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from floodway.job.decision import PPM
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.fold import ORDER, Counts
 from floodway.job.ledger.ledger import LedgerLine, Reason
@@ -27,6 +26,7 @@ from floodway.spark.query.tail import TailResult
 from floodway.spark.source.accounts import Account
 from floodway.spark.source.gone import count_gone
 from floodway.spark.source.offsets import BatchOffset
+from floodway.units import PPM
 
 
 def batch_lines(

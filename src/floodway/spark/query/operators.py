@@ -33,10 +33,10 @@ from floodway.spark.query.count_join import (
     join_batches,
 )
 from floodway.spark.query.drops import column, hash_ppm, identity_columns
+from floodway.units import PPM
 
 ARRIVAL = "_arrival"
 EVENT_TIME = "event_time"
-PPM = 1_000_000
 
 
 def apply_operator(operator: Operator, inputs: list[DataFrame], windows: JoinWindows | None = None) -> DataFrame:

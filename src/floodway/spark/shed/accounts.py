@@ -8,12 +8,13 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.store.store import Store
-from floodway.spark.shed.control_table import PPM, Table
+from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.keys.rare import rest_ppm
 from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.positions import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
+from floodway.units import PPM
 
 UNCERTAIN = (
     "query {query} reads its batches several times, and Spark counted only a part of some: where foreachBatch has "

@@ -34,7 +34,6 @@ from floodway.spark.shed.control_columns import (
     epoch_keep,
     with_control,
 )
-from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.control_view import live_row
 from floodway.spark.shed.executors import executor_count, executor_requests
 from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
@@ -49,6 +48,7 @@ from floodway.spark.shed.recovery.fate import Rule, is_behind, is_stale, rank, w
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, in_gaps, passes, time_us
+from floodway.units import PPM
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"

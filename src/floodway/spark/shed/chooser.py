@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from floodway.planning.lag import Positions, left_waiting, skip_positions
-from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
 from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_shares import KeyShares
@@ -18,6 +18,7 @@ from floodway.spark.shed.keys.rare import RareShare, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
+from floodway.units import PPM
 
 
 @dataclass

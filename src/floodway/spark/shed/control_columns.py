@@ -23,8 +23,9 @@ from pyspark.sql import functions as fn
 
 from floodway.job.decision import Mode
 from floodway.spark.query.drops import column
-from floodway.spark.shed.control_table import MODES, PPM, table_schema
+from floodway.spark.shed.control_table import MODES, table_schema
 from floodway.spark.shed.control_view import control_view
+from floodway.units import PPM
 
 TIME = "_floodway_time"
 ENFORCED = "_floodway_enforced"

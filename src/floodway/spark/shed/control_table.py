@@ -34,8 +34,8 @@ from floodway.job.decision import Mode
 from floodway.planning.lag import Positions
 from floodway.planning.windows.window_drop import ALWAYS, Epoch
 from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas
+from floodway.units import PPM
 
-PPM = 1_000_000
 MOST_OTHERS = 64
 """Entries beside the latest one; of more the oldest are dropped, and their batches find the latest."""
 

@@ -30,7 +30,7 @@ from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, miss
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
-from floodway.spark.shed.control_table import PPM, Entry
+from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.executors import ExecutorRequests
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
 from floodway.spark.shed.keys.key_shares import WARNINGS, KeyShares
@@ -40,6 +40,7 @@ from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.reporting import Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import Query, ShedSettings
 from floodway.spark.shed.windows import WindowSteering
+from floodway.units import PPM
 
 log = logging.getLogger(__name__)
 

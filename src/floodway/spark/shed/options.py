@@ -25,11 +25,10 @@ from floodway.job.options.accuracy import Accuracy
 from floodway.job.options.targets import Target
 from floodway.job.options.values import suggestion
 from floodway.job.store.state_files import checked_mode
-from floodway.spark.shed.control_table import PPM
 from floodway.spark.shed.keys.rare import MOST_NUMBER
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
-from floodway.units import duration_us
+from floodway.units import PPM, duration_us
 
 PREFIX = "spark.floodway."
 MOST_SAMPLED = 10_000

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from floodway.control.keep_loop import KeepDecision
-from floodway.job.decision import PPM, Mode
+from floodway.job.decision import Mode
 from floodway.job.status.batches import Batch
 from floodway.job.status.figures import Figures
 from floodway.job.status.latencies import Sketch
 from floodway.job.status.parts import AccuracyPart
 from floodway.job.status.reasons import NO_MEASUREMENT, executors_more, held_reason, keep_reason
 from floodway.job.status.status import KeyPart, ShedPart, Status, at_inputs
+from floodway.units import PPM
 
 if TYPE_CHECKING:
     from floodway.spark.shed.report import BatchReport

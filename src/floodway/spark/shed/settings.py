@@ -8,9 +8,10 @@ from typing import Any
 from floodway.control.base import Controller
 from floodway.control.keep_loop import KeepDecision, KeepLoop
 from floodway.control.patience import Patience
-from floodway.job.decision import PPM, Mode
+from floodway.job.decision import Mode
 from floodway.job.options.accuracy import Accuracy
 from floodway.planning.windows.window_drop import WindowShape
+from floodway.units import PPM
 
 
 @dataclass(frozen=True, slots=True)

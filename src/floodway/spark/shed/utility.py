@@ -24,7 +24,8 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-PPM = 1_000_000
+from floodway.units import PPM
+
 LEVELS = tuple(i / 200 for i in range(201))
 ACCURACY = 2000
 REMEMBERED_BATCHES = 8

@@ -26,9 +26,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.planning.windows.window_drop import PPM, WindowShape
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.query.drops import column
-from floodway.units import duration_us
+from floodway.units import PPM, duration_us
 
 MOST_OVERLAP = 64
 KeepAt = Callable[[Column], Column]

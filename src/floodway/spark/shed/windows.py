@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from floodway.planning.windows.window_drop import PPM, Epochs, WindowShape
+from floodway.planning.windows.window_drop import Epochs, WindowShape
 from floodway.spark.shed.control_file import ControlTable
+from floodway.units import PPM
 
 CHANGE = 0.05
 """Relative change of keep that is worth an epoch: the drop changes that the papers' prototype ignored."""

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from floodway.job.decision import PPM
 from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
 from floodway.spark.source.accounts import Part
 from floodway.spark.source.backend import Piece, Readable
@@ -26,6 +25,7 @@ from floodway.spark.source.keys import KeyFates
 from floodway.spark.source.offsets import Admission, BatchOffset, KeyRule, Range, WindowRule
 from floodway.spark.source.options import ADDED, ID, WEIGHT
 from floodway.spark.source.windows import passing
+from floodway.units import PPM
 
 AT = "_at"
 TARGET_ROWS = 32_768

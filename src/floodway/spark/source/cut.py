@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodway.job.decision import Decision, QueueStep, StreamDecision
+from floodway.job.decision import JobDecision, QueueStep, StreamDecision
 from floodway.planning.lag import Waiting, skip_positions
 from floodway.spark.log import PositionError, Span
 from floodway.spark.source.offsets import BatchOffset
@@ -80,7 +80,7 @@ def capped(spans: Mapping[int, Span], limit: int | None) -> dict[int, int]:
 def cut_batch(
     previous: BatchOffset,
     spans: Mapping[int, Span],
-    decision: Decision,
+    decision: JobDecision,
     *,
     arcs: Sequence[str],
     limit: int | None,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from floodway.job.decision import PPM
+from floodway.units import PPM
 
 BLOCK = 256
 SEQUENCE_BITS = 48

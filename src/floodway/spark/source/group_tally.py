@@ -13,13 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM
 from floodway.job.options.accuracy import Accuracy
 from floodway.planning.estimates.accuracy import Moments, Numbers, needed_keeps, widths
 from floodway.planning.estimates.strata import strata
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.shed.keys.quotas import MOST_KEYS
 from floodway.spark.source.offsets import KeyRule
+from floodway.units import PPM
 
 UNKNOWN_BOUND = -1
 WIDEST = 1_000.0

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM
 from floodway.job.options.accuracy import Accuracy
 from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
 from floodway.spark.shed.keys.rare import FIRST, MOST_RARE_PPM, ranking, rest_ppm
@@ -31,6 +30,7 @@ from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import kept_each, mix, tuple_ids
 from floodway.spark.source.group_tally import GroupTally
 from floodway.spark.source.offsets import BatchOffset, KeyRule, Range
+from floodway.units import PPM
 
 KEY_BITS = 53
 SHOWN = 8

@@ -31,11 +31,12 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from floodway.buffering.ranges import Cursor
 from floodway.errors import InputError
-from floodway.job.decision import PPM, Drop, KeepPpm, Mode
+from floodway.job.decision import Drop, KeepPpm, Mode
 from floodway.json_text import load_json
 from floodway.planning.windows.window_keeps import FIRST_US, WindowKeeps, from_numbers
 from floodway.spark.source.accounts import Account, Part, Zone, count_both
 from floodway.spark.source.drops import count_kept_hash, count_kept_range, kept_runs
+from floodway.units import PPM
 
 VERSION = 1
 Range = tuple[int, int, int]

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from floodway.errors import InputError
-from floodway.job.decision import Decision, DecisionFile, StreamDecision
+from floodway.job.decision import DecisionFile, JobDecision, StreamDecision
 from floodway.json_text import load_json
 from floodway.spark.log import SchemaError, Span, schema_text
 from floodway.spark.source.accounts import Part
@@ -240,10 +240,10 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
         if folder is not None:
             leave(folder / kind, self.stream, partition, start, end)
 
-    def _decision(self, previous: BatchOffset) -> Decision:
+    def _decision(self, previous: BatchOffset) -> JobDecision:
         """The file's; a file that is bad from the start leaves the decision of the last batch in force."""
         if self._decisions is None:
-            journaled = Decision(
+            journaled = JobDecision(
                 plan=previous.plan,
                 mode=previous.mode,
                 salt=previous.salt,

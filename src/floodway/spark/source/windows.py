@@ -20,12 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from floodway.errors import InputError
-from floodway.job.decision import PPM
 from floodway.json_text import load_json
 from floodway.planning.windows.window_keeps import FIRST_US, WindowKeeps, from_numbers, window_ppm
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import tuple_ids
 from floodway.spark.source.offsets import BatchOffset, Range, WindowRule
+from floodway.units import PPM
 
 EVENT_TIME = "event_time"
 

@@ -31,16 +31,17 @@ from floodway.buffering.marks import ArrivalMarks
 from floodway.buffering.options import BufferOptions
 from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
-from floodway.control.base import Decision as ControlDecision
+from floodway.control.base import Decision
 from floodway.errors import InputError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
-from floodway.job.decision import PPM, QueueStep, StreamDecision, named
+from floodway.job.decision import QueueStep, StreamDecision, named
 from floodway.network.model import Network
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch, last_offsets
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import QueueLog
 from floodway.spark.source.offsets import BatchOffset
+from floodway.units import PPM
 
 SAMPLES = 17
 """Arrival times looked up in a queue for one decision, among the waiting and among the new tuples each."""
@@ -171,7 +172,7 @@ class Buffering:
             choice = part.choose(now)
             work = sum(part.work[location] * count for location, count in choice.takes.items())
             scale = max(1.0, work / steering.period_seconds)
-            steering.control[name] = ControlDecision(work, scale, choice.reason)
+            steering.control[name] = Decision(work, scale, choice.reason)
             for location, count in choice.takes.items():
                 stream = part.producer[location]
                 takes[stream] = max(takes[stream], count / steering.period_seconds)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from floodway.job.decision import PPM, Decision, StreamDecision, named, write_decision
+from floodway.job.decision import JobDecision, StreamDecision, named, write_decision
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.state_files import write_atomically
 from floodway.network.file import load_network
@@ -33,6 +33,7 @@ from floodway.spark.query.query_notes import note_beginnings, note_tasks
 from floodway.spark.query.sinks import Written, tag_of
 from floodway.spark.query.tail import TailResult
 from floodway.spark.source.datasource import FloodwaySource
+from floodway.units import PPM
 
 COLUMNS = "value bigint, origin_id bigint, weight double"
 BATCH_TUPLES = 200
@@ -129,7 +130,7 @@ class PlainJob:
     def _steer(self) -> None:
         """Another keep for the batches to come: what a controller would do, without its reasons."""
         keep = StreamDecision(self._rng.randrange(PPM // 10, PPM))
-        decision = Decision(
+        decision = JobDecision(
             mode="enforce",
             salt=self._rng.randrange(1000),
             streams={self._stream: keep},

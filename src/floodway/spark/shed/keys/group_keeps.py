@@ -12,7 +12,8 @@ from floodway.job.status.parts import AccuracyPart
 from floodway.planning.estimates.accuracy import needed_keeps, widths
 from floodway.planning.estimates.group_sample import Groups, GroupSample, Points
 from floodway.planning.estimates.strata import Strata, strata
-from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
+from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
+from floodway.units import PPM
 
 DECIDED_ERRORS, REPORTED_ERRORS = 2.0, 1.0
 """By how many standard errors a group is taken to be smaller: more to decide, so that what is decided is held."""

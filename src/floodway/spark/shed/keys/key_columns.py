@@ -16,7 +16,8 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.spark.query.drops import literal
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.quotas import LEAST_FACTOR, MOST_FACTOR, MOST_KEYS, PPM
+from floodway.spark.shed.keys.quotas import LEAST_FACTOR, MOST_FACTOR, MOST_KEYS
+from floodway.units import PPM
 
 KEY = "_floodway_key"
 KEY_AT = "_floodway_key_at"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from floodway.job.status.status import KeyPart
 from floodway.planning.key_loads import KeyLoads
-from floodway.spark.shed.keys.quotas import MOST_KEYS, PPM, Quotas
+from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
 from floodway.spark.shed.report import BatchReport
+from floodway.units import PPM
 
 NULL_KEY = 0
 """What `key_columns.key_hash` makes of a null."""

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from floodway.planning.shares import fair_shares
+from floodway.units import PPM
 
-PPM = 1_000_000
 LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
 MOST_KEYS = 128
 """Keys with a quota of their own; each tuple is compared with all of them."""

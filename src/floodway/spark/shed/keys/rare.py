@@ -20,8 +20,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.pandas.functions import pandas_udf
 
 from floodway.errors import InputError
+from floodway.units import PPM
 
-PPM = 1_000_000
 MOST_RARE_PPM = 990_000
 MOST_NUMBER = 10_000
 MOST_KEYS = 100_000

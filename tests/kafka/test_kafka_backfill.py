@@ -146,7 +146,8 @@ def test_a_backfill_cut_short_goes_on_and_the_books_agree(make: Callable[..., Jo
 
     with pytest.raises(Killed):
         list(filled(spark, job, dies).steps())
-    assert Ledger(job.shed.files.store).fold().total.recovered.total() == 0
+    audit = audit_shed("clicks", job.shed.files, time.time())
+    assert audit.recovered == 0 and audit.remaining == audit.dropped == job.sent - len(job.kept)
 
     def run(frame: DataFrame, step: str) -> None:
         written[step] = [row.id for row in frame.select("id").collect()]
@@ -155,8 +156,9 @@ def test_a_backfill_cut_short_goes_on_and_the_books_agree(make: Callable[..., Jo
     *_, last = work.steps()
     recovered = [number for ids in written.values() for number in ids]
     assert sorted([*recovered, *job.kept]) == list(range(job.sent))
-    total = Ledger(job.shed.files.store).fold().total
-    assert total.kept.total() + total.recovered.total() == total.offered.total() == job.sent
+    audit = audit_shed("clicks", job.shed.files, time.time())
+    assert audit.kept + audit.recovered == audit.offered == job.sent
+    assert (audit.lost, audit.remaining, audit.differences) == (0, 0, ())
     assert (last.remaining, last.lost, work.differences()) == (0, 0, [])
     assert list(filled(spark, job, dies).steps()) == []  # nothing is left to do
 
@@ -184,6 +186,9 @@ def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(
     *_, last = work.steps()
     assert (last.recovered, last.recovered + last.lost, last.remaining) == (len(written), dropped, 0)
     assert 0 < last.recovered < dropped and work.differences() == []
+    audit = audit_shed("clicks", job.shed.files, time.time())
+    assert audit.kept + audit.recovered + audit.lost == audit.offered and audit.remaining == 0
+    assert (audit.lost, audit.differences) == (last.lost, ())
 
 
 def test_what_never_ran_or_cannot_be_read_again_is_refused(spark: SparkSession, tmp_path: Path) -> None:

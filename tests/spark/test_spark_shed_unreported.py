@@ -68,7 +68,7 @@ def test_the_decisions_of_unreported_batches_are_found_after_a_restart(tmp_path:
     assert ledger.fold().differences() == ["query q, job: no counts for batches 6 to 7"]
     for batch in (6, 7):
         counted = Recount(80, {Reason.SHEDDER: 30})
-        lines = counted_lines("job", found[batch], counted, 0)
+        lines = counted_lines("job", found[batch], counted)
         ledger.append([*lines, *recovered_lines("job", BackfillStep((found[batch],)), [30], 0)])
     assert ledger.fold().differences() == []
     assert Ledger(job.loop.files.store).fold().total.recovered["job"] == 60

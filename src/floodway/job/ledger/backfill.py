@@ -86,11 +86,13 @@ def recovered_lines(name: str, step: BackfillStep, recovered: Sequence[int], now
     return lines
 
 
-def counted_lines(name: str, facts: BatchFacts, counted: Recount, now_us: int) -> list[LedgerLine]:
+def counted_lines(name: str, facts: BatchFacts, counted: Recount) -> list[LedgerLine]:
     """The ledger lines of a batch that nobody reported, counted when it was read again; the gap is then over.
 
+    Their time is that of the batch: nothing was offered to the job while the backfill ran.
+
     >>> facts = BatchFacts("q", 7, 0, "enforce", 0, 0, 400_000, 5, counted=False)
-    >>> lines = counted_lines("clicks", facts, Recount(10, {Reason.SHEDDER: 3, Reason.STALE: 2, Reason.LAG: 0}), 0)
+    >>> lines = counted_lines("clicks", facts, Recount(10, {Reason.SHEDDER: 3, Reason.STALE: 2, Reason.LAG: 0}))
     >>> [(line.reason, line.offered, line.kept, line.dropped) for line in lines]
     [('shedder', 10, 7, 3), ('stale', 7, 5, 2)]
     """
@@ -99,7 +101,8 @@ def counted_lines(name: str, facts: BatchFacts, counted: Recount, now_us: int) -
         if reason is Reason.SHEDDER or dropped:
             line = LedgerLine(
                 query=facts.query, batch=facts.batch, at=name, reason=reason.value, offered=offered,
-                kept=offered - dropped, dropped=dropped, mode=facts.mode, keep_ppm=facts.keep_ppm, time_us=now_us,
+                kept=offered - dropped, dropped=dropped, mode=facts.mode, keep_ppm=facts.keep_ppm,
+                time_us=facts.time_us,
             )  # fmt: skip
             lines.append(line)
             offered -= dropped

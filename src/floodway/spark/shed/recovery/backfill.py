@@ -184,8 +184,7 @@ class Backfill:
                 ) from error
             return
         recovered = [found.get((one.query, one.batch), 0) for one in step.facts]
-        now_us = self.clock_us()
-        lines = [ln for one, all_ in counted if all_ for ln in counted_lines(self.name, one, all_, now_us)]
-        self._ledger.append([*lines, *recovered_lines(self.name, step, recovered, now_us)])
+        lines = [line for one, offered in counted if offered for line in counted_lines(self.name, one, offered)]
+        self._ledger.append([*lines, *recovered_lines(self.name, step, recovered, self.clock_us())])
         self._store.remove(self._note)
         self.pace = self.pace.after(was_busy=bool(self.live().busy()))

@@ -83,15 +83,16 @@ class Job:
 
 @pytest.fixture
 def make(spark: SparkSession, broker: Broker, tmp_path: Path) -> Any:
-    """Jobs that have dropped something and were stopped."""
+    """Jobs that have dropped something and, if they have `ended`, were stopped."""
     jobs: list[Job] = []
 
-    def made(name: str, **options: Any) -> Job:
+    def made(name: str, *, ended: bool = True, **options: Any) -> Job:
         job = Job(spark, broker, broker.create_topic(name, PARTITIONS), tmp_path, options)
         jobs.append(job)
         for _ in range(BATCHES):
             job.send()
-        job.query.stop()
+        if ended:
+            job.query.stop()
         assert 0 < len(job.kept) < job.sent
         return job
 
@@ -161,6 +162,22 @@ def test_a_backfill_cut_short_goes_on_and_the_books_agree(make: Callable[..., Jo
     assert (audit.lost, audit.remaining, audit.differences) == (0, 0, ())
     assert (last.remaining, last.lost, work.differences()) == (0, 0, [])
     assert list(filled(spark, job, dies).steps()) == []  # nothing is left to do
+
+
+def test_what_the_live_job_drops_meanwhile_is_recovered_too(make: Callable[..., Job], spark: SparkSession) -> None:
+    job = make("meanwhile", ended=False, identity="id")
+    written: list[int] = []
+
+    def run(frame: DataFrame, step: str) -> None:
+        if not written:
+            job.send()
+        written.extend(row.id for row in frame.select("id").collect())
+
+    before = job.sent
+    work = filled(spark, job, run)
+    *_, last = work.steps()
+    assert job.sent > before and (last.remaining, last.recovered) == (0, job.sent - len(job.kept))
+    assert sorted([*written, *job.kept]) == list(range(job.sent)) and work.differences() == []
 
 
 def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(

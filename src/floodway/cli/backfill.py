@@ -95,7 +95,7 @@ def backfill(
         else:
             source = StreamRecovery(spark, network, RunLayout(Path(job.place)), at, store)
         work = Backfill(at, source, function, live, since_us, until_us, pace=BackfillPace(step, most_tuples=step))
-        _show(work, quiet=as_json or not sys.stderr.isatty())
+        _show(work)
         _report(work, as_json=as_json)
     finally:
         spark.stop()
@@ -138,22 +138,32 @@ def _hold(name: str, store: Store, at: str) -> None:
 
 
 def _live(store: Store) -> Live:
-    """How the live job is, from its status; one that has not been heard of for a while does not run."""
+    """How the live job is, from its status; one that has not been heard of for a while does not run.
+
+    It is heard of after every batch, and where the target is high, batches are long.
+    """
     from floodway.job.ledger.backfill import Live
     from floodway.job.status.status import read_status
 
     status = read_status(store)
-    if status is None or time.time() - status.time > SILENT_SECONDS:
+    if status is None:
+        return Live(False)
+    silent_seconds = max(SILENT_SECONDS, 2.0 * max(status.latency.target or 0.0, status.latency.mean or 0.0))
+    if time.time() - status.time > silent_seconds:
         return Live(False)
     keep = status.keep if status.mode == "enforce" else 1.0
     return Live(True, status.latency.mean, status.latency.target, keep)
 
 
-def _show(work: Backfill, *, quiet: bool) -> None:
-    """Work, with a progress bar that also says why it waits."""
-    if quiet:
-        for _ in work.steps():
-            pass
+def _show(work: Backfill) -> None:
+    """Work, with a progress bar that also says why it waits; without a terminal, a line when it pauses or goes on."""
+    if not sys.stderr.isatty():
+        was_waiting = None
+        for told in work.steps():
+            if was_waiting != bool(told.waiting):
+                was_waiting = bool(told.waiting)
+                doing = f"waiting, {told.waiting}" if was_waiting else "recovering"
+                typer.echo(f"{doing}: {told.recovered + told.lost:,} of {told.dropped:,} done", err=True)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -165,7 +175,8 @@ def _show(work: Backfill, *, quiet: bool) -> None:
         task = bar.add_task("recovering", total=start.dropped, completed=start.recovered + start.lost)
         for told in work.steps():
             done = told.recovered + told.lost
-            bar.update(task, completed=done, description=f"waiting: {told.waiting}" if told.waiting else "recovering")
+            doing = f"waiting: {told.waiting}" if told.waiting else "recovering"
+            bar.update(task, total=told.dropped, completed=done, description=doing)
 
 
 def _report(work: Backfill, *, as_json: bool) -> None:

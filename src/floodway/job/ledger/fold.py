@@ -146,6 +146,7 @@ class Fold:
         """Lines that are no ledger lines: whatever they counted is missing from the sums."""
         self.modes: Counter[str] = Counter()
         self._gaps: dict[tuple[str, str], Spans] = {}
+        self._recovered: dict[tuple[str, str], Spans] = {}
         self._wrong: list[str] = []
         self._more = 0
         self._batches: dict[tuple[str, str], Spans] = {}
@@ -156,10 +157,12 @@ class Fold:
         for line in lines:
             self.lines += 1
             self.total.add(line)
-            if line.reason != Reason.RECOVERED:  # written by a backfill, when the job itself may not run
+            place = (line.query, line.at)
+            if line.reason == Reason.RECOVERED:  # written by a backfill, when the job itself may not run
+                self._recovered.setdefault(place, Spans()).add(line.batch, line.batch)
+            else:
                 self.modes[line.mode] += 1
                 self.timeline.at(line.query, line.time_us // 1_000_000).add(line)
-            place = (line.query, line.at)
             self._batches.setdefault(place, Spans()).add(line.batch, line.last_batch)
             if line.reason == Reason.GAP:
                 self._gaps.setdefault(place, Spans()).add(line.batch, line.last_batch)
@@ -186,10 +189,20 @@ class Fold:
             self._batches.setdefault(key, Spans()).merge(batches)
         for key, gaps in other._gaps.items():
             self._gaps.setdefault(key, Spans()).merge(gaps)
+        for key, batches in other._recovered.items():
+            self._recovered.setdefault(key, Spans()).merge(batches)
 
     def holds(self, query: str, at: str, batch: int) -> bool:
         """Whether there was a line about this batch."""
         return (query, at) in self._batches and self._batches[query, at].covers(batch)
+
+    def is_gap(self, query: str, at: str, batch: int) -> bool:
+        """Whether all that is known of this batch is that nobody has counted it."""
+        return (query, at) in self._gaps and self._gaps[query, at].covers(batch)
+
+    def is_recovered(self, query: str, at: str, batch: int) -> bool:
+        """Whether a backfill has told what became of the dropped tuples of this batch."""
+        return (query, at) in self._recovered and self._recovered[query, at].covers(batch)
 
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
@@ -224,6 +237,7 @@ class Fold:
             "more": self._more,
             "batches": _snapshot(self._batches),
             "gaps": _snapshot(self._gaps),
+            "recovered": _snapshot(self._recovered),
         }
 
     @classmethod
@@ -237,7 +251,8 @@ class Fold:
         found.total = Counts.restored(body["total"])
         found.timeline = Timeline.restored(Counts, body["timeline"], Counts.restored)
         found._wrong = [str(text) for text in body["wrong"]]
-        found._batches, found._gaps = _restored(body["batches"]), _restored(body.get("gaps", ()))
+        found._batches, found._gaps = _restored(body["batches"]), _restored(body["gaps"])
+        found._recovered = _restored(body["recovered"])
         return found
 
     def differences(self) -> list[str]:

@@ -123,7 +123,7 @@ def _unreported(
 
     Their decisions are in the table until a report goes beyond them, and their positions in the query's checkpoint.
     """
-    if last_batch is None or not report.ranges:
+    if last_batch is None:
         return []
     found = []
     for batch in range(max(last_batch + 1, report.batch - MOST_UNREPORTED), report.batch):

@@ -98,7 +98,7 @@ class LiveJob:
         while not self._ended.is_set():
             for _ in range(BLOCK):
                 self._produce(time.time_ns() // 1_000_000)
-            self._producer.flush(PATIENCE_SECONDS)
+            self._producer.poll(0)
             gap = BLOCK / self.rate
             due += gap if self._rng is None else self._rng.expovariate(1.0 / gap)
             time.sleep(max(0.0, due - time.monotonic()))
@@ -131,3 +131,4 @@ class LiveJob:
     def _end(self) -> None:
         self._ended.set()
         self._sender.join()
+        assert self._producer.flush(PATIENCE_SECONDS) == 0

@@ -20,6 +20,8 @@ from floodway.job.ledger.ledger_line import LedgerLine, Reason
 
 STEP_TUPLES = 200_000
 LEAST_STEP_TUPLES = 1_000
+STEP_BATCHES = 100
+"""At most: each batch is a scan of its own."""
 MOST_FAILURES = 3
 """Failures in a row after which a backfill stops by itself."""
 
@@ -43,6 +45,8 @@ class BackfillStep:
 def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples: int) -> BackfillStep | None:
     """The oldest batches that are not done, up to so many tuples but at least one batch; None if all are.
 
+    However few tuples they dropped, there are at most `STEP_BATCHES` of them.
+
     >>> made = [BatchFacts("q", n, 0, "enforce", 10, 4, 400_000, 7) for n in range(4)]
     >>> step = next_step(made, {("q", 0)}, most_tuples=12)
     >>> [one.batch for one in step.facts]
@@ -53,7 +57,7 @@ def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples:
     for one in facts:
         if (one.query, one.batch) in done:
             continue
-        if chosen and tuples + one.size > most_tuples:
+        if chosen and (tuples + one.size > most_tuples or len(chosen) == STEP_BATCHES):
             break
         chosen.append(one)
         tuples += one.size

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -136,9 +136,7 @@ class Backfill:
         return self._ledger.fold().differences()
 
     def steps(self) -> Iterator[Progress]:
-        """Work until all is done, also what the live job drops meanwhile; telling progress after every step and while
-        it waits.
-        """
+        """Work until all is done, also what the live job drops meanwhile; tell progress after steps and in pauses."""
         while (step := self._next()) is not None:
             if waiting := self.live().busy():
                 told = self.progress()
@@ -155,11 +153,10 @@ class Backfill:
         return {(query, batch) for query, batch in batches if fold.is_recovered(query, self.name, batch)}
 
     def _next(self) -> BackfillStep | None:
-        done = self._done()
-        noted = self._noted(done)
+        noted = self._noted()
         if noted is not None:
             return noted
-        step = next_step(self._facts, done, self.pace.tuples)
+        step = next_step(self._facts, self._done(), self.pace.tuples)
         if step is None:  # of those that were known; the live job may have dropped more meanwhile
             self._facts = self.recovery.facts(self.since_us, self.until_us)
             step = next_step(self._facts, self._done(), self.pace.tuples)
@@ -168,13 +165,13 @@ class Backfill:
             self._store.write(self._note, json.dumps({"version": 1, "batches": batches}).encode())
         return step
 
-    def _noted(self, done: Collection[Batch]) -> BackfillStep | None:
+    def _noted(self) -> BackfillStep | None:
         """The step that was under way when the last backfill ended, if it was cut short."""
         raw = self._store.read(self._note)
         if raw is None:
             return None
-        noted = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}
-        if noted <= set(done):
+        noted, fold = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}, self._ledger.fold()
+        if all(fold.is_recovered(query, self.name, batch) for query, batch in noted):
             self._store.remove(self._note)
             return None
         facts: list[BatchFacts] = [one for one in self.recovery.facts() if (one.query, one.batch) in noted]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import floodway
 from floodway.errors import InputError
@@ -56,14 +58,13 @@ class Job:
         )  # fmt: skip
         stream = spark.readStream.format("kafka").options(**self.kafka).load()
         shed = parsed(stream).withWatermark("ts", "1 hour").transform(self.shed)
-        self.query = (
-            shed.writeStream.foreachBatch(self._keep)
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .start()
-        )  # fmt: skip
+        self.query = self._writer(shed).option("checkpointLocation", str(folder / "checkpoint")).start()
         self.producer = Producer(ordered(broker.address))
         self.topic = topic
         self.sent = 0
+
+    def _writer(self, shed: DataFrame) -> DataStreamWriter:
+        return shed.writeStream.foreachBatch(self._keep)
 
     def _keep(self, batch: DataFrame, _: int) -> None:
         self.kept += [row.id for row in batch.select("id").collect()]
@@ -211,6 +212,47 @@ def test_it_waits_for_a_quiet_live_job_and_the_breaker_ends_it(
     audit = audit_shed("clicks", job.shed.files, time.time())
     assert audit.kept + audit.recovered + audit.lost == audit.offered and audit.remaining == 0
     assert (audit.lost, audit.differences) == (last.lost, ())
+
+
+class FileJob(Job):
+    """The same with Spark's file sink, which knows batches again that it has committed."""
+
+    def _writer(self, shed: DataFrame) -> DataStreamWriter:
+        return shed.writeStream.format("parquet").option("path", str(self.shed.files.folder.parents[1] / "kept"))
+
+
+def test_a_batch_that_only_the_sink_had_committed_is_counted_by_the_backfill(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """The driver dies between the commit of the sink and that of Spark: the next one runs nothing."""
+    topic = broker.create_topic("sink-first", PARTITIONS)
+    job = FileJob(spark, broker, topic, tmp_path, {"identity": "id"})
+    for _ in range(BATCHES):
+        job.send()
+    shutil.copytree(tmp_path / "state", tmp_path / "before")
+    job.send()
+    sent = job.sent
+    job.query.stop()
+    wait_until(lambda: job.shed.loop.finished, "the end of the query")
+    shutil.rmtree(tmp_path / "state")
+    shutil.copytree(tmp_path / "before", tmp_path / "state")
+    last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink()
+
+    again = FileJob(spark, broker, topic, tmp_path, {"identity": "id"})
+    try:
+        wait_until(lambda: Ledger(again.shed.files.store).fold().lost_batches == 1, "the gap")
+    finally:
+        again.query.stop()
+    written: list[int] = []
+    work = filled(spark, again, lambda frame, _: written.extend(row.id for row in frame.collect()))
+    *_, end = work.steps()
+    assert end.remaining == 0 and work.differences() == []
+    kept = [row.id for row in spark.read.parquet(str(tmp_path / "kept")).collect()]
+    assert sorted([*written, *kept]) == list(range(sent))
+    audit = audit_shed("clicks", again.shed.files, time.time())
+    assert audit.kept + audit.recovered == audit.offered == sent and audit.kept == len(kept)
 
 
 def test_what_never_ran_or_cannot_be_read_again_is_refused(spark: SparkSession, tmp_path: Path) -> None:

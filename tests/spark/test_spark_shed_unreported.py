@@ -11,7 +11,7 @@ from floodway.job.ledger.backfill import BackfillStep, Recount, counted_lines, r
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.store.store import LocalStore
-from floodway.spark.shed.positions import FIRST_BATCH, journaled_ranges
+from floodway.spark.shed.positions import FIRST_BATCH, NOT_RUN, journaled_ranges, positions
 from tests.spark.test_spark_shed_loop import Job
 
 TUPLES = 40
@@ -113,6 +113,28 @@ def test_a_batch_without_tuples_tells_of_those_that_nobody_reported(tmp_path: Pa
     found = restarted(job, tmp_path / "checkpoint", range(5, 7), 7, ranges=(), offered=0, kept=0)
     assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 5 to 6"]
     assert [(found[batch].counted, found[batch].ranges) for batch in (5, 6)] == [(False, ranges(5)), (False, ranges(6))]
+
+
+def test_a_repeated_batch_that_its_sink_had_already_is_a_gap(tmp_path: Path) -> None:
+    """The driver dies between the commit of the sink and that of Spark: the next one counts nothing."""
+    job, unread = Job(tmp_path / "job", rate=25_000.0), {"ranges": (), "no_ranges": NOT_RUN, "offered": 0, "kept": 0}
+    found = restarted(job, tmp_path / "checkpoint", range(5, 6), 6, **unread)
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 5 to 6"]
+    assert [(found[batch].counted, found[batch].ranges) for batch in (5, 6)] == [(False, ranges(5)), (False, ranges(6))]
+    first = Job(tmp_path / "first", rate=25_000.0)
+    found = restarted(first, tmp_path / "other", range(-1, 0), 0, **unread)
+    assert Ledger(first.loop.files.store).fold().differences() == ["query q, job: no counts for batches 0 to 0"]
+    assert (found[0].counted, found[0].ranges) == (False, ranges(0))
+
+
+def test_only_a_repeated_batch_that_read_nothing_was_not_run() -> None:
+    kafka = {"description": "KafkaV2[Subscribe[clicks]]", "startOffset": {"clicks": {"0": 3}}, "numInputRows": 0}
+    moved = {**kafka, "endOffset": {"clicks": {"0": 9}}}
+    asked = ((OffsetRange("clicks", 0, 3, 9),), "")
+    assert positions([{**moved, "latestOffset": None}]) == ((), NOT_RUN)
+    assert positions([{**moved, "latestOffset": {"clicks": {"0": 9}}}]) == asked  # an aborted transaction
+    assert positions([{**moved, "latestOffset": None, "numInputRows": 6}]) == asked
+    assert positions([{**kafka, "endOffset": kafka["startOffset"], "latestOffset": None}]) == ((), "")
 
 
 def test_the_first_batch_of_a_query_can_be_read_again(tmp_path: Path) -> None:

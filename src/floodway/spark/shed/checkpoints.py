@@ -71,10 +71,13 @@ class CheckpointNote:
 def _notes(state: Store) -> dict[str, CheckpointNote]:
     try:
         body = load_json(state.read(CHECKPOINTS) or b"{}")
-        notes = {key: {"place": note, "since": None} if isinstance(note, str) else note for key, note in body.items()}
-        return {str(key): CheckpointNote(str(note["place"]), note["since"]) for key, note in notes.items()}
+        return {str(query): _note(note) for query, note in body.items()}
     except (ValueError, AttributeError, LookupError, TypeError):
         return {}
+
+
+def _note(body: Any) -> CheckpointNote:
+    return CheckpointNote(body, None) if isinstance(body, str) else CheckpointNote(str(body["place"]), body["since"])
 
 
 def _next_batch(place: str) -> int | None:

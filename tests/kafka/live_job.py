@@ -22,6 +22,7 @@ from tests.patience import PATIENCE_SECONDS, wait_until
 CAPACITY = 500
 """Tuples per second that the sink takes."""
 PARTITIONS = 2
+WARM_BATCHES = 8
 BLOCK = 10
 """Tuples that are sent at once."""
 
@@ -41,7 +42,7 @@ def values(frame: DataFrame) -> DataFrame:
 
 
 class LiveJob:
-    """A shed in front of that sink, and who sends numbers to it at a `rate` that may be changed.
+    """A shed in front of that sink, and who sends numbers to it at a `rate` that may be changed; few at first.
 
     With `rng` blocks arrive as a Poisson process, else evenly; `past` are times in milliseconds of records that are
     there before the job. `stamps` are the times of all records by partition, in their order.
@@ -54,12 +55,11 @@ class LiveJob:
         folder: Path,
         name: str,
         *,
-        rate: float,
         rng: Random | None = None,
         past: tuple[int, ...] = (),
         **options: Any,
     ) -> None:
-        self.rate, self.sent, self.results = rate, 0, list[Result]()
+        self.rate, self.sent, self.results = 0.4 * CAPACITY, 0, list[Result]()
         self.stamps: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self._rng, self._ended = rng, Event()
         self._topic, self._producer = broker.create_topic(name, PARTITIONS), Producer(ordered(broker.address))
@@ -102,6 +102,10 @@ class LiveJob:
             gap = BLOCK / self.rate
             due += gap if self._rng is None else self._rng.expovariate(1.0 / gap)
             time.sleep(max(0.0, due - time.monotonic()))
+
+    def warm_up(self) -> None:
+        """Wait for a few batches: the first ones of a fresh process are slow and tell a controller nothing."""
+        wait_until(lambda: self.results and self.results[-1].batch >= WARM_BATCHES, "the first batches")
 
     @property
     def dropped(self) -> int:

@@ -17,13 +17,11 @@ from floodway.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from floodway.job.ledger.backfill import Live
     from floodway.job.places import JobPlace
     from floodway.job.store.store import Store
     from floodway.network.model import Network
     from floodway.spark.shed.recovery.backfill import Backfill, DroppedSource, Progress
 
-SILENT_SECONDS = 60.0
 QUIET_NICE = 10
 """How far a backfill stands back behind the live job on one machine."""
 
@@ -60,7 +58,7 @@ def backfill(
     Example: floodway backfill clicks --run jobs.clicks:fill --kafka kafka.bootstrap.servers=localhost:9092
     """
     from floodway.functions import named_function
-    from floodway.job.ledger.backfill import BackfillPace, Live
+    from floodway.job.ledger.backfill import BackfillPace, Live, live_job
     from floodway.job.options.values import moment_us, settings
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
@@ -78,6 +76,7 @@ def backfill(
     os.nice(QUIET_NICE)
 
     from floodway.job.shed_state import ShedFiles
+    from floodway.job.status.status import read_status
     from floodway.spark.query.layout import RunLayout
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
     from floodway.spark.shed.recovery.backfill import Backfill
@@ -85,7 +84,7 @@ def backfill(
     from floodway.spark.shed.recovery.streams import StreamRecovery
 
     def live() -> Live:
-        return Live(False) if at_once else _live(store)
+        return Live(False) if at_once else live_job(read_status(store), time.time())
 
     spark = spark_session(f"floodway-backfill-{at}", master=master or LOCAL_MASTER, conf=spark_settings)
     try:
@@ -135,24 +134,6 @@ def _hold(name: str, store: Store, at: str) -> None:
         raise InputError(
             f"another backfill of {name} is running: {error.message}", hint="Wait for it, or stop it"
         ) from None
-
-
-def _live(store: Store) -> Live:
-    """How the live job is, from its status; one that has not been heard of for a while does not run.
-
-    It is heard of after every batch, and where the target is high, batches are long.
-    """
-    from floodway.job.ledger.backfill import Live
-    from floodway.job.status.status import read_status
-
-    status = read_status(store)
-    if status is None:
-        return Live(False)
-    silent_seconds = max(SILENT_SECONDS, 2.0 * max(status.latency.target or 0.0, status.latency.mean or 0.0))
-    if time.time() - status.time > silent_seconds:
-        return Live(False)
-    keep = status.keep if status.mode == "enforce" else 1.0
-    return Live(True, status.latency.mean, status.latency.target, keep)
 
 
 def _show(work: Backfill) -> None:

@@ -17,11 +17,13 @@ from hashlib import sha256
 
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger_line import LedgerLine, Reason
+from floodway.job.status.status import Status
 
 STEP_TUPLES = 200_000
 LEAST_STEP_TUPLES = 1_000
 STEP_BATCHES = 100
 """At most: each batch is a scan of its own."""
+SILENT_SECONDS = 60.0
 MOST_FAILURES = 3
 """Failures in a row after which a backfill stops by itself."""
 
@@ -137,6 +139,19 @@ class Live:
         if self.latency_seconds is None or self.target_seconds is None or self.latency_seconds <= self.target_seconds:
             return ""
         return f"the live job is late: {self.latency_seconds:g} s at a target of {self.target_seconds:g} s"
+
+
+def live_job(status: Status | None, now_seconds: float) -> Live:
+    """How the live job is, from its status; one that has not been heard of for a while does not run.
+
+    It is heard of after every batch, and where the target is high, batches are long.
+    """
+    if status is None:
+        return Live(False)
+    latency = status.latency
+    if now_seconds - status.time > max(SILENT_SECONDS, 2.0 * max(latency.target or 0.0, latency.mean or 0.0)):
+        return Live(False)
+    return Live(True, latency.mean, latency.target, status.keep if status.mode == "enforce" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,35 @@ def test_sums_outlive_the_segments_they_stand_for(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("short_segments")
+def test_a_backfill_of_batches_whose_lines_are_gone_is_counted_once(store: Store) -> None:
+    ledger, gap = Ledger(store, kept_segments=3), LedgerLine("q", 4, "clicks", "gap", 0, 0, 0, until=4)
+    for batch in range(120):
+        ledger.append([gap if batch == 4 else line(batch)])
+    assert ledger.read()[0].batch > 4
+    recovered = [line(batch, offered=6, kept=6, reason="recovered") for batch in (3, 4)]
+    for writer in (ledger, Ledger(store)):
+        written = writer.append([line(4), *recovered])
+        assert written == (3 if writer is ledger else 0)
+    for batch in range(120, 240):
+        ledger.append([line(batch)])
+    assert not any(one.reason == "recovered" for one in ledger.read())
+    for writer in (ledger, Ledger(store)):
+        assert writer.append(recovered) == 0 and writer.append([line(3), line(4)]) == 0
+        fold = writer.fold()
+        assert (fold.total.recovered["clicks"], fold.total.offered["clicks"], fold.differences()) == (12, 2400, [])
+        assert [fold.is_recovered("q", "clicks", batch) for batch in (2, 3, 4, 5)] == [False, True, True, False]
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_what_was_recovered_does_not_hide_that_an_old_batch_was_counted(store: Store) -> None:
+    write_one_by_one(store, range(100))
+    ledger = Ledger(store)
+    assert ledger.append([line(3, offered=6, kept=6, reason="recovered")]) == 1
+    assert ledger.append([line(3)]) == 0 and Ledger(store).append([line(3)]) == 0
+    assert ledger.fold().total.offered["clicks"] == 1000
+
+
+@pytest.mark.usefixtures("short_segments")
 def test_what_a_start_reads_does_not_grow_with_the_age_of_the_job(tmp_path: Path) -> None:
     store = Objects(tmp_path)
     asked = []

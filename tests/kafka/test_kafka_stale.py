@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +15,7 @@ from pyspark.sql import functions as fn
 import floodway
 from floodway.job.ledger.ledger import Ledger
 from scripts.kafka_broker import Broker
+from tests.kafka.live_job import PARTITIONS, LiveJob, values
 from tests.kafka.producers import ordered
 from tests.patience import wait_until
 from tests.spark.shedding import Scripted
@@ -21,6 +24,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 OLD, FRESH = 20_000, 500
 HALF_AN_HOUR_MS = 1_800_000
+TARGET_SECONDS = 5.0
+BATCHES_LOOKED_AT = 12
 
 
 class Job:
@@ -78,3 +83,43 @@ def test_after_downtime_results_are_fresh_within_three_batches(
     again = floodway.dropped(topic, kafka=job.kafka, spark=spark, state_dir=job.state)
     assert again.count() == fold.total.dropped.total()
     assert again.filter(fn.col("value").cast("string").startswith("old")).count() == OLD
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_half_an_hour_of_backlog_is_behind_after_three_batches(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """As after downtime: records of every moment of the last half hour, and new ones all the time."""
+    now_ms, records = time.time_ns() // 1_000_000, 90_000
+    past = tuple(now_ms - HALF_AN_HOUR_MS * (records - number) // records for number in range(records))
+    job = LiveJob(spark, broker, tmp_path, "backlog", past=past, target_latency=TARGET_SECONDS, max_age="10s")
+    try:
+        wait_until(lambda: job.results and job.results[-1].batch >= BATCHES_LOOKED_AT, "enough batches")
+        job.drain()
+    finally:
+        job.stop()
+    batches = sorted({one.batch for one in job.results})
+    means = {at: fmean(one.latency for one in job.results if one.batch == at) for at in batches}
+    print("\nmean latency by batch:", {at: round(mean, 2) for at, mean in means.items()})
+    assert all(mean <= TARGET_SECONDS for at, mean in means.items() if at >= 3)
+    total = job.ledger.fold().total
+    assert job.ledger.fold().differences() == []
+    assert total.dropped["clicks", "stale"] == stale_by_journal(job)
+    gone = floodway.dropped("clicks", kafka=job.kafka, spark=spark, state_dir=str(tmp_path / "state"))
+    dropped = [int(row.value) for row in values(gone).collect()]
+    assert sorted([*dropped, *job.numbers()]) == list(range(job.sent))
+    assert total.dropped.total() == len(dropped)
+
+
+def stale_by_journal(job: LiveJob) -> int:
+    """Records that were older than ten seconds when Spark cut their batch, by its own journal."""
+    found, starts = 0, [0] * PARTITIONS
+    for path in sorted((job.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)):
+        _, meta, offsets = path.read_text().splitlines()
+        (ends,) = json.loads(offsets).values()
+        for partition, start in enumerate(starts):
+            read = job.stamps[partition][start : ends[str(partition)]]
+            found += sum(at_ms < json.loads(meta)["batchTimestampMs"] - 10_000 for at_ms in read)
+        starts = [ends[str(partition)] for partition in range(PARTITIONS)]
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from floodway.cli.audit import audit
 from floodway.errors import InputError
+from floodway.job.ledger.backfill import BackfillStep, recovered_lines
+from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store import line_files
@@ -152,6 +155,28 @@ def test_what_a_second_audit_of_a_shed_reads_does_not_grow_with_age(
         needed.append(read)
     longest = max(len(path.read_bytes().splitlines()) for path in (files.folder / "ledger").glob("*.jsonl"))
     assert all(20 <= one <= 2 * (20 + longest) for one in needed)
+
+
+def test_what_backfills_recovered_and_lost_is_told_with_what_remains(tmp_path: Path) -> None:
+    files = job(tmp_path, range(3), [line(0), line(1), line(2)])
+    assert "recovered" not in invoke(str(files.folder)).stdout
+    for batch, recovered, told in (
+        (0, 6, "6 recovered, 0 lost; 12 dropped tuples remain"),
+        (1, 4, "10 recovered, 2 lost; 6 dropped tuples remain"),
+        (2, 6, "12 kept + 16 recovered + 2 lost = 30 offered"),
+    ):
+        step = BackfillStep((BatchFacts("q", batch, LONG_AGO_US, "enforce", 10, 4, 400_000, 1),))
+        Ledger(files.store).append(recovered_lines("clicks", step, [recovered], LONG_AGO_US))
+        done = invoke(str(files.folder))
+        assert done.exit_code == 0 and told in done.stdout
+    body = json.loads(invoke(str(files.folder), "--json").stdout)
+    assert (body["dropped"], body["recovered"], body["lost"], body["remaining"]) == (18, 16, 2, 0)
+
+
+def test_more_recovered_than_dropped_is_a_difference(tmp_path: Path) -> None:
+    twice = LedgerLine("q", 1, "clicks", "recovered", 7, 7, 0, time_us=LONG_AGO_US)
+    result = found(tmp_path, range(2), [line(0), line(1), replace(twice, batch=0), twice])
+    assert result.differences == ("clicks: 12 tuples were dropped, and 14 of them recovered or lost",)
 
 
 def test_a_line_that_was_too_young_to_be_judged_is_judged_by_the_next_audit(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from floodway.job.ledger.backfill import BackfillStep, Recount, counted_lines, recovered_lines
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.store.store import LocalStore
-from floodway.spark.shed.positions import FIRST_BATCH, journaled_ranges
+from floodway.spark.shed.positions import FIRST_BATCH, NOT_RUN, journaled_ranges, positions
 from tests.spark.test_spark_shed_loop import Job
 
 TUPLES = 40
@@ -68,10 +69,72 @@ def test_the_decisions_of_unreported_batches_are_found_after_a_restart(tmp_path:
     assert ledger.fold().differences() == ["query q, job: no counts for batches 6 to 7"]
     for batch in (6, 7):
         counted = Recount(80, {Reason.SHEDDER: 30})
-        lines = counted_lines("job", found[batch], counted, 0)
+        lines = counted_lines("job", found[batch], counted)
         ledger.append([*lines, *recovered_lines("job", BackfillStep((found[batch],)), [30], 0)])
     assert ledger.fold().differences() == []
     assert Ledger(job.loop.files.store).fold().total.recovered["job"] == 60
+
+
+def restarted(job: Job, checkpoint: Path, unheard: range, last: int, **of_last: Any) -> dict[int, BatchFacts]:
+    """A driver that dies without having heard of some batches, and the next one hears of the one after them."""
+    job.loop.on_start("q", str(checkpoint))
+    for report in job.reports(last + 1):
+        if report.batch == unheard.stop:
+            job.loop = job.start()
+            job.loop.on_start("q", str(checkpoint))
+        journal(checkpoint, report.batch, report.started_us // 1000 * 1000)
+        heard = replace(report, ranges=ranges(report.batch))
+        if report.batch not in unheard:
+            job.loop.on_batch(replace(heard, **of_last) if report.batch == last else heard)
+        LocalStore(checkpoint).write(f"commits/{report.batch}", b"v1\n{}")
+    return facts_of(job)
+
+
+def test_the_first_batches_of_a_query_that_nobody_reported_are_a_gap(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    found = restarted(job, tmp_path / "checkpoint", range(2), 3)
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 0 to 1"]
+    assert [(found[batch].counted, found[batch].ranges) for batch in (0, 1)] == [(False, ranges(0)), (False, ranges(1))]
+
+
+def test_batches_before_the_shed_was_there_are_none(tmp_path: Path) -> None:
+    job, checkpoint = Job(tmp_path / "job", rate=25_000.0), tmp_path / "checkpoint"
+    for batch in range(2):
+        LocalStore(checkpoint).write(f"commits/{batch}", b"v1\n{}")
+    job.loop.on_start("q", str(checkpoint))
+    for report in job.reports(4):
+        if report.batch >= 2:
+            job.loop.on_batch(report)
+    assert Ledger(job.loop.files.store).fold().differences() == []
+
+
+def test_a_batch_without_tuples_tells_of_those_that_nobody_reported(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    found = restarted(job, tmp_path / "checkpoint", range(5, 7), 7, ranges=(), offered=0, kept=0)
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 5 to 6"]
+    assert [(found[batch].counted, found[batch].ranges) for batch in (5, 6)] == [(False, ranges(5)), (False, ranges(6))]
+
+
+def test_a_repeated_batch_that_its_sink_had_already_is_a_gap(tmp_path: Path) -> None:
+    """The driver dies between the commit of the sink and that of Spark: the next one counts nothing."""
+    job, unread = Job(tmp_path / "job", rate=25_000.0), {"ranges": (), "no_ranges": NOT_RUN, "offered": 0, "kept": 0}
+    found = restarted(job, tmp_path / "checkpoint", range(5, 6), 6, **unread)
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 5 to 6"]
+    assert [(found[batch].counted, found[batch].ranges) for batch in (5, 6)] == [(False, ranges(5)), (False, ranges(6))]
+    first = Job(tmp_path / "first", rate=25_000.0)
+    found = restarted(first, tmp_path / "other", range(-1, 0), 0, **unread)
+    assert Ledger(first.loop.files.store).fold().differences() == ["query q, job: no counts for batches 0 to 0"]
+    assert (found[0].counted, found[0].ranges) == (False, ranges(0))
+
+
+def test_only_a_repeated_batch_that_read_nothing_was_not_run() -> None:
+    kafka = {"description": "KafkaV2[Subscribe[clicks]]", "startOffset": {"clicks": {"0": 3}}, "numInputRows": 0}
+    moved = {**kafka, "endOffset": {"clicks": {"0": 9}}}
+    asked = ((OffsetRange("clicks", 0, 3, 9),), "")
+    assert positions([{**moved, "latestOffset": None}]) == ((), NOT_RUN)
+    assert positions([{**moved, "latestOffset": {"clicks": {"0": 9}}}]) == asked  # an aborted transaction
+    assert positions([{**moved, "latestOffset": None, "numInputRows": 6}]) == asked
+    assert positions([{**kafka, "endOffset": kafka["startOffset"], "latestOffset": None}]) == ((), "")
 
 
 def test_the_first_batch_of_a_query_can_be_read_again(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from floodway.job.ledger.findings import Audit
     from floodway.job.places import JobPlace
     from floodway.network.model import Network
+    from floodway.spark.audit.shed import ShedAudit
 
 EXAMPLE = "floodway audit clicks, or floodway audit runs/net"
 
@@ -116,7 +117,18 @@ def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, full: bool, as_jso
         f"{job.name}: {result.batches} batches, {result.offered:,} tuples offered, {result.kept:,} kept, "
         f"{result.dropped:,} dropped; {result.gaps} batches without counts"
     )
-    _tell([line], asdict(result), [result], as_json=as_json)
+    lines = [line, *([_recovered(result)] if result.recovered or result.lost else [])]
+    _tell(lines, {**asdict(result), "remaining": result.remaining}, [result], as_json=as_json)
+
+
+def _recovered(one: ShedAudit) -> str:
+    """What backfills have made of the dropped tuples."""
+    if one.remaining or one.gaps:
+        return f"{one.recovered:,} recovered, {one.lost:,} lost; {one.remaining:,} dropped tuples remain"
+    return (
+        f"{one.kept:,} kept + {one.recovered:,} recovered{f' + {one.lost:,} lost' if one.lost else ''} "
+        f"= {one.offered:,} offered"
+    )
 
 
 def _audit_nodes(network: Network, folder: Path, *, full: bool, as_json: bool) -> None:

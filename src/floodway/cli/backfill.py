@@ -17,13 +17,11 @@ from floodway.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from floodway.job.ledger.backfill import Live
     from floodway.job.places import JobPlace
     from floodway.job.store.store import Store
     from floodway.network.model import Network
     from floodway.spark.shed.recovery.backfill import Backfill, DroppedSource, Progress
 
-SILENT_SECONDS = 60.0
 QUIET_NICE = 10
 """How far a backfill stands back behind the live job on one machine."""
 
@@ -60,7 +58,7 @@ def backfill(
     Example: floodway backfill clicks --run jobs.clicks:fill --kafka kafka.bootstrap.servers=localhost:9092
     """
     from floodway.functions import named_function
-    from floodway.job.ledger.backfill import BackfillPace, Live
+    from floodway.job.ledger.backfill import BackfillPace, Live, live_job
     from floodway.job.options.values import moment_us, settings
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
@@ -78,6 +76,7 @@ def backfill(
     os.nice(QUIET_NICE)
 
     from floodway.job.shed_state import ShedFiles
+    from floodway.job.status.status import read_status
     from floodway.spark.query.layout import RunLayout
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
     from floodway.spark.shed.recovery.backfill import Backfill
@@ -85,7 +84,7 @@ def backfill(
     from floodway.spark.shed.recovery.streams import StreamRecovery
 
     def live() -> Live:
-        return Live(False) if at_once else _live(store)
+        return Live(False) if at_once else live_job(read_status(store), time.time())
 
     spark = spark_session(f"floodway-backfill-{at}", master=master or LOCAL_MASTER, conf=spark_settings)
     try:
@@ -95,7 +94,7 @@ def backfill(
         else:
             source = StreamRecovery(spark, network, RunLayout(Path(job.place)), at, store)
         work = Backfill(at, source, function, live, since_us, until_us, pace=BackfillPace(step, most_tuples=step))
-        _show(work, quiet=as_json or not sys.stderr.isatty())
+        _show(work)
         _report(work, as_json=as_json)
     finally:
         spark.stop()
@@ -137,23 +136,15 @@ def _hold(name: str, store: Store, at: str) -> None:
         ) from None
 
 
-def _live(store: Store) -> Live:
-    """How the live job is, from its status; one that has not been heard of for a while does not run."""
-    from floodway.job.ledger.backfill import Live
-    from floodway.job.status.status import read_status
-
-    status = read_status(store)
-    if status is None or time.time() - status.time > SILENT_SECONDS:
-        return Live(False)
-    keep = status.keep if status.mode == "enforce" else 1.0
-    return Live(True, status.latency.mean, status.latency.target, keep)
-
-
-def _show(work: Backfill, *, quiet: bool) -> None:
-    """Work, with a progress bar that also says why it waits."""
-    if quiet:
-        for _ in work.steps():
-            pass
+def _show(work: Backfill) -> None:
+    """Work, with a progress bar that also says why it waits; without a terminal, a line when it pauses or goes on."""
+    if not sys.stderr.isatty():
+        was_waiting = None
+        for told in work.steps():
+            if was_waiting != bool(told.waiting):
+                was_waiting = bool(told.waiting)
+                doing = f"waiting, {told.waiting}" if was_waiting else "recovering"
+                typer.echo(f"{doing}: {told.recovered + told.lost:,} of {told.dropped:,} done", err=True)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -165,7 +156,8 @@ def _show(work: Backfill, *, quiet: bool) -> None:
         task = bar.add_task("recovering", total=start.dropped, completed=start.recovered + start.lost)
         for told in work.steps():
             done = told.recovered + told.lost
-            bar.update(task, completed=done, description=f"waiting: {told.waiting}" if told.waiting else "recovering")
+            doing = f"waiting: {told.waiting}" if told.waiting else "recovering"
+            bar.update(task, total=told.dropped, completed=done, description=doing)
 
 
 def _report(work: Backfill, *, as_json: bool) -> None:

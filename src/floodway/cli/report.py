@@ -56,6 +56,8 @@ def _print(found: Any, html: Path | None) -> None:
     pauses = f" without {found.pauses} pause(s)" if found.pauses else ""
     console.print(f"{body['begin']} to {body['end']}: ran {found.seconds:.0f} s{pauses}, mode {body['mode']}")
     console.print(latency_line(status.latency))
+    if status.totals.recovered:
+        console.print(f"recovered: {status.totals.recovered_words}")
     if status.behind is not None:
         console.print(f"at the end: {status.behind.words}")
     if status.accuracy is not None:

@@ -62,8 +62,11 @@ def _tables(job: JobPlace, tail: JobTail) -> Group:
     whole = job.status(tail)
     if whole is None:
         raise _nothing(job)
-    shown = job.statuses().values() if job.nodes else [whole]
-    return Group(*(table_of(status, time.time()) for status in shown))
+    if not job.nodes:
+        return Group(table_of(whole, time.time()))
+    nodes = [table_of(status, time.time()) for status in job.statuses().values()]
+    # A node does not hear of a backfill: only the ledgers know.
+    return Group(*nodes, *([f"recovered: {whole.totals.recovered_words}"] if whole.totals.recovered else []))
 
 
 def _nothing(job: JobPlace) -> InputError:
@@ -115,6 +118,8 @@ def table_of(status: Status, now: float) -> Table:
         table.add_row(f"key {escape(one.key)}", f"{one.share:.1%} of the input, keep {one.keep:.1%} {_bar(one.keep)}")
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
     table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
+    if status.totals.recovered:
+        table.add_row("recovered", status.totals.recovered_words)
     if status.decision_seen is False:
         table.add_row("decision", "[red]the last batch did not find it[/red]")
     if status.mode == "enforce" and status.decision_until is not None and status.decision_until < time.time():

@@ -199,6 +199,7 @@ def _sentence(report: JobReport) -> str:
     text = f"{totals.offered:,} tuples came, {totals.kept:,} were kept at the inputs"
     inside = sum(totals.dropped.values()) - (totals.offered - totals.kept)
     text += f", {inside:,} were dropped on branches inside" if inside else ""
+    text += f", {totals.recovered:,} dropped ones were processed later" if totals.recovered else ""
     if latency.mean is not None and latency.target:
         text += f"; results were {latency.mean:.2f} s old on average, the target was {latency.target:g} s"
     return f"{text}. The ledger {'accounts for every one' if not report.differences else 'does not add up'}."
@@ -218,6 +219,9 @@ def _tiles(report: JobReport) -> str:
         "of the best score": share,
         "ledger": "differs" if report.differences else "reconciled",
     }
+    totals = report.status.totals
+    if totals.recovered:
+        tiles["recovered"] = totals.recovered_words
     accuracy = report.status.accuracy
     if accuracy is not None:
         tiles[f"95% bounds of {accuracy.aggregate}, at most {accuracy.within:.1%}"] = (

@@ -11,6 +11,8 @@ export function tiles(job) {
   const observed = job.mode === "observe";
   tile("loss", job.loss, percent, observed ? `${percent(job.would_drop)} if enforced` : "of what arrives");
   mark("would", observed ? job.would_drop : null);
+  const { dropped, recovered } = job.totals;
+  tile("recovered", recovered || null, whole, `of ${whole(Object.values(dropped).reduce((sum, count) => sum + count, 0))} dropped tuples`);
   tile("capacity", job.capacity_needed, (times) => `${times.toFixed(2)} ×`, job.executors_more ? `the present one: ${whole(job.executors_more)} executors more` : "the present one", job.capacity_needed <= 1);
   const behind = job.behind, until = behind?.catch_up_seconds;
   tile("behind", behind?.tuples, (count) => `${whole(count)} tuples`, until == null ? "and falling further behind" : `caught up in ${duration(until)}`, until != null);

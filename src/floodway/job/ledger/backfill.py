@@ -17,9 +17,13 @@ from hashlib import sha256
 
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger_line import LedgerLine, Reason
+from floodway.job.status.status import Status
 
 STEP_TUPLES = 200_000
 LEAST_STEP_TUPLES = 1_000
+STEP_BATCHES = 100
+"""At most: each batch is a scan of its own."""
+SILENT_SECONDS = 60.0
 MOST_FAILURES = 3
 """Failures in a row after which a backfill stops by itself."""
 
@@ -43,6 +47,8 @@ class BackfillStep:
 def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples: int) -> BackfillStep | None:
     """The oldest batches that are not done, up to so many tuples but at least one batch; None if all are.
 
+    However few tuples they dropped, there are at most `STEP_BATCHES` of them.
+
     >>> made = [BatchFacts("q", n, 0, "enforce", 10, 4, 400_000, 7) for n in range(4)]
     >>> step = next_step(made, {("q", 0)}, most_tuples=12)
     >>> [one.batch for one in step.facts]
@@ -53,7 +59,7 @@ def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples:
     for one in facts:
         if (one.query, one.batch) in done:
             continue
-        if chosen and tuples + one.size > most_tuples:
+        if chosen and (tuples + one.size > most_tuples or len(chosen) == STEP_BATCHES):
             break
         chosen.append(one)
         tuples += one.size
@@ -86,11 +92,13 @@ def recovered_lines(name: str, step: BackfillStep, recovered: Sequence[int], now
     return lines
 
 
-def counted_lines(name: str, facts: BatchFacts, counted: Recount, now_us: int) -> list[LedgerLine]:
+def counted_lines(name: str, facts: BatchFacts, counted: Recount) -> list[LedgerLine]:
     """The ledger lines of a batch that nobody reported, counted when it was read again; the gap is then over.
 
+    Their time is that of the batch: nothing was offered to the job while the backfill ran.
+
     >>> facts = BatchFacts("q", 7, 0, "enforce", 0, 0, 400_000, 5, counted=False)
-    >>> lines = counted_lines("clicks", facts, Recount(10, {Reason.SHEDDER: 3, Reason.STALE: 2, Reason.LAG: 0}), 0)
+    >>> lines = counted_lines("clicks", facts, Recount(10, {Reason.SHEDDER: 3, Reason.STALE: 2, Reason.LAG: 0}))
     >>> [(line.reason, line.offered, line.kept, line.dropped) for line in lines]
     [('shedder', 10, 7, 3), ('stale', 7, 5, 2)]
     """
@@ -99,7 +107,8 @@ def counted_lines(name: str, facts: BatchFacts, counted: Recount, now_us: int) -
         if reason is Reason.SHEDDER or dropped:
             line = LedgerLine(
                 query=facts.query, batch=facts.batch, at=name, reason=reason.value, offered=offered,
-                kept=offered - dropped, dropped=dropped, mode=facts.mode, keep_ppm=facts.keep_ppm, time_us=now_us,
+                kept=offered - dropped, dropped=dropped, mode=facts.mode, keep_ppm=facts.keep_ppm,
+                time_us=facts.time_us,
             )  # fmt: skip
             lines.append(line)
             offered -= dropped
@@ -130,6 +139,19 @@ class Live:
         if self.latency_seconds is None or self.target_seconds is None or self.latency_seconds <= self.target_seconds:
             return ""
         return f"the live job is late: {self.latency_seconds:g} s at a target of {self.target_seconds:g} s"
+
+
+def live_job(status: Status | None, now_seconds: float) -> Live:
+    """How the live job is, from its status; one that has not been heard of for a while does not run.
+
+    It is heard of after every batch, and where the target is high, batches are long.
+    """
+    if status is None:
+        return Live(False)
+    latency = status.latency
+    if now_seconds - status.time > max(SILENT_SECONDS, 2.0 * max(latency.target or 0.0, latency.mean or 0.0)):
+        return Live(False)
+    return Live(True, latency.mean, latency.target, status.keep if status.mode == "enforce" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ ORDER = (
 )
 """The reasons for which a tuple can go, in the order in which they account for it."""
 MOST_DIFFERENCES = 50
-VERSION = 1
+VERSION = 2
 """Of a snapshot."""
 
 
@@ -33,7 +33,7 @@ VERSION = 1
 class Counts:
     """Tuples by place: offered and kept at drop locations, dropped by (place, reason), delivered to sinks.
 
-    `recovered` are tuples that were dropped and processed later.
+    `recovered` are tuples that were dropped and processed later, `lost` those that a backfill no longer found.
 
     >>> counts = Counts.of([LedgerLine("q", 7, "s", "shedder", 10, 8, 2), LedgerLine("q", 7, "s", "cleaner", 8, 5, 3)])
     >>> counts.offered["s"], counts.kept["s"], counts.by_place()
@@ -45,6 +45,7 @@ class Counts:
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     delivered: Counter[str] = field(default_factory=Counter)
     recovered: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, lines: Iterable[LedgerLine]) -> Counts:
@@ -60,6 +61,7 @@ class Counts:
             self.delivered[line.at] += line.kept
         elif line.reason == Reason.RECOVERED:
             self.recovered[line.at] += line.kept
+            self.lost[line.at] += line.dropped
         elif line.reason in ORDER:
             if line.reason == ORDER[0]:
                 self.offered[line.at] += line.offered
@@ -76,17 +78,23 @@ class Counts:
         self.dropped.update(other.dropped)
         self.delivered.update(other.delivered)
         self.recovered.update(other.recovered)
+        self.lost.update(other.lost)
 
     def copy(self) -> Counts:
         """As they are now, for a reader that does not hold back who goes on counting."""
         return Counts(
-            self.offered.copy(), self.kept.copy(), self.dropped.copy(), self.delivered.copy(), self.recovered.copy()
+            self.offered.copy(),
+            self.kept.copy(),
+            self.dropped.copy(),
+            self.delivered.copy(),
+            self.recovered.copy(),
+            self.lost.copy(),
         )
 
     def since(self, before: Counts) -> Counts | None:
         """What came after `before` was counted; None if these are counts of something else, or started over."""
         found = Counts()
-        for part in ("offered", "kept", "dropped", "delivered", "recovered"):
+        for part in ("offered", "kept", "dropped", "delivered", "recovered", "lost"):
             now, then, more = getattr(self, part), getattr(before, part), getattr(found, part)
             more.update({key: count - then[key] for key, count in now.items() if count != then[key]})
             if part != "kept" and (then.keys() - now.keys() or any(count < 0 for count in more.values())):
@@ -103,14 +111,16 @@ class Counts:
     def snapshot(self) -> list[Any]:
         """As JSON, for `restored`."""
         dropped = [[at, reason, count] for (at, reason), count in self.dropped.items()]
-        return [dict(self.offered), dict(self.kept), dropped, dict(self.delivered), dict(self.recovered)]
+        others = (self.delivered, self.recovered, self.lost)
+        return [dict(self.offered), dict(self.kept), dropped, *map(dict, others)]
 
     @classmethod
     def restored(cls, body: Any) -> Counts:
         """From a snapshot; what is no snapshot raises a KeyError, TypeError or ValueError."""
-        offered, kept, dropped, delivered, recovered = body
+        offered, kept, dropped, *others = body
+        delivered, recovered, lost = map(_counter, others)
         by_reason = Counter({(str(at), str(reason)): int(count) for at, reason, count in dropped})
-        return cls(_counter(offered), _counter(kept), by_reason, _counter(delivered), _counter(recovered))
+        return cls(_counter(offered), _counter(kept), by_reason, delivered, recovered, lost)
 
     def to_dict(self) -> dict[str, dict[str, int] | dict[str, dict[str, int]]]:
         """As in the `--json` output of a run: offered and kept by place, dropped by place and reason."""
@@ -136,6 +146,7 @@ class Fold:
         """Lines that are no ledger lines: whatever they counted is missing from the sums."""
         self.modes: Counter[str] = Counter()
         self._gaps: dict[tuple[str, str], Spans] = {}
+        self._recovered: dict[tuple[str, str], Spans] = {}
         self._wrong: list[str] = []
         self._more = 0
         self._batches: dict[tuple[str, str], Spans] = {}
@@ -146,9 +157,12 @@ class Fold:
         for line in lines:
             self.lines += 1
             self.total.add(line)
-            self.modes[line.mode] += 1
-            self.timeline.at(line.query, line.time_us // 1_000_000).add(line)
             place = (line.query, line.at)
+            if line.reason == Reason.RECOVERED:  # written by a backfill, when the job itself may not run
+                self._recovered.setdefault(place, Spans()).add(line.batch, line.batch)
+            else:
+                self.modes[line.mode] += 1
+                self.timeline.at(line.query, line.time_us // 1_000_000).add(line)
             self._batches.setdefault(place, Spans()).add(line.batch, line.last_batch)
             if line.reason == Reason.GAP:
                 self._gaps.setdefault(place, Spans()).add(line.batch, line.last_batch)
@@ -175,10 +189,20 @@ class Fold:
             self._batches.setdefault(key, Spans()).merge(batches)
         for key, gaps in other._gaps.items():
             self._gaps.setdefault(key, Spans()).merge(gaps)
+        for key, batches in other._recovered.items():
+            self._recovered.setdefault(key, Spans()).merge(batches)
 
     def holds(self, query: str, at: str, batch: int) -> bool:
         """Whether there was a line about this batch."""
         return (query, at) in self._batches and self._batches[query, at].covers(batch)
+
+    def is_gap(self, query: str, at: str, batch: int) -> bool:
+        """Whether all that is known of this batch is that nobody has counted it."""
+        return (query, at) in self._gaps and self._gaps[query, at].covers(batch)
+
+    def is_recovered(self, query: str, at: str, batch: int) -> bool:
+        """Whether a backfill has told what became of the dropped tuples of this batch."""
+        return (query, at) in self._recovered and self._recovered[query, at].covers(batch)
 
     def last_batch(self, query: str, at: str) -> int | None:
         """The highest batch on record (gaps included) for a query and location; None if there is none."""
@@ -213,6 +237,7 @@ class Fold:
             "more": self._more,
             "batches": _snapshot(self._batches),
             "gaps": _snapshot(self._gaps),
+            "recovered": _snapshot(self._recovered),
         }
 
     @classmethod
@@ -226,7 +251,8 @@ class Fold:
         found.total = Counts.restored(body["total"])
         found.timeline = Timeline.restored(Counts, body["timeline"], Counts.restored)
         found._wrong = [str(text) for text in body["wrong"]]
-        found._batches, found._gaps = _restored(body["batches"]), _restored(body.get("gaps", ()))
+        found._batches, found._gaps = _restored(body["batches"]), _restored(body["gaps"])
+        found._recovered = _restored(body["recovered"])
         return found
 
     def differences(self) -> list[str]:

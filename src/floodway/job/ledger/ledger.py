@@ -193,11 +193,14 @@ class Ledger:
     def _is_old(self, line: LedgerLine) -> bool:
         """Whether there may be a line with this key that is no longer remembered.
 
-        The lines of a batch at one location are appended together: where one is remembered, all are. Conflicts come
-        later, and tell nothing of the others.
+        The lines of a batch at one location are appended together: where one is remembered, all are. Conflicts and
+        what a backfill recovers or counts come later, and tell nothing of the others.
         """
-        known = any(reason != Reason.CONFLICT for reason in self._recent.reasons(line.query, line.batch, line.at))
-        return not known and self._fold.holds(line.query, line.at, line.batch)
+        place = (line.query, line.at, line.batch)
+        if line.reason == Reason.RECOVERED:
+            return self._fold.is_recovered(*place)
+        remembered = set(self._recent.reasons(line.query, line.batch, line.at)) - {Reason.CONFLICT, Reason.RECOVERED}
+        return not remembered and self._fold.holds(*place) and not self._fold.is_gap(*place)
 
     def _searched(self, keys: set[Key]) -> dict[Key, LineCounts]:
         """Lines that are no longer remembered, from the log, newest segment first: these keys and their conflicts."""

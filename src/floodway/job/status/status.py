@@ -48,6 +48,15 @@ class Totals:
     dropped: Mapping[str, int] = field(default_factory=dict)
     recovered: int = 0
 
+    @property
+    def recovered_words(self) -> str:
+        """What backfills have processed, for people.
+
+        >>> Totals(5_000, 2_000, {"shedder": 2_500, "stale": 500}, recovered=1_200).recovered_words
+        '1,200 of 3,000 dropped tuples'
+        """
+        return f"{self.recovered:,} of {sum(self.dropped.values()):,} dropped tuples"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

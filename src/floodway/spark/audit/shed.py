@@ -41,10 +41,22 @@ class ShedAudit:
     offered: int
     kept: int
     dropped: int
+    recovered: int
+    """Dropped tuples that a backfill has processed."""
+    lost: int
+    """Dropped tuples that a backfill no longer found."""
     gaps: int
     """Batches whose counts are lost, and said to be."""
     differences: tuple[str, ...]
     unchecked: tuple[str, ...]
+
+    @property
+    def remaining(self) -> int:
+        """Dropped tuples of which no backfill has told anything. At 0, kept + recovered + lost = offered.
+
+        Of batches without counts tuples may come back that were never counted as dropped.
+        """
+        return max(self.dropped - self.recovered - self.lost, 0)
 
 
 def audit_shed(
@@ -64,6 +76,10 @@ def audit_shed(
         committed = _check(name, query, ledger.query(query)[1], known.get(query), now_seconds, fold, found)
         if committed is not None:
             ledger.settle(query, min(committed, ledger.newest(query)))
+    dropped = sum(fold.total.by_place().get(name, {}).values())
+    recovered, lost = fold.total.recovered[name], fold.total.lost[name]
+    if recovered + lost > dropped and not fold.lost_batches:
+        found.differ([f"{name}: {dropped} tuples were dropped, and {recovered + lost} of them recovered or lost"])
     if fold.lines:
         found.unchecked.append(f"{name}: what batches were offered was not derived: a shed may stand anywhere in a job")
     return ShedAudit(
@@ -71,7 +87,9 @@ def audit_shed(
         lines=fold.lines,
         offered=fold.total.offered[name],
         kept=fold.total.kept[name],
-        dropped=sum(fold.total.by_place().get(name, {}).values()),
+        dropped=dropped,
+        recovered=recovered,
+        lost=lost,
         gaps=fold.lost_batches,
         differences=tuple(found.differences),
         unchecked=(*found.unchecked, *ledger.close(found.differences)),

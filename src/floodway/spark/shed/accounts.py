@@ -27,19 +27,28 @@ MOST_UNREPORTED = 100
 
 
 def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | None, now_us: int) -> list[LedgerLine]:
-    """A gap for the batches since `last_batch` that nobody reported, if there are any."""
-    if last_batch is None or report.batch <= last_batch + 1:
+    """A gap for the batches since `last_batch` whose counts nobody reported, if there are any."""
+    missed = _missed(report, last_batch)
+    if not missed:
         return []
     return [
         LedgerLine(
-            report.query, last_batch + 1, settings.name, Reason.GAP.value, 0, 0, 0,
-            mode=report.mode or settings.mode, time_us=now_us, until=report.batch - 1,
+            report.query, missed[0], settings.name, Reason.GAP.value, 0, 0, 0,
+            mode=report.mode or settings.mode, time_us=now_us, until=missed[-1],
         )
     ]  # fmt: skip
 
 
+def _missed(report: BatchReport, last_batch: int | None) -> range:
+    """The batches since `last_batch` whose counts nobody reported."""
+    end = report.batch if report.was_run else report.batch + 1
+    return range(report.batch if last_batch is None else last_batch + 1, end)
+
+
 def batch_lines(report: BatchReport, settings: ShedSettings, mode: Mode, now_us: int) -> list[LedgerLine]:
     """What was dropped of all, of keys over their share, and as stale; `mode` is for a batch without tuples."""
+    if not report.was_run:
+        return []
     kept = report.kept + report.skipped + report.passed_over + report.by_share
     shed = LedgerLine(
         query=report.query,
@@ -80,7 +89,7 @@ def all_facts(
     if report.no_ranges == FIRST_BATCH:
         report = replace(report, ranges=journaled_ranges(checkpoint, report.batch))
     before = _unreported(report, last_batch, checkpoint, settings, table, now_us)
-    return [*before, facts_of(report, settings, table, now_us)]
+    return [*before, facts_of(report, settings, table, now_us)] if report.was_run else before
 
 
 def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: int) -> BatchFacts:
@@ -120,14 +129,12 @@ def facts_of(report: BatchReport, settings: ShedSettings, table: Table, now_us: 
 def _unreported(
     report: BatchReport, last_batch: int | None, checkpoint: Store, settings: ShedSettings, table: Table, now_us: int
 ) -> list[BatchFacts]:
-    """Of the committed batches between `last_batch` and this one: the driver died before it heard of them.
+    """Of the committed batches since `last_batch` without counts: the driver died before it heard of them.
 
     Their decisions are in the table until a report goes beyond them, and their positions in the query's checkpoint.
     """
-    if last_batch is None or not report.ranges:
-        return []
     found = []
-    for batch in range(max(last_batch + 1, report.batch - MOST_UNREPORTED), report.batch):
+    for batch in _missed(report, last_batch)[-MOST_UNREPORTED:]:
         time_us, ranges = journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
         if time_us is None or not ranges:
             continue

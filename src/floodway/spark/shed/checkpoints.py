@@ -1,8 +1,9 @@
 """What ties a shed and the checkpoints of its queries together, for restarts and for `floodway audit`.
 
-- `checkpoints.json` in the shed's state, {"6f0c…": "/data/checkpoints/clicks"}: query id, as in the ledger, and folder.
-  A shed learns its query's name from Spark's events, and its checkpoint from the query itself when it starts. Whether
-  it is in a query at all shows in the query's first progress: until then all that start are noted.
+- `checkpoints.json` in the shed's state, {"6f0c…": {"place": "/data/checkpoints/clicks", "since": 0}}: query id, as in
+  the ledger, folder, and the first batch that ran with the shed; the folder alone before version 0.2. A shed learns its
+  query's name from Spark's events, and its checkpoint from the query itself when it starts. Whether it is in a query at
+  all shows in the query's first progress: until then all that start are noted.
 - `floodway/NAME.json` in a query's checkpoint, {"since": 17, "state": "file:///…"}: from which batch on the shed has
   counted, and where. A state that was lost cannot say so itself.
 - `floodway/NAME.6859aad9/control.json` there, by the place of the state, {"mode": "off", "table": {…}}: the operator's
@@ -13,18 +14,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
+from floodway.errors import FloodwayError
 from floodway.job.decision import Mode
 from floodway.job.shed_state import ShedFiles
 from floodway.job.store.state_files import MODES
 from floodway.job.store.store import Store
 from floodway.json_text import load_json
+from floodway.spark.session.stores import open_store
 from floodway.spark.shed.control_table import Table
+from floodway.spark.shed.open_batches import journaled_batches
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -42,20 +46,45 @@ def checkpoint_of(spark: SparkSession, query: str) -> str | None:
 
 def note_checkpoint(files: ShedFiles, query: str, checkpoint: str | None) -> None:
     """Keep where a query of this shed has its checkpoint; None: it is no query of this shed."""
-    known = noted_checkpoints(files)
-    if known.get(query) != checkpoint:
-        known.pop(query, None)
-        kept = [*known.items(), *([] if checkpoint is None else [(query, checkpoint)])]
-        files.store.write(CHECKPOINTS, json.dumps(dict(kept[-MOST:])).encode())
+    known = _notes(files.store)
+    before = known.pop(query, None)
+    if (None if before is None else before.place) != checkpoint:
+        if checkpoint is not None:
+            known[query] = CheckpointNote(checkpoint, _next_batch(checkpoint))
+        kept = {key: asdict(note) for key, note in list(known.items())[-MOST:]}
+        files.store.write(CHECKPOINTS, json.dumps(kept).encode())
 
 
 def noted_checkpoints(files: ShedFiles) -> dict[str, str]:
     """Where the queries of a shed have their checkpoints, as far as noted; by query id."""
+    return {query: note.place for query, note in _notes(files.store).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointNote:
+    """The checkpoint of a query, and the batch that was its next one when it was noted; None if that was not known."""
+
+    place: str
+    since: int | None
+
+
+def _notes(state: Store) -> dict[str, CheckpointNote]:
     try:
-        body = load_json(files.store.read(CHECKPOINTS) or b"{}")
-        return {str(query): str(path) for query, path in body.items()}
-    except (ValueError, AttributeError):
+        body = load_json(state.read(CHECKPOINTS) or b"{}")
+        return {str(query): _note(note) for query, note in body.items()}
+    except (ValueError, AttributeError, LookupError, TypeError):
         return {}
+
+
+def _note(body: Any) -> CheckpointNote:
+    return CheckpointNote(body, None) if isinstance(body, str) else CheckpointNote(str(body["place"]), body["since"])
+
+
+def _next_batch(place: str) -> int | None:
+    try:
+        return max(journaled_batches(open_store(place), "commits"), default=-1) + 1
+    except FloodwayError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +105,25 @@ def read_record(checkpoint: Store, shed: str) -> Record | None:
 
 
 def first_record(checkpoint: Store, shed: str, record: Record) -> Record:
-    """The record of a shed in a checkpoint, or this one, which is left there if there is none."""
-    checkpoint.create(_record(shed), json.dumps(asdict(record)).encode())
-    return read_record(checkpoint, shed) or record
+    """The record of a shed in a checkpoint, or this one, which is left there if there is none.
+
+    The first batch that was reported need not be the first with the shed: the driver may have died before. So this
+    record begins with the batch that the state noted when the query started.
+    """
+    known = read_record(checkpoint, shed)
+    if known is None:
+        since = _noted_since(record.state, checkpoint)
+        record = replace(record, since=record.since if since is None else min(since, record.since))
+        checkpoint.create(_record(shed), json.dumps(asdict(record)).encode())
+    return known or read_record(checkpoint, shed) or record
+
+
+def _noted_since(state: str, checkpoint: Store) -> int | None:
+    try:
+        notes = _notes(open_store(state)).values()
+        return next((note.since for note in notes if open_store(note.place).uri == checkpoint.uri), None)
+    except FloodwayError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

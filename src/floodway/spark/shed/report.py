@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from floodway.control.keep_loop import FinishedBatch
 from floodway.job.ledger.facts import OffsetRange
 from floodway.planning.lag import Waiting
+from floodway.spark.shed.positions import NOT_RUN
 
 MOST_ACTIONS = 10
 """Times that a sink may read a whole batch."""
@@ -72,6 +73,11 @@ class BatchReport:
     ranges: tuple[OffsetRange, ...] = ()
     no_ranges: str = ""
     """Why there are no ranges."""
+
+    @property
+    def was_run(self) -> bool:
+        """Whether there was anything to count: not in a repeated batch whose results the sink had already."""
+        return self.no_ranges != NOT_RUN
 
     @property
     def uncertain(self) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -28,7 +28,10 @@ from floodway.job.ledger.backfill import (
     recovered_lines,
 )
 from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.ledger.ledger_line import LedgerLine
+from floodway.job.ledger.ledger_tail import LedgerTail
 from floodway.job.store.store import Store
 from floodway.json_text import load_json
 
@@ -100,6 +103,9 @@ class Backfill:
     def __post_init__(self) -> None:
         self._store = self.recovery.store
         self._ledger = Ledger(self._store)
+        self._tail = LedgerTail(self._store)
+        self._lines: dict[Batch, LedgerLine] = {}
+        """What the ledger says of the batches that are done."""
         self._facts = self.recovery.facts(self.since_us, self.until_us)
 
     @property
@@ -107,16 +113,19 @@ class Backfill:
         return f"backfill/{self.name}.json"
 
     def progress(self, waiting: str = "") -> Progress:
-        """How far it is, by the ledger."""
-        left = {(one.query, one.batch): one.dropped if one.counted else one.size for one in self._facts}
-        found = done_batches(self._ledger.lines(), self.name)
-        done = [found[batch] for batch in left if batch in found]
-        return Progress(
-            sum(line.offered for line in done) + sum(size for batch, size in left.items() if batch not in found),
-            sum(line.kept for line in done),
-            sum(line.dropped for line in done),
-            waiting,
-        )
+        """How far it is, by the ledger; a batch whose line it has removed counts as recovered."""
+        self._lines |= done_batches(self._tail.lines(self._tail.position, Fold(), mark=True), self.name)
+        removed = self._done() - self._lines.keys()
+        dropped = recovered = lost = 0
+        for one in self._facts:
+            batch = (one.query, one.batch)
+            line = self._lines.get(batch)
+            if line is not None:
+                dropped, recovered, lost = dropped + line.offered, recovered + line.kept, lost + line.dropped
+            else:
+                size = one.dropped if one.counted else one.size
+                dropped, recovered = dropped + size, recovered + (size if batch in removed else 0)
+        return Progress(dropped, recovered, lost, waiting)
 
     def unreadable(self) -> int:
         """Dropped tuples whose batches left nothing to find them by."""
@@ -127,32 +136,42 @@ class Backfill:
         return self._ledger.fold().differences()
 
     def steps(self) -> Iterator[Progress]:
-        """Work until all is done, telling progress after every step and while it waits."""
+        """Work until all is done, also what the live job drops meanwhile; tell progress after steps and in pauses."""
         while (step := self._next()) is not None:
-            while waiting := self.live().busy():
-                yield self.progress(waiting)
-                self.sleep(POLL_SECONDS)
+            if waiting := self.live().busy():
+                told = self.progress()
+                while waiting:
+                    yield replace(told, waiting=waiting)
+                    self.sleep(POLL_SECONDS)
+                    waiting = self.live().busy()
             self._try(step)
             yield self.progress()
 
+    def _done(self) -> set[Batch]:
+        fold = self._ledger.fold()
+        batches = [(one.query, one.batch) for one in self._facts]
+        return {(query, batch) for query, batch in batches if fold.is_recovered(query, self.name, batch)}
+
     def _next(self) -> BackfillStep | None:
-        done = done_batches(self._ledger.lines(), self.name)
-        noted = self._noted(done)
+        noted = self._noted()
         if noted is not None:
             return noted
-        step = next_step(self._facts, done, self.pace.tuples)
+        step = next_step(self._facts, self._done(), self.pace.tuples)
+        if step is None:  # of those that were known; the live job may have dropped more meanwhile
+            self._facts = self.recovery.facts(self.since_us, self.until_us)
+            step = next_step(self._facts, self._done(), self.pace.tuples)
         if step is not None:
             batches = [[one.query, one.batch] for one in step.facts]
             self._store.write(self._note, json.dumps({"version": 1, "batches": batches}).encode())
         return step
 
-    def _noted(self, done: Collection[Batch]) -> BackfillStep | None:
+    def _noted(self) -> BackfillStep | None:
         """The step that was under way when the last backfill ended, if it was cut short."""
         raw = self._store.read(self._note)
         if raw is None:
             return None
-        noted = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}
-        if noted <= set(done):
+        noted, fold = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}, self._ledger.fold()
+        if all(fold.is_recovered(query, self.name, batch) for query, batch in noted):
             self._store.remove(self._note)
             return None
         facts: list[BatchFacts] = [one for one in self.recovery.facts() if (one.query, one.batch) in noted]
@@ -184,8 +203,7 @@ class Backfill:
                 ) from error
             return
         recovered = [found.get((one.query, one.batch), 0) for one in step.facts]
-        now_us = self.clock_us()
-        lines = [ln for one, all_ in counted if all_ for ln in counted_lines(self.name, one, all_, now_us)]
-        self._ledger.append([*lines, *recovered_lines(self.name, step, recovered, now_us)])
+        lines = [line for one, offered in counted if offered for line in counted_lines(self.name, one, offered)]
+        self._ledger.append([*lines, *recovered_lines(self.name, step, recovered, self.clock_us())])
         self._store.remove(self._note)
         self.pace = self.pace.after(was_busy=bool(self.live().busy()))

@@ -7,7 +7,6 @@ note and repeats that step under the same name, or finds its lines in the ledger
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +24,13 @@ from floodway.job.ledger.backfill import (
     counted_lines,
     done_batches,
     next_step,
+    noted_batches,
     recovered_lines,
+    step_note,
 )
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.store import Store
-from floodway.json_text import load_json
 
 POLL_SECONDS = 1.0
 
@@ -142,8 +142,7 @@ class Backfill:
             return noted
         step = next_step(self._facts, done, self.pace.tuples)
         if step is not None:
-            batches = [[one.query, one.batch] for one in step.facts]
-            self._store.write(self._note, json.dumps({"version": 1, "batches": batches}).encode())
+            self._store.write(self._note, step_note(step))
         return step
 
     def _noted(self, done: Collection[Batch]) -> BackfillStep | None:
@@ -151,7 +150,7 @@ class Backfill:
         raw = self._store.read(self._note)
         if raw is None:
             return None
-        noted = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}
+        noted = noted_batches(raw, f"{self._store.uri}/{self._note}")
         if noted <= set(done):
             self._store.remove(self._note)
             return None

@@ -76,8 +76,9 @@ def noted_batches(raw: bytes, place: str) -> set[Batch]:
     """
     try:
         body = load_json(raw)
-        batches = body["batches"] if body["version"] == 1 else None
-        return {(str(query), int(batch)) for query, batch in batches}
+        if body["version"] != 1:
+            raise ValueError("another version")
+        return {(str(query), int(batch)) for query, batch in body["batches"]}
     except (ValueError, LookupError, TypeError, OverflowError):
         raise InputError(
             f"{place} does not say which batches were processed when the last backfill ended",

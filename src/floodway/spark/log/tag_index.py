@@ -78,7 +78,8 @@ def _sound(records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     found = np.array(records)
     found["position"] &= _POSITION
     said = records["position"] >> _POSITION_BITS
-    return found[said == _checksum(found["tag_hash"], found["position"])]
+    sound: npt.NDArray[np.void] = found[said == _checksum(found["tag_hash"], found["position"])]
+    return sound
 
 
 def _checksum(hashes: npt.NDArray[np.uint64], places: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -51,20 +51,24 @@ def test_a_ledger_that_is_never_rotated_would_be_found(tmp_path: Path, monkeypat
 
 
 def partners(folder: Path, kept_days: float) -> AgeingPartners:
-    made = AgeingPartners(folder, Trial(1, SEED, folder).rng("others"), month_seconds=28_800.0, kept_days=kept_days)
-    made.live()
-    return made
+    rng = Trial(1, SEED, folder).rng("others")
+    return AgeingPartners(folder, rng, month_seconds=28_800.0, kept_days=kept_days)
 
 
 def test_a_journal_that_settles_nothing_would_be_found(tmp_path: Path) -> None:
-    kept, settled = partners(tmp_path / "kept", 1e9), partners(tmp_path / "settled", 7)
-    (told, most), (also_told, least) = kept.judged(), settled.judged()
-    assert (told, also_told) == ([], [])
-    assert most.disk_bytes > 2 * least.disk_bytes and most.audit_bytes > 2 * least.audit_bytes
+    made, needs = partners(tmp_path, 1e9), list[Needs]()
+    for _ in range(5):
+        made.live()
+        told, needed = made.judged()
+        assert told == []
+        needs.append(needed)
+    found = " ".join(grown(needs))
+    assert "disk_bytes is" in found and "audit_bytes is" in found
 
 
 def test_books_that_do_not_add_up_would_be_found(tmp_path: Path) -> None:
     made = partners(tmp_path, 7)
+    made.live()
     made.balances["A"] += 1.0
     assert any("A has" in text for text in made.judged()[0])
 

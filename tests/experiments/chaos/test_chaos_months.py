@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.experiments.chaos import months
+from floodway.experiments.chaos import months, months_partners
 from floodway.experiments.chaos.months_needs import Needs, grown
 from floodway.experiments.chaos.months_network import AgeingNetwork
 from floodway.experiments.chaos.months_partners import AgeingPartners
@@ -23,6 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
     monkeypatch.setattr(months, "BATCHES_A_MONTH", BATCHES_A_DAY)
     monkeypatch.setattr(months, "AT_ONCE", 80)
+    monkeypatch.setattr(months_partners, "PERIODS", 180)
 
 
 @pytest.mark.usefixtures("small")

@@ -207,6 +207,8 @@ class Books:
                 self._bill_fragment(row, fragment, watch or ServiceWatch())
             if row.ended is not None:
                 self._journal.served(row.id, row.ended)
+                for fragment in row.units:
+                    self._billed.pop((row.id, fragment), None)
         return self._journal.owed_to_me(disputed=disputed)
 
     def _bill_fragment(self, row: MoveRow, fragment: str, watch: ServiceWatch) -> None:

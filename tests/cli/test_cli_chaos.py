@@ -110,6 +110,14 @@ def test_among_all_faults_those_not_tried_are_named(monkeypatch: pytest.MonkeyPa
         assert len([line for line in shown if f" {fault}" in line]) == 2, "once in the table, once below it"
 
 
+def test_a_part_that_was_not_tried_is_named_beside_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = FaultResult("disks", tried=3, untried="read-only: no namespaces")
+    monkeypatch.setattr(registry, "load", lambda fault: lambda trial: partial)
+    result = runner.invoke(app, ["--only", "disks", "--points", "3"])
+    assert result.exit_code == 0
+    assert "UNTRIED disks: read-only: no namespaces" in result.stdout and "3 points" in result.stdout
+
+
 @pytest.mark.parametrize("arguments", [["--only", "clock"], ["--points", "0"]])
 def test_mistakes_are_refused(arguments: list[str]) -> None:
     assert isinstance(runner.invoke(app, arguments).exception, InputError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], 
 settings.register_profile("fixed", PATIENT, derandomize=True)
 settings.register_profile("explore", PATIENT, derandomize=False)
 settings.load_profile("fixed")
+
+SEED = re.compile(r"\bseed \d+")
+"""In what a test prints, a line that has to be seen: by it others repeat what was tried."""
 
 collect_ignore = ["matrix"]  # for a Spark of any version, in an environment of its own: `make matrix`
 
@@ -61,7 +65,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once more, at the end and in red, what this machine could not do: every skip, by its reason."""
+    """Say at the end which seeds were tried, and in red what this machine could not do: every skip, by its reason."""
+    for report in terminalreporter.getreports("passed"):
+        for line in filter(SEED.search, report.capstdout.splitlines()):
+            terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {line}")
     reasons = Counter(
         report.longrepr[2] for report in terminalreporter.getreports("skipped") if isinstance(report.longrepr, tuple)
     )

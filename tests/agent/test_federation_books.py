@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.federation.books import MOMENT, Books, Served, ServiceWatch, due_periods
+from floodway.agent.federation.books import Books, Served, ServiceWatch, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
 from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, Role, read_journal
+from floodway.agent.federation.settlement import MOMENT
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Offer

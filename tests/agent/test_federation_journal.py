@@ -52,7 +52,7 @@ def dump(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (VERSION_1 + "INSERT INTO about VALUES (1, 'B');", "version 1 of participant 'B', not 2 of 'A'"),
+        (VERSION_1 + "INSERT INTO about VALUES (1, 'B');", "version 1 of participant 'B', not 3 of 'A'"),
         (VERSION_1 + "INSERT INTO about VALUES (99, 'A');", "version 99 of participant 'A'"),
         ("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine');", "no journal of a participant"),
         ("CREATE TABLE about (text TEXT);", "no journal"),

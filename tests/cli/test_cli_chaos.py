@@ -29,7 +29,7 @@ def test_json_has_the_stable_fields_and_what_repeats_the_run(tmp_path: Path) -> 
     body = json.loads(result.stdout)
     assert (body["points"], body["seed"]) == (4, 11)
     (found,) = body["results"]
-    assert {"id", "tried", "lost", "doubled", "differences"} <= set(found)
+    assert {"id", "tried", "lost", "doubled", "differences", "untried"} <= set(found)
     assert "clocks" in result.stderr
 
 
@@ -68,6 +68,54 @@ def test_what_cannot_run_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     result = runner.invoke(app, ["--only", "clocks", "--json"])
     assert result.exit_code == 1
     assert "could not run: there is no Java" in json.loads(result.stdout)["results"][0]["differences"][0]
+
+
+def nothing_tried(trial: Trial) -> FaultResult:
+    if trial.folder.name == "packets":
+        return FaultResult("packets", untried="there are no namespaces")
+    return FaultResult(trial.folder.name, tried=0 if trial.folder.name == "fuzz" else trial.points)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("packets", "no namespaces"),
+        ("fuzz", "no point was tried"),
+        ("kafka-shed-kills", "--kafka-libs and --kafka-con"),
+    ],
+)
+def test_a_fault_that_was_asked_for_and_not_tried_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, fault: str, why: str
+) -> None:
+    monkeypatch.setattr(registry, "load", lambda fault: nothing_tried)
+    result = runner.invoke(app, ["--only", fault, "--points", "2", "--json"])
+    assert result.exit_code == 1
+    (found,) = json.loads(result.stdout)["results"]
+    assert found["tried"] == 0
+    assert "could not be tried" in found["differences"][0] and why in found["differences"][0]
+
+
+def test_among_all_faults_those_not_tried_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "load", lambda fault: nothing_tried)
+    untried = {"packets", "fuzz", "kafka-kills", "kafka-run-kills", "kafka-shed-kills"}
+    as_json = runner.invoke(app, ["--points", "2", "--json"])
+    assert as_json.exit_code == 0
+    results = json.loads(as_json.stdout)["results"]
+    assert {one["id"] for one in results} == set(registry.FAULTS)
+    assert {one["id"] for one in results if one["untried"]} == untried
+    table = runner.invoke(app, ["--points", "2"])
+    assert table.exit_code == 0
+    shown = [line for line in table.stdout.splitlines() if "UNTRIED" in line]
+    for fault in untried:
+        assert len([line for line in shown if f" {fault}" in line]) == 2, "once in the table, once below it"
+
+
+def test_a_part_that_was_not_tried_is_named_beside_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = FaultResult("disks", tried=3, untried="read-only: no namespaces")
+    monkeypatch.setattr(registry, "load", lambda fault: lambda trial: partial)
+    result = runner.invoke(app, ["--only", "disks", "--points", "3"])
+    assert result.exit_code == 0
+    assert "UNTRIED disks: read-only: no namespaces" in result.stdout and "3 points" in result.stdout
 
 
 @pytest.mark.parametrize("arguments", [["--only", "clock"], ["--points", "0"]])

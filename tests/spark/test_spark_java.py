@@ -96,3 +96,18 @@ def test_making_the_wrapper_again_changes_nothing(tmp_path: Path) -> None:
     wrap(java, tmp_path / "home")
     assert (wrapper.stat().st_ino, wrapper.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert [file.name for file in wrapper.parent.iterdir()] == ["java"]
+
+
+def test_two_threads_make_the_wrapper_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second thread comes between the first one's draft and its replacement."""
+    java, replace = fake_java(tmp_path / "runtime", "21"), Path.replace
+
+    def held_up(draft: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        wrap(java, tmp_path / "home")
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", held_up)
+    wrap(java, tmp_path / "home")
+    assert [path.name for path in (tmp_path / "home" / "bin").iterdir()] == ["java"]
+    assert is_wrapper(tmp_path / "home" / "bin" / "java")

@@ -42,24 +42,31 @@ def chaos(
 ) -> None:
     """Try faults against jobs that this command starts, and check what they leave to the tuple.
 
-    Exits with 1 if anything was lost or doubled, or does not agree.
+    Exits with 1 if anything was lost or doubled, or does not agree, and if a fault named by --only could not be tried.
 
     Example: floodway chaos --only disks --only networks --points 60 --seed 7
     """
     registry: Any = import_module(REGISTRY)
-    chosen = registry.choose(
-        only or [], kafka=kafka_libs is not None or list_only, connector=kafka_connector is not None or list_only
-    )
+    chosen = registry.choose(only or [])
     if list_only:
         _list(chosen, as_json=as_json)
         return
     if points is not None and points < 1:
         raise InputError(f"--points {points} is not above 0", hint="Give how many faults to try, such as 25")
-    shares = registry.share(chosen, points)
+    jars = {"kafka_libs": kafka_libs, "kafka_connector": kafka_connector}
+    lacking = {fault.id: why for fault in chosen if (why := registry.lacking(fault, **jars)) is not None}
+    shares = registry.share([fault for fault in chosen if fault.id not in lacking], points)
     with tempfile.TemporaryDirectory(prefix="floodway-chaos-") as temporary:
         root = folder or Path(temporary)
-        jars = {"kafka_libs": kafka_libs, "kafka_connector": kafka_connector}
-        results = [_tried(registry, fault, shares[fault.id], seed, root, jars) for fault in chosen]
+        results = [
+            _result(fault.id, untried=lacking[fault.id])
+            if fault.id in lacking
+            else _tried(registry, fault, shares[fault.id], seed, root, jars)
+            for fault in chosen
+        ]
+    for result in results:
+        if result["id"] in (only or []) and not result["tried"] and result["untried"]:
+            result["differences"].append(f"could not be tried: {result['untried']}")
     if as_json:
         print_json({"points": sum(result["tried"] for result in results), "seed": seed, "results": results})
     else:
@@ -77,11 +84,19 @@ def _tried(
             result = registry.load(fault)(trial(points, seed, root / fault.id, progress, **jars))
     except FloodwayError as error:
         # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
-        return {"id": fault.id, "tried": 0, "lost": 0, "doubled": 0, "differences": [f"could not run: {error}"]}
+        return _result(fault.id, differences=[f"could not run: {error}"])
     body: dict[str, Any] = result.as_json()
+    if not (body["tried"] or body["differences"] or body["untried"]):
+        body["untried"] = "no point was tried"
     # At once: a campaign takes hours, and the table comes at its end.
     numbers = ", ".join(f"{body[name]} {name}" for name in ("tried", "lost", "doubled"))
     typer.echo(f"{fault.id}: {numbers}, {len(body['differences'])} differences", err=True)
+    return body
+
+
+def _result(identity: str, **fields: Any) -> dict[str, Any]:
+    """The result of a fault that did not run."""
+    body: dict[str, Any] = import_module(RESULT).FaultResult(identity, **fields).as_json()
     return body
 
 
@@ -127,12 +142,13 @@ def _print(results: Sequence[dict[str, Any]], seed: int) -> None:
     table = Table("fault", "tried", "lost", "doubled", "differences")
     for result in results:
         numbers = [str(result[name]) for name in ("tried", "lost", "doubled")]
+        if result["untried"]:
+            numbers[0] = f"[bold red]{result['tried'] or 'UNTRIED'}[/]"
         table.add_row(result["id"], *numbers, str(len(result["differences"])))
     Console().print(table)
-    for result in results:
-        if left_out := result.get("detail", {}).get("left out"):
-            typer.echo(f"{result['id']}: left out: {left_out}")
     typer.echo(f"{sum(result['tried'] for result in results)} points, seed {seed}")
     for result in results:
+        if result["untried"]:
+            typer.secho(f"UNTRIED {result['id']}: {result['untried']}", fg="red", bold=True)
         for text in result["differences"]:
             typer.echo(f"{result['id']}: {text}")

@@ -20,11 +20,13 @@ def payments(
     Example: floodway payments state/A
     """
     from floodway.agent.federation.participant_journal import read_journal
+    from floodway.agent.federation.settlement import settled_sums
 
     journal = read_journal(state)
     try:
         entries = journal.entries()
-        moves = [_move(row, entries) for row in journal.moves()]
+        settled = settled_sums(journal)
+        moves = [_move(row, entries, settled) for row in journal.moves()]
         body = {
             "participant": journal.participant,
             "moves": moves,
@@ -34,6 +36,7 @@ def payments(
                 | {"agreed": one.agreed, "disputed": one.disputed, "keep": one.keep, "delay_seconds": one.delay_seconds}
                 for one in entries
             ],
+            "settled": settled,
             "balances": journal.balances(),
             "offers": journal.offers(),
             "leases": journal.leases(),
@@ -46,9 +49,11 @@ def payments(
         _print(body)
 
 
-def _move(row: Any, entries: list[Any]) -> dict[str, Any]:
+def _move(row: Any, entries: list[Any], settled: list[dict[str, Any]]) -> dict[str, Any]:
     mine = [one for one in entries if one.move == row.id]
-    paid = sum(one.entry.amount for one in mine if one.entry.reason == "load")
+    sums = [(one["reason"], one["amount"]) for one in settled if one["move"] == row.id]
+    owed = [*sums, *((str(one.entry.reason), one.entry.amount) for one in mine)]
+    paid = sum(amount for reason, amount in owed if reason == "load")
     outages = [one.entry.at - one.start for one in mine if one.entry.id.endswith("/outage")]
     return {
         "id": row.id,
@@ -61,7 +66,7 @@ def _move(row: Any, entries: list[Any]) -> dict[str, Any]:
         "at": row.at,
         "ended": row.ended,
         "paid": paid,
-        "penalties": sum(one.entry.amount for one in mine) - paid,
+        "penalties": sum(amount for _, amount in owed) - paid,
         "outage_seconds": max(outages, default=0.0),
         "seconds": dict(row.seconds),
         "note": row.note,
@@ -94,7 +99,8 @@ def _print(body: dict[str, Any]) -> None:
         least = min(one["keep"] for one in shed)
         console.print(f"{len(shed)} periods in which tuples were dropped; the least that was kept is {least:.0%}")
     waiting = sum(not one["agreed"] and not one["disputed"] for one in body["entries"])
-    console.print(f"{len(body['entries'])} entries, {waiting} not agreed by the partner yet")
+    old = sum(one["entries"] for one in body["settled"])
+    console.print(f"{len(body['entries'])} entries, {waiting} not agreed by the partner yet; {old} older ones as sums")
     for one in body["entries"]:
         if one["disputed"]:
             console.print(f"disputed, in no balance: {one['id']} over {one['amount']:.4g}: {one['disputed']}")

@@ -110,7 +110,7 @@ def find_job(text: str, open_store: OpenStore, under: str | None = None) -> JobP
         return JobPlace.of(there)
     root = open_store(under or state_root())
     if place is None or text == Path(place).name:
-        for candidate in (join(root.uri, text), _noted(text)):
+        for candidate in (join(root.uri, text), noted_place(LocalStore(home_root() / NOTES), text)):
             if candidate is not None and _holds_any(store := open_store(candidate)):
                 return JobPlace.of(store, text)
     looked = root if place is None or not _holds_any(open_store(place)) else open_store(place)
@@ -144,9 +144,13 @@ def note_place(name: str, place: str) -> None:
         log.debug("the place of %s is not noted: %s", name, error)
 
 
-def _noted(name: str) -> str | None:
-    found = LocalStore(home_root() / NOTES).read(name)
-    return None if found is None else found.decode()
+def noted_place(notes: Store, name: str) -> str | None:
+    """Where a job of this name lies, as noted; None if there is no note, or none that can be understood."""
+    try:
+        found = (notes.read(name) or b"").decode()
+        return found if found.isprintable() and found else None
+    except ValueError:  # no text, or a name that is no file's
+        return None
 
 
 def _holds_any(store: Store) -> bool:

@@ -122,6 +122,39 @@ def test_a_refused_file_is_not_quoted_at_length() -> None:
     assert all(len(str(problem)) < 600 for problem in refused.value.problems)
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("batches", b'"batches":1', b'"batches":{}'),
+        ("batches", b"[370,5]", b"[1e999,5]"),
+        ("batches", b'"through": 0', b'"through": 1e999'),
+        ("audit-points", b'\\"at\\":', b'\\"to\\":'),
+        ("audit-points", b'"position": ', b'"position": 99999999999999999999'),
+        ("backfill-steps", b'"q"', b"5, 5"),
+        ("shed-records", b"17", b"1e999"),
+        ("places", b"s3a", b"\xff"),
+    ],
+)
+def test_what_crashed_the_reader_of_a_file_is_refused(
+    all_readers: dict[str, Reader], name: str, good: bytes, bad: bytes
+) -> None:
+    (example,) = [one for one in all_readers[name].corpus if good in one][:1]
+    with pytest.raises(FloodwayError):
+        all_readers[name].read(example.replace(good, bad))
+
+
+@pytest.mark.parametrize("damage", ["hash", "place", "zeros"])
+def test_a_damaged_index_of_tags_lets_no_batch_in_twice(all_readers: dict[str, Reader], damage: str) -> None:
+    """A hash that was another one went unnoticed: the same number of records was there."""
+    (good,) = all_readers["tag-indexes"].corpus
+    flipped = {"hash": 3, "place": 8}
+    bad = bytearray(good if damage in flipped else good[:-16] + bytes(16))
+    if damage in flipped:
+        bad[flipped[damage]] ^= 1
+    with pytest.raises(FloodwayError, match="was made anew"):
+        all_readers["tag-indexes"].read(bytes(bad))
+
+
 @pytest.mark.slow
 def test_a_million_inputs(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from floodway.experiments.chaos import months
-from floodway.experiments.chaos.months import Needs, grown
+from floodway.experiments.chaos import months, months_partners
+from floodway.experiments.chaos.months_needs import Needs, grown
+from floodway.experiments.chaos.months_network import AgeingNetwork
+from floodway.experiments.chaos.months_partners import AgeingPartners
 from floodway.experiments.chaos.result import Trial
 from floodway.job.store import line_files
+from floodway.spark.log import LogWriter
 
 SEED = 3
 BATCHES_A_DAY = 480
@@ -20,6 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
     monkeypatch.setattr(months, "BATCHES_A_MONTH", BATCHES_A_DAY)
     monkeypatch.setattr(months, "AT_ONCE", 80)
+    monkeypatch.setattr(months_partners, "PERIODS", 180)
 
 
 @pytest.mark.usefixtures("small")
@@ -45,6 +49,37 @@ def test_a_ledger_that_is_never_rotated_would_be_found(tmp_path: Path, monkeypat
     monkeypatch.setattr(months, "AT_ONCE", 25)
     told = " ".join(months.faults(Trial(8, SEED, tmp_path)).differences)
     assert "files is" in told and "disk_bytes is" in told
+
+
+def partners(folder: Path, kept_days: float) -> AgeingPartners:
+    rng = Trial(1, SEED, folder).rng("others")
+    return AgeingPartners(folder, rng, month_seconds=28_800.0, kept_days=kept_days)
+
+
+def test_a_journal_that_settles_nothing_would_be_found(tmp_path: Path) -> None:
+    made, needs = partners(tmp_path, 1e9), list[Needs]()
+    for _ in range(5):
+        made.live()
+        told, needed = made.judged()
+        assert told == []
+        needs.append(needed)
+    found = " ".join(grown(needs))
+    assert "disk_bytes is" in found and "audit_bytes is" in found
+
+
+def test_books_that_do_not_add_up_would_be_found(tmp_path: Path) -> None:
+    made = partners(tmp_path, 7)
+    made.live()
+    made.balances["A"] += 1.0
+    assert any("A has" in text for text in made.judged()[0])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_log_that_takes_a_tag_twice_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogWriter, "_has", lambda writer, state, tag: False)
+    made = AgeingNetwork(tmp_path, Trial(1, SEED, tmp_path).rng("others"), batches_a_month=480, at_once=80)
+    made.live()
+    assert any("the log ends at" in text for text in made.judged()[0])
 
 
 @pytest.mark.parametrize("name", Needs.__slots__)

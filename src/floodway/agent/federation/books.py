@@ -24,12 +24,13 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import floor, isclose
+from math import floor, inf, isclose
 from statistics import fmean, median
 
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
 from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
+from floodway.agent.federation.settlement import KEPT_SECONDS, MOMENT, Settlement
 from floodway.agent.federation.spans import ServiceSpan, spans
 from floodway.contracts.contract import Contract
 from floodway.contracts.load import NO_LOAD, Task
@@ -89,8 +90,7 @@ class ServiceWatch:
 
 CLOCK_SECONDS = 5.0
 """How far ahead of this side's clock a partner's may be."""
-MOMENT = 1e-3
-"""Seconds that are too short to be billed, and longer than what rounding does to a time."""
+SETTLE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,9 @@ class Books:
         contracts: Iterable[Contract],
         *,
         period_seconds: float = 10.0,
+        kept_seconds: float = KEPT_SECONDS,
     ) -> None:
+        """Periods that both sides have for longer than `kept_seconds` become sums."""
         self.name = name
         self.period_seconds = period_seconds
         self._journal = journal
@@ -172,9 +174,17 @@ class Books:
         self._contracts = {(one.giver, one.taker): one for one in contracts}
         self._past: dict[str, list[FragmentLease]] = {}
         self._billed: dict[tuple[str, str], float] = {}
+        self._settlement = Settlement(journal, self._due, self._span, kept_seconds=kept_seconds)
+        self._settle_at = -inf
+
+    def settle(self, now: float) -> None:
+        """Once an hour, and while there is much to do: make sums of what is old."""
+        if now >= self._settle_at or now < self._settle_at - SETTLE_SECONDS:
+            self._settle_at = now + SETTLE_SECONDS if self._settlement.settle(now) else now
 
     def close_moves(self, now: float) -> None:
         """Note the end of moves that are over for all their fragments; as giver, book what silence costs the taker."""
+        self.settle(now)
         for row in self._journal.running_moves():
             found = {fragment: span for fragment in row.units if (span := self._span(row, fragment)) is not None}
             ends = [span.end for span in found.values() if span.end is not None]
@@ -197,6 +207,8 @@ class Books:
                 self._bill_fragment(row, fragment, watch or ServiceWatch())
             if row.ended is not None:
                 self._journal.served(row.id, row.ended)
+                for fragment in row.units:
+                    self._billed.pop((row.id, fragment), None)
         return self._journal.owed_to_me(disputed=disputed)
 
     def _bill_fragment(self, row: MoveRow, fragment: str, watch: ServiceWatch) -> None:
@@ -221,16 +233,20 @@ class Books:
             self._billed[key] = due[-1][1]
 
     def book(self, entries: Iterable[BookedEntry], sender: str, now: float) -> tuple[list[BookedEntry], dict[str, str]]:
-        """As giver: book of a partner's entries what follows from its moves; the rest by id, with the reason."""
+        """As giver: book of a partner's entries what follows from its moves; the rest by id, with the reason.
+
+        All of them are on the disk when it returns, by one commit.
+        """
         booked: list[BookedEntry] = []
         refused: dict[str, str] = {}
-        for one in entries:
-            try:
-                self.check(one, sender, now)
-            except FloodwayError as error:
-                refused[one.entry.id] = error.message
-            else:
-                booked.append(one)
+        with self._journal.transaction():
+            for one in entries:
+                try:
+                    self.check(one, sender, now)
+                except FloodwayError as error:
+                    refused[one.entry.id] = error.message
+                else:
+                    booked.append(one)
         return booked, refused
 
     def check(self, booked: BookedEntry, sender: str, now: float) -> None:
@@ -238,6 +254,8 @@ class Books:
         if not 0.0 <= booked.keep <= 1.0:
             raise MoveError(f"entry {booked.entry.id} is for keeping {booked.keep:g} of what arrived")
         row = self._journal.move(booked.move)
+        if row is None and self._journal.is_forgotten(booked.move):
+            return  # both sides had all of it, and the answer to its last bill was lost
         if row is None or row.role != "giver" or row.taker != sender or row.state != "done":
             raise MoveError(f"{sender} bills move {booked.move}, which {self.name} did not give it")
         fragment = fragment_of(booked)
@@ -249,8 +267,10 @@ class Books:
         expected = outage or self._for_period(row, terms, span, booked, now)
         if expected is None or not _same(expected, booked):
             raise MoveError(f"entry {booked.entry.id} is not what the contract says", hint="Compare prices and units")
-        # An outage may be booked already, by this side alone.
-        self._journal.book(replace(outage or booked, agreed=True, disputed=""))
+        with self._journal.transaction():
+            if outage is not None or not self._settlement.is_settled(row, booked):
+                # An outage may be booked already, by this side alone.
+                self._journal.book(replace(outage or booked, agreed=True, disputed=""))
 
     def _for_period(
         self, row: MoveRow, terms: Terms, span: ServiceSpan, booked: BookedEntry, now: float
@@ -259,7 +279,7 @@ class Books:
         start, end = booked.start - row.at, booked.entry.at - row.at
         whole = round(start / self.period_seconds) * self.period_seconds
         latest = min(now + CLOCK_SECONDS, span.served + 1e-6) - row.at
-        if not (0 <= start <= end <= latest and end - start <= self.period_seconds * (1 + 1e-9)):
+        if not (0 <= start <= end <= latest and end - start <= self.period_seconds + MOMENT):
             raise MoveError(f"entry {booked.entry.id} is for a time that {row.taker} did not serve")
         if not isclose(start, whole, abs_tol=1e-3):
             raise MoveError(f"entry {booked.entry.id} does not begin a period of {self.period_seconds:g} s")
@@ -273,6 +293,12 @@ class Books:
         leases = past + self._store.history(fragment, after=len(past))
         self._past[fragment] = leases[:-1]
         return spans(leases).get(row.id)
+
+    def _due(self, row: MoveRow, load: BookedEntry) -> set[str]:
+        """The ids of what a period comes to, by what its payment says of the service."""
+        start, end = max(0.0, load.start - row.at), load.entry.at - row.at
+        served = Served(load.delay_seconds, load.keep)
+        return {one.entry.id for one in self._terms(row, fragment_of(load)).entries(start, end, served)}
 
     def _terms(self, row: MoveRow, fragment: str) -> Terms:
         contract = self._contracts.get((row.giver, row.taker))

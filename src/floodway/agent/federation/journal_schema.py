@@ -1,8 +1,8 @@
 """The tables of a participant's journal, and how a file becomes one.
 
 Whose a file is and of which version is looked at before anything in it is altered. All tables are made at once or none,
-and a file of version 1 is brought to this version in the same way. Balances are kept by triggers: to ask for them costs
-the same after a year.
+and a file of an earlier version is brought to this one in the same way. Balances are kept by triggers: to ask for them
+costs the same after a year.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from floodway.agent.federation.errors import StorageError
 
-VERSION = 2
+VERSION = 3
 _TABLES = """
 CREATE TABLE about (version INTEGER NOT NULL, participant TEXT NOT NULL);
 CREATE TABLE offers (
@@ -36,6 +36,16 @@ CREATE INDEX IF NOT EXISTS entries_open ON entries (agreed) WHERE agreed = 0;
 CREATE INDEX IF NOT EXISTS moves_by_time ON moves (at);
 CREATE INDEX IF NOT EXISTS moves_unfinished ON moves (state, ended);
 """
+_SETTLED = """
+CREATE TABLE settled (
+    move TEXT NOT NULL, payer TEXT NOT NULL, payee TEXT NOT NULL, reason TEXT NOT NULL, amount REAL NOT NULL,
+    entries INTEGER NOT NULL, PRIMARY KEY (move, payer, payee, reason));
+CREATE TABLE settled_until (
+    move TEXT NOT NULL, fragment TEXT NOT NULL, until REAL NOT NULL, holes TEXT NOT NULL,
+    PRIMARY KEY (move, fragment));
+CREATE TABLE forgotten (what TEXT PRIMARY KEY, value INTEGER NOT NULL);
+"""
+"""What old entries come to (`settlement.py`); of forgotten moves how many there were, and the highest number."""
 _LATER_COLUMNS = {"keep": "REAL NOT NULL DEFAULT 1", "disputed": "TEXT NOT NULL DEFAULT ''"}
 """Columns of `entries` that some journals of version 1 have not."""
 
@@ -71,7 +81,7 @@ def prepare(database: sqlite3.Connection, path: Path, participant: str | None) -
         known = (1, participant)  # version 1 was killed before it had written whose it is
     if known is None and (tables or participant is None):
         raise StorageError(f"{path} is no journal of a participant", hint="Restore it, or use another --state")
-    if known is not None and (known[0] not in (1, VERSION) or participant not in (None, known[1])):
+    if known is not None and (not 1 <= known[0] <= VERSION or participant not in (None, known[1])):
         wanted = f"{VERSION}" if participant is None else f"{VERSION} of {participant!r}"
         raise StorageError(
             f"{path} is version {known[0]} of participant {known[1]!r}, not {wanted}",
@@ -80,12 +90,14 @@ def prepare(database: sqlite3.Connection, path: Path, participant: str | None) -
     database.execute("PRAGMA journal_mode = WAL")
     owner = str(participant if known is None else known[1])
     if known is None:
-        database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {_INDEXES} {_BALANCES} {_about(owner)} COMMIT;")
+        database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {_INDEXES} {_BALANCES} {_SETTLED} {_about(owner)} COMMIT;")
     elif known[0] == 1:
         columns = {row[1] for row in database.execute("PRAGMA table_info(entries)")}
         missing = [(name, kind) for name, kind in _LATER_COLUMNS.items() if name not in columns]
         added = " ".join(f"ALTER TABLE entries ADD COLUMN {name} {kind};" for name, kind in missing)
-        database.executescript(f"BEGIN IMMEDIATE; {added} {_INDEXES} {_BALANCES} {_about(owner)} COMMIT;")
+        database.executescript(f"BEGIN IMMEDIATE; {added} {_INDEXES} {_BALANCES} {_SETTLED} {_about(owner)} COMMIT;")
+    elif known[0] == 2:
+        database.executescript(f"BEGIN IMMEDIATE; {_SETTLED} {_about(owner)} COMMIT;")
     return owner
 
 

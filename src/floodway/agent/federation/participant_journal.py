@@ -1,7 +1,8 @@
 """The journal of one participant: offers, moves, payments, penalties and leases in SQLite, durable when a call returns.
 
 Every row has an id of the federation's (the offer's, which is the move's; the entry's; fragment and epoch), and writing
-a row that is there already changes nothing: so whoever recovers may simply do everything again. Write-ahead logging
+a row that is there already changes nothing: so whoever recovers may simply do everything again. What is old becomes
+sums (`settlement.py`). Write-ahead logging
 with `synchronous = FULL`: a commit survives kill -9 and a power cut. States of a move:
 
     giver   intended → stopped → asked → done | failed
@@ -15,69 +16,26 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from floodway.agent.federation.errors import StorageError
+from floodway.agent.federation.journal_rows import OPEN as OPEN
+from floodway.agent.federation.journal_rows import BookedEntry as BookedEntry
+from floodway.agent.federation.journal_rows import MoveRow as MoveRow
+from floodway.agent.federation.journal_rows import Role as Role
+from floodway.agent.federation.journal_rows import State as State
+from floodway.agent.federation.journal_rows import fragment_of as fragment_of
+from floodway.agent.federation.journal_rows import number_of
 from floodway.agent.federation.journal_schema import prepare
 from floodway.contracts.messages import Offer
 from floodway.contracts.payment import Payment, PaymentReason
 
 FILE = "federation.sqlite"
-Role = Literal["giver", "taker"]
-State = Literal["intended", "stopped", "asked", "taking", "done", "failed"]
-OPEN: tuple[State, ...] = ("intended", "stopped", "asked", "taking")
-
-
-@dataclass(frozen=True, slots=True)
-class MoveRow:
-    """One move as this side saw it; `units` and `epochs` by fragment, `seconds` by phase (stop, hand_over, start).
-
-    `ended` is when nothing more was owed, `served` until when the taker has billed.
-    """
-
-    id: str
-    role: Role
-    giver: str
-    taker: str
-    price: float
-    units: Mapping[str, float]
-    epochs: Mapping[str, int]
-    state: State
-    at: float
-    ended: float | None = None
-    served: float | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
-
-    @property
-    def partner(self) -> str:
-        """The other side."""
-        return self.taker if self.role == "giver" else self.giver
-
-
-@dataclass(frozen=True, slots=True)
-class BookedEntry:
-    """A payment with the time it is for (`start` to `entry.at`), and the delay and the share kept that were reported.
-
-    `agreed` says that both sides have it, `disputed` why the giver refused it last.
-    """
-
-    entry: Payment
-    move: str
-    start: float
-    delay_seconds: float | None = None
-    agreed: bool = False
-    keep: float = 1.0
-    disputed: str = ""
-
-
-def fragment_of(booked: BookedEntry) -> str:
-    """The fragment that an entry is for: `MOVE/FRAGMENT/...`."""
-    return booked.entry.id.removeprefix(f"{booked.move}/").partition("/")[0]
 
 
 class Journal:
@@ -147,7 +105,7 @@ class Journal:
     def next_serial(self) -> int:
         """The first number that no offer of this participant has used."""
         rows = self._read("SELECT id FROM offers WHERE role = 'giver' UNION SELECT id FROM moves WHERE role = 'giver'")
-        return max((int(row[0].rpartition("/")[2]) for row in rows), default=-1) + 1
+        return max([self._forgotten().get("number", -1), *(number_of(row[0]) for row in rows)]) + 1
 
     def begin(self, row: MoveRow) -> None:
         """A move has begun; the same id again changes nothing."""
@@ -198,9 +156,9 @@ class Journal:
 
     def moves_by_state(self) -> dict[str, int]:
         """How many moves are in each state; `done` and `failed` only ever grow."""
-        return {
-            str(state): int(count) for state, count in self._read("SELECT state, count(*) FROM moves GROUP BY state")
-        }
+        found = Counter({state: self._forgotten().get(state, 0) for state in ("done", "failed")})
+        found.update(dict(self._read("SELECT state, count(*) FROM moves GROUP BY state")))
+        return dict(+found)
 
     def running_moves(self) -> list[MoveRow]:
         """Moves that were done and are not over."""
@@ -273,6 +231,76 @@ class Journal:
         if move is not None:
             return self._entries("WHERE move = ?", (move,))
         return self._entries("", ()) if agreed is None else self._entries("WHERE agreed = ?", (int(agreed),))
+
+    def entries_between(self, move: str, after: float, before: float, count: int) -> list[BookedEntry]:
+        """The first so many entries of a move that end after a time and before another, in their order."""
+        chosen = "SELECT id FROM entries WHERE move = ? AND at > ? AND at < ? ORDER BY at, id LIMIT ?"
+        return self._entries(f"WHERE id IN ({chosen})", (move, after, before, count))
+
+    def moves_before(self, at: float) -> list[MoveRow]:
+        """Moves that began before a time and are not under way."""
+        return self._moves("WHERE at < ? AND state IN ('done', 'failed')", (at,))
+
+    def settled_until(self, move: str, fragment: str) -> tuple[float, str] | None:
+        """Until when the periods of a fragment are sums, and the holes in that; None before the first."""
+        text = "SELECT until, holes FROM settled_until WHERE move = ? AND fragment = ?"
+        return next(iter(self._read(text, (move, fragment))), None)
+
+    def sums(self) -> list[Any]:
+        """Move, payer, payee, reason, amount and number of the entries that are sums."""
+        return self._read(
+            "SELECT move, payer, payee, reason, amount, entries FROM settled ORDER BY move, payer, reason"
+        )
+
+    def settle(self, move: str, fragment: str, entries: Iterable[BookedEntry], until: float, holes: str) -> None:
+        """Replace entries of a move by their sums; balances stay as they are."""
+        with self.transaction():
+            for one in entries:
+                self._add_sum(move, one.entry.payer, one.entry.payee, str(one.entry.reason), one.entry.amount, 1)
+                self._db.execute("DELETE FROM entries WHERE id = ?", (one.entry.id,))
+            self._db.execute("INSERT OR REPLACE INTO settled_until VALUES (?, ?, ?, ?)", (move, fragment, until, holes))
+
+    def forget(self, row: MoveRow) -> None:
+        """Remove a move of which nothing is open; what it came to joins the sums of all that are forgotten."""
+        with self.transaction():
+            for one in self.entries(move=row.id):
+                self._add_sum("", one.entry.payer, one.entry.payee, str(one.entry.reason), one.entry.amount, 1)
+            for values in self._read("SELECT * FROM settled WHERE move = ?", (row.id,)):
+                self._add_sum("", *values[1:])
+            for table in ("entries", "settled", "settled_until"):
+                self._db.execute(f"DELETE FROM {table} WHERE move = ?", (row.id,))
+            self._db.execute("DELETE FROM moves WHERE id = ?", (row.id,))
+            self._remember(row.state, self._forgotten().get(row.state, 0) + 1)
+            if row.role == "giver":
+                self._remember("number", max(self._forgotten().get("number", -1), number_of(row.id)))
+
+    def forget_before(self, at: float) -> None:
+        """Remove offers, and leases that have ended, from before a time."""
+        with self.transaction():
+            given = self._read("SELECT id FROM offers WHERE role = 'giver' AND at < ?", (at,))
+            numbers = [self._forgotten().get("number", -1), *(number_of(row[0]) for row in given)]
+            self._remember("number", max(numbers))
+            self._db.execute("DELETE FROM offers WHERE at < ?", (at,))
+            self._db.execute("DELETE FROM leases WHERE ended < ?", (at,))
+
+    def is_forgotten(self, move: str) -> bool:
+        """Whether a move's number was used by this participant, and nothing else is known of it any more."""
+        giver, _, number = move.rpartition("/")
+        given = giver == self.participant and number.isdecimal() and int(number) <= self._forgotten().get("number", -1)
+        known = "SELECT 1 FROM moves WHERE id = ? UNION SELECT 1 FROM offers WHERE id = ?"
+        return given and not self._read(known, (move, move))
+
+    def _forgotten(self) -> dict[str, int]:
+        return dict(self._read("SELECT what, value FROM forgotten"))
+
+    def _remember(self, what: str, value: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", (what, value))
+
+    def _add_sum(self, move: str, *values: str | float) -> None:
+        update = "amount = settled.amount + excluded.amount, entries = settled.entries + excluded.entries"
+        self._db.execute(
+            f"INSERT INTO settled VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET {update}", (move, *values)
+        )
 
     def balances(self) -> dict[str, float]:
         """What each participant has earned less what it has paid, as far as this journal knows; they add up to 0."""

@@ -16,9 +16,13 @@ from floodway.agent.federation.leases import LeaseStore, MoveDecision
 from floodway.agent.federation.participant_journal import Journal
 from floodway.errors import FloodwayError
 from floodway.job.decision import JobDecision, read_decision, write_decision
+from floodway.job.ledger.audit_point import AuditedLedger, open_ledger
+from floodway.job.ledger.backfill import BackfillStep, done_batches, noted_batches, recovered_lines, step_note
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
+from floodway.job.shed_state import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog, BatchReader
+from floodway.job.status.status import ShedPart, Status, read_status, write_status
 from floodway.job.store.lease import take
 from floodway.job.store.line_files import SEGMENT_BYTES
 from floodway.job.store.line_log import KeptLines
@@ -29,8 +33,9 @@ from floodway.planning.program import Program
 from floodway.planning.store import PlanFileError, load, save
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.query_notes import QueryNotes, note_tasks, read_notes
+from floodway.spark.shed.checkpoints import StateCopies
 from floodway.spark.shed.control_file import ControlTable
-from floodway.spark.shed.control_table import Entry
+from floodway.spark.shed.control_table import Entry, Table
 
 MOST_ENTRIES = 40
 
@@ -202,6 +207,90 @@ class ControlFile:
         return Counter(range(self._table.latest.salt))
 
 
+class StatusFile:
+    """What a job was when it last told, replaced whole and flushed, as it holds event times: the newest entry."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = LocalStore(folder)
+
+    def put(self, number: int) -> None:
+        newest = max(number, self._newest())
+        write_status(self._store, Status("s", "shed", "enforce", 1.0, shed=ShedPart("q", newest, 1.0, seen_us=newest)))
+
+    def held(self) -> Counter[int]:
+        return Counter(range(self._newest() + 1))
+
+    def _newest(self) -> int:
+        found = read_status(self._store)
+        return -1 if found is None or found.shed is None else found.shed.batch
+
+
+class AuditPointFile:
+    """Up to which batch a ledger was audited: an entry is a batch and the audit after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = LocalStore(folder)
+
+    def put(self, number: int) -> None:
+        Ledger(self._store).append([LedgerLine("q", number, "s", Reason.SHEDDER.value, 9, 4, 5)])
+        audited = self._audited()
+        audited.settle("q", audited.newest("q"))
+        for text in audited.close([]):
+            raise FloodwayError(text)
+
+    def held(self) -> Counter[int]:
+        audited = self._audited()
+        if strange := [text for text in audited.unchecked if "from its start" not in text]:
+            raise FloodwayError(f"the audit says: {strange[0]}")
+        found = Counter(line.batch for line in Ledger(self._store).read())
+        if audited.total("q", "s").offered != 9 * len(found):
+            raise FloodwayError(
+                f"the audit has counted {audited.total('q', 's').offered} tuples of {len(found)} batches"
+            )
+        return found
+
+    def _audited(self) -> AuditedLedger:
+        return open_ledger(self._store, full=False)
+
+
+class BackfillFiles:
+    """The journal of a backfill: an entry is a step that is noted, accounted for in the ledger, and done."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store, self._ledger = LocalStore(folder), Ledger(LocalStore(folder))
+
+    def put(self, number: int) -> None:
+        raw = self._store.read("backfill/s.json")
+        batches = {("q", number)} if raw is None else noted_batches(raw, "the note")
+        for _, batch in sorted(batches | {("q", number)}):
+            step = BackfillStep((BatchFacts("q", batch, 0, "enforce", 9, 4, 400_000, 7),))
+            self._store.write("backfill/s.json", step_note(step))
+            self._ledger.append(recovered_lines("s", step, [5], 0))
+        self._store.remove("backfill/s.json")
+
+    def held(self) -> Counter[int]:
+        return Counter(batch for _, batch in done_batches(self._ledger.lines(), "s"))
+
+
+class StateCopyFiles:
+    """The copy of a shed's decisions in the checkpoint of its query, replaced whole: the newest entry."""
+
+    def __init__(self, folder: Path) -> None:
+        self._checkpoint = LocalStore(folder / "checkpoint")
+        self._copies = StateCopies(ShedFiles(folder / "state"), "s")
+
+    def put(self, number: int) -> None:
+        table = Table(Entry(max(number, self._newest()), 0))
+        self._copies.begin("q", self._checkpoint, table.encode())
+
+    def held(self) -> Counter[int]:
+        return Counter(range(self._newest() + 1))
+
+    def _newest(self) -> int:
+        found = self._copies.read(self._checkpoint)
+        return -1 if found is None else found.table.latest.seq
+
+
 class BatchFiles:
     """Figures of every batch: an entry is a batch."""
 
@@ -295,4 +384,8 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "plans": PlanFile,
     "lock": LockFile,
     "segments": SegmentedLedger,
+    "status": StatusFile,
+    "audit": AuditPointFile,
+    "backfill": BackfillFiles,
+    "copies": StateCopyFiles,
 }

@@ -32,7 +32,7 @@ def faults(trial: Trial) -> FaultResult:
     rng = trial.rng("disks")
     ways = {"torn": _torn, "full": _full, "vanished": _vanished, "read-only": _read_only}
     if (missing := namespaces.missing()) is not None:
-        result.detail["left out"] = f"read-only: {missing}"
+        result.untried = f"read-only: {missing}"
         del ways["read-only"]
     cases = [(kind, way) for way in ways for kind in KINDS]
     for number in range(trial.points):

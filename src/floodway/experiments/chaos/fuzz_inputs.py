@@ -22,7 +22,8 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
 from floodway.errors import FloodwayError
-from floodway.experiments.chaos.fuzz_partners import Reader, partner_readers
+from floodway.experiments.chaos.fuzz_files import file_readers
+from floodway.experiments.chaos.fuzz_partners import EffectError, Reader, partner_readers
 from floodway.experiments.chaos.networks import NETWORK
 from floodway.job.decision import JobDecision, StreamDecision, as_dict, read_decision
 from floodway.job.ledger.ledger import Ledger, LedgerLine
@@ -47,15 +48,12 @@ fragments:
 _NOW = 1_000_000.0
 
 
-class EffectError(Exception):
-    """An input that was refused and has changed something, or was damaged and is said to be sound."""
-
-
 def readers(folder: Path) -> Mapping[str, Reader]:
     """All of them; files that some need are made in the folder."""
     return {
         **_messages(folder),
         **partner_readers(parse_federation(FEDERATION), folder),
+        **file_readers(folder),
         "offsets": Reader(_offsets(), lambda data: _kept(parse_offset(_text(data))), 100),
         "marks": Reader([b"A.main@6f0c2c5e1b2a:a->b:7:0:2:10"], _mark, 10),
         "decisions": _decisions(folder),

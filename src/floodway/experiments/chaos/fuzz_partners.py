@@ -31,6 +31,10 @@ class Reader:
     weight: int
 
 
+class EffectError(Exception):
+    """An input that was refused and has changed something, or was damaged and is said to be sound."""
+
+
 NOW = 1_000_000.0
 TASK = Task("f0", Load(0.6), units=0.6, kind="sum", origin="A")
 MOVE = Move("A/0", "A", "B", 4.0, (TASK,))

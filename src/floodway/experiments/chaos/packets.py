@@ -37,7 +37,7 @@ def faults(trial: Trial) -> FaultResult:
     """Every fault alone, then all together, under both control planes."""
     result = FaultResult("packets", detail={})
     if (missing := namespaces.network_missing()) is not None:
-        result.detail["left out"] = missing
+        result.untried = missing
         return result
     rng = trial.rng("packets")
     kinds = [(control, fault) for fault in (*FAULTS, "all") for control in ("dfit", "coordinator")]

@@ -73,7 +73,7 @@ def _campaign(name: str, trial: Trial, make: Callable[[Path], ClockWorld]) -> Fa
     """Clocks by the seed, every step before any comes again."""
     result = FaultResult(name)
     if (missing := set_clock.missing()) is not None:
-        result.detail["left out"] = f"all: {missing}"
+        result.untried = missing
         return result
     rng = trial.rng(name)
     steps = iter(all_steps(rng, 2 * trial.points))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import cast
 
 from floodway.errors import InputError
@@ -97,25 +98,32 @@ DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "mont
 """Points of each kind where none are asked for: some minutes on a small machine."""
 
 
-def choose(names: Iterable[str], *, kafka: bool = False, connector: bool = False) -> list[Fault]:
-    """The faults of these ids or kinds, all when none is named; those on Kafka only with a broker.
+def choose(names: Iterable[str]) -> list[Fault]:
+    """The faults of these ids or kinds, all when none is named.
 
     >>> [fault.id for fault in choose(["disks"])]
     ['disks']
     """
-    had = {"kafka": kafka, "connector": kafka and connector}
-    possible = [fault for fault in FAULTS.values() if had.get(fault.needs, True)]
     wanted = list(names)
-    found = [] if wanted else possible
+    found = [] if wanted else list(FAULTS.values())
+    known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
     for name in wanted:
-        if name in FAULTS:
-            found.append(FAULTS[name])
-            continue
-        known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
         if name not in known:
             raise InputError(f"no fault is called {name!r}", hint=did_you_mean(name, known))
-        found += [fault for fault in possible if fault.kind == name]
+        found += [FAULTS[name]] if name in FAULTS else [one for one in FAULTS.values() if one.kind == name]
     return list(dict.fromkeys(found))
+
+
+def lacking(fault: Fault, *, kafka_libs: Path | None, kafka_connector: Path | None) -> str | None:
+    """Which option a fault needs and was not given; None if it has all.
+
+    >>> lacking(FAULTS["kafka-kills"], kafka_libs=None, kafka_connector=None)
+    'it needs --kafka-libs'
+    """
+    needed = {"--kafka-libs": kafka_libs} if fault.needs in ("kafka", "connector") else {}
+    needed |= {"--kafka-connector": kafka_connector} if fault.needs == "connector" else {}
+    missing = [option for option, folder in needed.items() if folder is None]
+    return f"it needs {' and '.join(missing)}" if missing else None
 
 
 def share(faults: Iterable[Fault], points: int | None) -> dict[str, int]:

@@ -3,6 +3,7 @@
     lost         tuples that the journaled decisions keep and the sink does not hold
     doubled      tuples that a sink holds more than once
     differences  sentences: what ledger, journal, logs and sinks do not agree on, and what hung
+    untried      what this machine could not try, and why: no success, though no promise was broken
 
 One function a fault, `run(trial) -> FaultResult`; `registry.py` names them all. Everything is chosen by the seed: the
 same seed tries the same points, though a busy machine may reach them at other moments.
@@ -51,6 +52,7 @@ class FaultResult:
     doubled: int = 0
     differences: list[str] = field(default_factory=list)
     detail: dict[str, Any] = field(default_factory=dict)
+    untried: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -73,6 +75,7 @@ class FaultResult:
             "lost": self.lost,
             "doubled": self.doubled,
             "differences": self.differences[:MOST_DIFFERENCES],
+            "untried": self.untried,
             **({"detail": self.detail} if self.detail else {}),
         }
 

@@ -17,9 +17,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from floodway.job.ledger.fold import Counts, Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
@@ -29,6 +29,8 @@ POINT = "audit.json"
 MOST_FOUND = 50
 REMOVED = "in lines that retention has removed since: "
 
+Position = Annotated[int, Field(ge=0, lt=1 << 63)]
+"""In the ledger: bytes or appends."""
 Positions = dict[int, int]
 """By partition."""
 
@@ -72,15 +74,19 @@ class QueryPoint:
         """What was counted at a place."""
         return self.places.get(at, PlaceSums())
 
+    def waiting(self) -> list[LedgerLine]:
+        """The lines that are `open`; ValueError for what is none."""
+        return [LedgerLine.decode(text.encode()) for text in self.open]
+
 
 @dataclass(slots=True)
 class AuditPoint:
     """See the module. By segment: how many of its lines were read, and their checksum; `kept_from` is the first one."""
 
     ledger: str = ""
-    position: int = 0
+    position: Position = 0
     lines: int = 0
-    kept_from: int = 0
+    kept_from: Position = 0
     segments: dict[int, tuple[int, int]] = field(default_factory=dict)
     queries: dict[str, QueryPoint] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
@@ -196,7 +202,7 @@ def open_ledger(store: Store, *, full: bool) -> AuditedLedger:
     )
     audited.after.segments = _checksums(by_segment, before, begins)
     for key, one in audited.before.queries.items():
-        waiting = [LedgerLine.decode(text.encode()) for text in one.open]
+        waiting = one.waiting()
         if removed:  # what came after them is not known, so they count as removed as well
             for line in waiting:
                 one.places.setdefault(line.at, PlaceSums()).add(line)
@@ -218,7 +224,9 @@ def _last_point(store: Store, fresh: AuditPoint) -> tuple[AuditPoint, list[str]]
         return fresh, []
     try:
         found = _FORM.validate_json(raw)
-    except ValidationError:
+        for one in found.queries.values():
+            one.waiting()
+    except ValueError:  # pydantic's ValidationError is one
         return fresh, [f"{POINT} is not of this version, so everything was audited again"]
     return (found if found.ledger == fresh.ledger else fresh), []
 

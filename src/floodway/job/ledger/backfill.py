@@ -11,13 +11,16 @@ Pure but for the ledger: the shell (`spark/shed/recovery/backfill.py`) reads the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger_line import LedgerLine, Reason
 from floodway.job.status.status import Status
+from floodway.json_text import load_json
 
 STEP_TUPLES = 200_000
 LEAST_STEP_TUPLES = 1_000
@@ -64,6 +67,29 @@ def next_step(facts: Iterable[BatchFacts], done: Collection[Batch], most_tuples:
         chosen.append(one)
         tuples += one.size
     return BackfillStep(tuple(chosen)) if chosen else None
+
+
+def step_note(step: BackfillStep) -> bytes:
+    """What is left beside the ledger while a step runs."""
+    return json.dumps({"version": 1, "batches": [[one.query, one.batch] for one in step.facts]}).encode()
+
+
+def noted_batches(raw: bytes, place: str) -> set[Batch]:
+    """The batches of a step that was cut short; InputError where the note cannot be understood.
+
+    >>> sorted(noted_batches(b'{"version": 1, "batches": [["q", 2], ["q", 1]]}', "note"))
+    [('q', 1), ('q', 2)]
+    """
+    try:
+        body = load_json(raw)
+        if body["version"] != 1:
+            raise ValueError("another version")
+        return {(str(query), int(batch)) for query, batch in body["batches"]}
+    except (ValueError, LookupError, TypeError, OverflowError):
+        raise InputError(
+            f"{place} does not say which batches were processed when the last backfill ended",
+            hint="Restore it, or remove it: the batches of that step may then be processed twice",
+        ) from None
 
 
 def done_batches(lines: Iterable[LedgerLine], at: str) -> dict[Batch, LedgerLine]:

@@ -18,8 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from floodway.job.ledger.timeline import Downsampled
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.latencies import Count, Number, Sketch
 from floodway.job.store.store import Store
 from floodway.json_text import load_json
 
@@ -41,20 +43,20 @@ class Batch:
     """
 
     query: str
-    batch: int
-    cut_seconds: float
-    ended_seconds: float
-    offered: int = 0
-    kept: int = 0
-    keep: float = 1.0
+    batch: Count
+    cut_seconds: Number
+    ended_seconds: Number
+    offered: Count = 0
+    kept: Count = 0
+    keep: Number = 1.0
     mode: str = "enforce"
     reason: str = ""
     latencies: Sketch = field(default_factory=Sketch)
-    delivered: Mapping[str, int] = field(default_factory=dict)
-    work_seconds: float = 0.0
-    busy_seconds: float = 0.0
-    scale: float = 1.0
-    batches: int = 1
+    delivered: Mapping[str, Count] = field(default_factory=dict)
+    work_seconds: Number = 0.0
+    busy_seconds: Number = 0.0
+    scale: Number = 1.0
+    batches: Count = 1
 
     def encode(self) -> bytes:
         """One line, newline included."""
@@ -70,9 +72,9 @@ class Batch:
     @classmethod
     def decode(cls, raw: bytes) -> Batch:
         """Read one line; ValueError, KeyError or TypeError if it is none."""
-        body: dict[str, Any] = load_json(raw)
-        total_seconds, counts = body.pop("latencies")
-        return cls(**body, latencies=Sketch(Counter({int(at): int(count) for at, count in counts}), total_seconds))
+        body = load_json(raw)
+        total_seconds, counts = body["latencies"]
+        return _FORM.validate_python({**body, "latencies": {"counts": dict(counts), "total_seconds": total_seconds}})
 
     def joined(self, later: Batch) -> Batch:
         """This one and a later one of the same query as one."""
@@ -92,6 +94,9 @@ class Batch:
             busy_seconds=self.busy_seconds + later.busy_seconds,
             batches=self.batches + later.batches,
         )
+
+
+_FORM = TypeAdapter(Batch)
 
 
 @dataclass(slots=True)
@@ -218,7 +223,7 @@ def _through(raw: bytes | None) -> int:
     """The last segment that the history has; -1 for none."""
     try:
         return int(load_json((raw or b"").partition(b"\n")[0])["through"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return -1
 
 

@@ -13,10 +13,19 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 GROWTH = 1.02
+MOST_BUCKET = 3000
+"""Of a latency longer than the universe is old."""
 BUCKETS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0)
 """Bounds of the exported histogram in seconds: targets of micro-batch engines lie between half a second and ten."""
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Number = Annotated[float, Field(ge=-1e15, le=1e15)]
+"""What a file may hold: no NaN, and no number whose sums or powers are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,8 @@ class Sketch:
     (3, 4)
     """
 
-    counts: Counter[int] = field(default_factory=Counter)
-    total_seconds: float = 0.0
+    counts: Counter[Annotated[int, Field(ge=0, le=MOST_BUCKET)]] = field(default_factory=Counter)
+    total_seconds: Number = 0.0
 
     @classmethod
     def of(cls, latencies: Iterable[tuple[float, int]]) -> Sketch:

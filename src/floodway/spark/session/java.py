@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from floodway.errors import FloodwayError
 
@@ -112,8 +113,8 @@ def wrap(java: Path, home: Path) -> Path:
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
     if not wrapper.is_file() or wrapper.read_text() != script:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        # Replaced in one step: two processes may come here at once, and neither may see half a script.
-        draft = wrapper.with_name(f"java.{os.getpid()}")
+        # Replaced in one step: several threads and processes may come here at once, and none may see half a script.
+        draft = wrapper.with_name(f"java.{token_hex(8)}")
         draft.write_text(script)
         draft.chmod(0o755)
         draft.replace(wrapper)
@@ -121,7 +122,7 @@ def wrap(java: Path, home: Path) -> Path:
 
 
 def is_wrapper(java: Path) -> bool:
-    """Whether this `java` is a script made by `obtained_home`, to be kept in front of its runtime."""
+    """Whether this `java` is a script made by `wrap`, to be kept in front of its runtime."""
     with java.open("rb") as file:
         return file.read(2) == b"#!" and VECTOR_MODULE.encode() in file.read(1000)
 

@@ -100,7 +100,7 @@ def read_record(checkpoint: Store, shed: str) -> Record | None:
     try:
         body = load_json(checkpoint.read(_record(shed)) or b"null")
         return Record(int(body["since"]), str(body["state"]))
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError):
         return None
 
 

@@ -7,7 +7,6 @@ note and repeats that step under the same name, or finds its lines in the ledger
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,9 @@ from floodway.job.ledger.backfill import (
     counted_lines,
     done_batches,
     next_step,
+    noted_batches,
     recovered_lines,
+    step_note,
 )
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.fold import Fold
@@ -33,7 +34,6 @@ from floodway.job.ledger.ledger import Ledger
 from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.ledger.ledger_tail import LedgerTail
 from floodway.job.store.store import Store
-from floodway.json_text import load_json
 
 POLL_SECONDS = 1.0
 
@@ -161,8 +161,7 @@ class Backfill:
             self._facts = self.recovery.facts(self.since_us, self.until_us)
             step = next_step(self._facts, self._done(), self.pace.tuples)
         if step is not None:
-            batches = [[one.query, one.batch] for one in step.facts]
-            self._store.write(self._note, json.dumps({"version": 1, "batches": batches}).encode())
+            self._store.write(self._note, step_note(step))
         return step
 
     def _noted(self) -> BackfillStep | None:
@@ -170,7 +169,7 @@ class Backfill:
         raw = self._store.read(self._note)
         if raw is None:
             return None
-        noted, fold = {(str(query), int(batch)) for query, batch in load_json(raw)["batches"]}, self._ledger.fold()
+        noted, fold = noted_batches(raw, f"{self._store.uri}/{self._note}"), self._ledger.fold()
         if all(fold.is_recovered(query, self.name, batch) for query, batch in noted):
             self._store.remove(self._note)
             return None

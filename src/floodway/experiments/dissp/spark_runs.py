@@ -8,7 +8,7 @@ from pathlib import Path
 
 from floodway.experiments.dissp.feed import is_readings
 from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine, papers_law
-from floodway.experiments.result import Progress
+from floodway.experiments.result import Criterion, Progress
 
 OVERLOADED = 200
 """Queries: even the lowest of the rates is above the limit of 90."""
@@ -16,6 +16,8 @@ SWEEP = (120,)
 SECONDS, FREE_SECONDS = 80.0, 60.0
 LAWS = PAPER, DEFAULT = "the paper's law", "the default"
 FREE = (80, 120, 200)
+CLOSE = 0.1
+"""How far the mean latency may be from its target, as a share of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,16 @@ class ControlledRuns:
             **{f"{OVERLOADED} queries, target {t:g} s, {law}": run.to_dict() for (t, law), run in self.runs.items()},
             **{f"{q} queries, target {run.target:g} s, {DEFAULT}": run.to_dict() for q, run in self.sweep.items()},
         }
+
+
+def close_to_target(found: ControlledRuns, law: str) -> Criterion:
+    """That under this law the mean is at every target, as Figures 6 and 7 both claim."""
+    means = {target: found.runs[target, law].latency for target in found.limit.targets}
+    return Criterion(
+        f"{law}: the mean is within {CLOSE:.0%} of every target",
+        all(abs(mean / target - 1.0) < CLOSE for target, mean in means.items()),
+        ", ".join(f"{mean:.2f} at {target:g} s" for target, mean in means.items()),
+    )
 
 
 def readings(trace: Path | None) -> Path | None:

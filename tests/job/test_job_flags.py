@@ -31,7 +31,7 @@ OTHER: dict[str, Any] = {
     "epsilon": 0.1,
     "objective": Objective.FAIR,
     "headroom": 0.95,
-    "plans": "advance",
+    "plans": "lazy",
     "replan": True,
     "drop": "range",
     "lossless": True,

@@ -133,7 +133,7 @@ FLAGS: Mapping[str, Flag] = {
     "plans": Flag(
         "--plans",
         PLANNING,
-        "When a coordinator makes plans: lazy (default), when rates first ask; or advance: uploaded once, then ids.",
+        "When a coordinator makes plans: advance (default: uploaded once, then ids), or lazy: when rates first ask.",
         values.choice("--plans", get_args(Plans)),
         refused=_EXACT,
     ),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.dissp import spark_runs
-from floodway.experiments.dissp.feed import HOSTS, Hosts, generated, is_readings, read_hosts
+from floodway.experiments.dissp.feed import HOSTS, Hosts, generated, read_hosts
 from floodway.experiments.dissp.spark_engine import EngineLimit, papers_law
 from tests.experiments.outcomes import LIMIT
 
@@ -38,9 +37,7 @@ def test_readings_come_from_a_record_of_hosts_or_are_generated(tmp_path: Path) -
     assert np.array_equal(made_up, generated(3)) and not np.array_equal(made_up, generated(4))
     path = tmp_path / "cpu.csv"
     path.write_text("\n".join([",".join(f"host{i:03}" for i in range(12)), *[",".join("7" * 12)] * 3]) + "\n")
-    assert is_readings(path) and spark_runs.readings(path) == path
     assert read_hosts(path).tolist() == [[7.0] * HOSTS] * 3
     path.write_text("arrivals per 100 ms bin\n1\n2\n")
-    assert spark_runs.readings(path) is None
     with pytest.raises(InputError, match="is no table of readings"):
         read_hosts(path)

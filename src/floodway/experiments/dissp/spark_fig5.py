@@ -23,7 +23,6 @@ LOW_TARGETS = 4.0
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Measure what Spark can take, then offer 80 to 200 queries' worth."""
-    trace = spark_runs.readings(trace)
     runs: dict[int, EngineRun] = {}
     with SparkEngine(trace, seeds[0]) as engine:
         limit = engine.limit()

@@ -26,7 +26,6 @@ FULL = 0.9
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Targets that the engine can reach, 200 queries, both laws; fewer queries at the middle target."""
-    trace = spark_runs.readings(trace)
     return judged(controlled(trace, seeds[0], progress), trace)
 
 

@@ -27,7 +27,6 @@ CLAIM = Claim(
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """The same runs as Figure 6's."""
-    trace = spark_runs.readings(trace)
     return judged(controlled(trace, seeds[0], progress), trace)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodway.experiments.dissp.feed import is_readings
 from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine, papers_law
 from floodway.experiments.result import Criterion, Progress
 
@@ -47,11 +46,6 @@ def close_to_target(found: ControlledRuns, law: str) -> Criterion:
         all(abs(mean / target - 1.0) < CLOSE for target, mean in means.items()),
         ", ".join(f"{mean:.2f} at {target:g} s" for target, mean in means.items()),
     )
-
-
-def readings(trace: Path | None) -> Path | None:
-    """The trace if it is one of hosts; `reproduce` may have been given arrivals per bin, for other experiments."""
-    return trace if trace is not None and is_readings(trace) else None
 
 
 def limit_measured(limit: EngineLimit) -> dict[str, float]:

@@ -18,7 +18,7 @@ from floodway.agent.planes.plane import check_plane, make_coordinator
 from floodway.agent.wire.messages import AnyMessage, PlanChoice, PlanUpload, decode, encode
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
-from floodway.errors import PlanningError
+from floodway.errors import InputError, PlanningError
 from floodway.job.options.options import JobOptions
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -209,6 +209,26 @@ def test_plans_in_advance_that_were_asked_for_are_refused_where_there_can_be_non
         make_coordinator(
             example("figure1"), Security(), {}, tmp_path, JobOptions(plans="advance", objective=Objective.FAIR)
         )
+
+
+def test_a_coordinator_plans_by_rates_that_were_seen_and_other_control_planes_refuse_them(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("s1,s2\n" + "\n".join(f"{1.0 + i / 500},{0.9 + i / 1000}" for i in range(50)))
+    network = example("figure1")
+    sizes = []
+    for workload in (None, path):
+        options = JobOptions(planner="fit", plans="lazy", workload=workload)
+        plane = make_coordinator(network, Security(), {}, tmp_path, options)
+        office = Office1(network)
+        office.coordinator = plane.agent
+        assert office.turn(RATES) >= 0.95 * 0.6 * 0.95
+        planner = office.coordinator.state.planner
+        assert planner is not None
+        sizes.append(planner.size)
+    assert sizes[1] < sizes[0]
+    for kind in ("alone", "dfit"):
+        with pytest.raises(InputError, match="--workload: a node also plans for its links"):
+            check_plane(kind, network, JobOptions(planner="fit", workload=path))
 
 
 def test_a_coordinator_that_comes_again_goes_on_with_the_plans_that_nodes_hold() -> None:

@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -75,6 +76,7 @@ class Coordinator:
     epsilon: float = 0.05
     headroom: float = 1.0
     objective: Objective = Objective.THROUGHPUT
+    workload: Path | None = None
     lazy: bool = False
     tolerance: float = 0.02
     calm_seconds: float = 10.0
@@ -96,13 +98,18 @@ class Coordinator:
     @cached_property
     def journal(self) -> CoordinatorJournal:
         """Writes and reads what a restart needs."""
-        settings = [self.planner, self.epsilon, self.headroom, self.objective.value, self.lazy]
+        settings = [self.planner, self.epsilon, self.headroom, self.objective.value, str(self.workload), self.lazy]
         return CoordinatorJournal(self.network, self.nodes, settings, self.make_planner)
 
     def make_planner(self, network: Network) -> Planner:
         """A planner for the network as it was measured."""
         return make_planner(
-            network, self.planner, objective=self.objective, epsilon=self.epsilon, headroom=self.headroom
+            network,
+            self.planner,
+            objective=self.objective,
+            epsilon=self.epsilon,
+            headroom=self.headroom,
+            workload=self.workload,
         )
 
     def make_table(self, planner: Planner) -> tuple[AdvancePlans | None, str]:

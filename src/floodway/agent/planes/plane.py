@@ -205,8 +205,13 @@ def make_control_plane(
 def check_plane(kind: str, network: Network, options: JobOptions) -> None:
     """Refuse a planner, an objective or plans that a control plane cannot have for this network."""
     planner, objective = options.planner, options.objective
+    if options.workload is not None and kind != "coordinator":
+        raise InputError(
+            "--workload: a node also plans for its links, and nobody has seen their rates",
+            hint="Use --control coordinator, which plans for the streams, or leave it out",
+        )
     if kind != "dfit":
-        check_choice(planner or "exact", objective)
+        check_choice(planner or "exact", objective, options.workload)
         if kind == "coordinator" and options.plans == "advance":
             check_advance(Program(network), objective)
         return
@@ -230,7 +235,9 @@ def make_coordinator(
     asked = options or JobOptions()
     check_plane("coordinator", network, asked)
     planner, lazy = asked.planner or "exact", asked.plans == "lazy"
-    machine = Coordinator(network, planner, asked.epsilon, asked.headroom, asked.objective, lazy=lazy)
+    machine = Coordinator(
+        network, planner, asked.epsilon, asked.headroom, asked.objective, workload=asked.workload, lazy=lazy
+    )
     return Plane(machine, _addresses(network, urls), security, state_dir)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from floodway.buffering.adaptors import adaptors
@@ -129,6 +130,14 @@ FLAGS: Mapping[str, Flag] = {
         PLANNING,
         "Share of every resource that may be planned for, default 1 (the papers: 0.95).",
         values.share("--headroom"),
+    ),
+    "workload": Flag(
+        "--workload",
+        PLANNING,
+        "A CSV of rates that were seen, a column a stream, for fit and solver-w; with nodes, for a coordinator.",
+        Path,
+        metavar="FILE",
+        refused=_EXACT,
     ),
     "plans": Flag(
         "--plans",

@@ -42,7 +42,7 @@ LATENCY_RANGE = 0.75, 1.25
 """Mean latency over target. About ten batches are measured: one that takes twice as long makes the mean 15% larger."""
 
 LEAST_USED = 0.8
-"""Least `used`. Where Spark takes a third of a batch, a mean latency at the lower end of its range comes to this."""
+"""Least `used`. Where Spark takes a third of a batch, a mean latency at the lower end of its range comes to 0.83."""
 
 Check = Callable[[RunReport, Network, RunLayout], Sequence[Criterion]]
 

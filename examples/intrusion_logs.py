@@ -38,13 +38,6 @@ def read_trace(path: Path) -> pa.Table:
     )
 
 
-def is_trace(path: Path) -> bool:
-    """Whether a file has the columns of a log of connections."""
-    raw = path.read_bytes()
-    first = (gzip.decompress(raw) if path.suffix == ".gz" else raw).split(b"\n", 1)[0].decode("utf-8", "replace")
-    return set(_NEEDED) <= {name.strip() for name in first.split(",")}
-
-
 def generated(seed: int, *, seconds: float, rate: float, start: float = 1_700_000_000.0) -> pa.Table:
     """Made-up traffic: Poisson arrivals, sources by Zipf's law, a few of them scanning many protocols."""
     rng = np.random.default_rng(seed)

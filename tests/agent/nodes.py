@@ -113,6 +113,12 @@ class Up:
         """kill -9 the node's process alone; what it had started is the supervisor's business."""
         os.kill(self.pid(node), signal.SIGKILL)
 
+    def kill_and_restart(self, agent: str) -> None:
+        """kill -9, until the supervisor has started it again."""
+        pid = self.pid(agent)
+        self.kill(agent)
+        wait_until(lambda: self.check() and self.pid(agent) != pid, f"{agent} started again")
+
     def await_more(self, node: str, what: str) -> None:
         """Until the node has finished a batch that dropped tuples or took some, later than all it has finished."""
         before = len(self.lines(node))

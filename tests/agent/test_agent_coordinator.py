@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from floodway.agent.planes import coordinator_state
 from floodway.agent.planes.agent import Agent
 from floodway.agent.planes.coordinated import CoordinatedNode, UploadedPlanner
 from floodway.agent.planes.coordinator import Coordinator
 from floodway.agent.planes.coordinator_state import WHOLE
 from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured
+from floodway.agent.planes.plane import check_plane, make_coordinator
 from floodway.agent.wire.messages import AnyMessage, PlanChoice, PlanUpload, decode, encode
 from floodway.agent.wire.refusals import RefusedError
+from floodway.agent.wire.signing import Security
+from floodway.errors import InputError, PlanningError
+from floodway.job.options.options import JobOptions
+from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
+from floodway.planning.factory import make_planner
+from floodway.planning.plan import Objective
 from floodway.planning.program import Program
+from floodway.planning.solver_cells import Budget
 from tests.oracles.plan_checks import example, hard_rates
 
 RATES = {"s1": 1.0, "s2": 1.0}
@@ -140,6 +150,85 @@ def test_what_cannot_be_prepared_is_planned_when_it_is_needed() -> None:
     prepared = set(office.coordinator.state.rows)
     assert office.turn(RATES) >= 0.95 * 0.6  # twice what the file says is the most
     assert set(office.coordinator.state.rows) > prepared or office.coordinator.state.plan in prepared
+
+
+UNBOUNDED = """
+version: 1
+name: unbounded
+streams: {s: {}}
+nodes: {A: {cpu: 1.0}}
+operators:
+  free: {node: A, from: s, cost: 0}
+  dear: {node: A, from: s, cost: 1}
+outputs: {q1: {from: free}, q2: {from: dear, weight: 2}}
+"""
+
+
+def test_the_plans_of_commands_are_made_in_advance_unless_lazy_is_asked_for(tmp_path: Path) -> None:
+    def prepared(options: JobOptions) -> object:
+        plane = make_coordinator(example("figure1"), Security(), {}, tmp_path, options)
+        office = Office1(example("figure1"))
+        office.coordinator = plane.agent
+        office.turn(RATES)
+        return plane.status()["prepared"]
+
+    assert prepared(JobOptions()) == prepared(JobOptions(plans="advance")) != 0
+    assert prepared(JobOptions(plans="lazy")) == 0
+
+
+@pytest.mark.parametrize(
+    ("network", "objective", "words"),
+    [
+        (parse_network(UNBOUNDED), Objective.THROUGHPUT, "stream 's' has no max_rate"),
+        (example("figure1"), Objective.FAIR, "not for the objective 'fair'"),
+        (example("figure1"), Objective.THROUGHPUT, "cells of rates have no plan that is good enough: that takes more"),
+    ],
+    ids=["rates without an end", "another objective", "too many cells"],
+)
+def test_what_cannot_be_prepared_is_told_and_planned_when_it_is_needed(
+    network: Network, objective: Objective, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_state, "BUDGET", Budget(cells=20))
+    office = Office1(network)
+    office.coordinator = Agent(Coordinator(network, objective=objective))
+    rates = dict.fromkeys(network.streams, 3.0)
+    score = office.turn(rates)
+    best = make_planner(network, "exact", objective=objective).plan(rates).score
+    assert score >= 0.95 * best
+    assert words in str(office.coordinator.status(office.now)["not_prepared"])
+    assert not office.coordinator.state.rows.keys() <= {WHOLE}
+
+
+def test_plans_in_advance_that_were_asked_for_are_refused_where_there_can_be_none(tmp_path: Path) -> None:
+    network = parse_network(UNBOUNDED)
+    check_plane("coordinator", network, JobOptions())
+    check_plane("coordinator", network, JobOptions(plans="lazy"))
+    with pytest.raises(PlanningError, match=r"'s' has no max_rate.*Give streams\.s\.max_rate"):
+        check_plane("coordinator", network, JobOptions(plans="advance"))
+    with pytest.raises(PlanningError, match=r"objective 'fair'\. Use --plans lazy"):
+        make_coordinator(
+            example("figure1"), Security(), {}, tmp_path, JobOptions(plans="advance", objective=Objective.FAIR)
+        )
+
+
+def test_a_coordinator_plans_by_rates_that_were_seen_and_other_control_planes_refuse_them(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("s1,s2\n" + "\n".join(f"{1.0 + i / 500},{0.9 + i / 1000}" for i in range(50)))
+    network = example("figure1")
+    sizes = []
+    for workload in (None, path):
+        options = JobOptions(planner="fit", plans="lazy", workload=workload)
+        plane = make_coordinator(network, Security(), {}, tmp_path, options)
+        office = Office1(network)
+        office.coordinator = plane.agent
+        assert office.turn(RATES) >= 0.95 * 0.6 * 0.95
+        planner = office.coordinator.state.planner
+        assert planner is not None
+        sizes.append(planner.size)
+    assert sizes[1] < sizes[0]
+    for kind in ("alone", "dfit"):
+        with pytest.raises(InputError, match="--workload: a node also plans for its links"):
+            check_plane(kind, network, JobOptions(planner="fit", workload=path))
 
 
 def test_a_coordinator_that_comes_again_goes_on_with_the_plans_that_nodes_hold() -> None:

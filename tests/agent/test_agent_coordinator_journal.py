@@ -134,7 +134,9 @@ def test_the_plan_table_is_written_out_once() -> None:
 class Process:
     """`floodway node --coordinator`, and two nodes of the test's own that report to it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *arguments: str) -> None:
+        self._arguments = arguments
+        self.said = root / "said.txt"
         names = ["A", "B", COORDINATOR]
         self.urls = dict(zip(names, map("http://127.0.0.1:{}".format, free_ports(3)), strict=True))
         self.layout = NodeLayout(root / "state")
@@ -148,7 +150,8 @@ class Process:
         command = [sys.executable, "-m", "floodway.cli.main", "node", str(FIGURE1), "--coordinator"]
         command += ["--state", str(self.layout.root), "--listen", self.urls[COORDINATOR].removeprefix("http://")]
         command += ["--urls", ",".join(f"{name}={url}" for name, url in self.urls.items())]
-        self._process = subprocess.Popen([*command, "--parent", str(os.getpid())])
+        with self.said.open("wb") as said:
+            self._process = subprocess.Popen([*command, "--parent", str(os.getpid()), *self._arguments], stderr=said)
 
     def kill(self) -> None:
         assert self._process is not None
@@ -178,8 +181,8 @@ class Process:
 
 
 @contextmanager
-def running(root: Path) -> Iterator[Process]:
-    process = Process(root)
+def running(root: Path, *arguments: str) -> Iterator[Process]:
+    process = Process(root, *arguments)
     servers = {
         name: HttpServer(plane.routes(), port=int(process.urls[name].rsplit(":", 1)[1]))
         for name, plane in process.nodes.items()
@@ -195,6 +198,14 @@ def running(root: Path) -> Iterator[Process]:
         for name, plane in process.nodes.items():
             plane.stop()
             servers[name].stop()
+
+
+def test_a_process_says_once_why_it_does_not_plan_in_advance(tmp_path: Path) -> None:
+    with running(tmp_path, "--objective", "fair") as process:
+        process.until(lambda: process.status().get("acknowledged") == ["A", "B"], RATES)
+        reason = process.status()["not_prepared"]
+        assert "not for the objective 'fair'" in reason and process.status()["prepared"] == 0
+        wait_until(lambda: process.said.read_text().count(reason) == 1)
 
 
 def test_a_process_that_is_killed_resumes(tmp_path: Path) -> None:

@@ -40,18 +40,11 @@ def table_of_b(up: Up) -> int | None:
     return version
 
 
-def kill_and_restart(up: Up, agent: str) -> None:
-    """kill -9, until the supervisor has started it again."""
-    pid = up.pid(agent)
-    up.kill(agent)
-    wait_until(lambda: up.check() and up.pid(agent) != pid, f"{agent} started again")
-
-
 def kill_and_resume(up: Up, *nodes: str) -> None:
     """One after the other; each comes back as another process and goes on with the batch after its last."""
     before = {node: up.lines(node)[-1].batch for node in nodes}
     for node in nodes:
-        kill_and_restart(up, node)
+        up.kill_and_restart(node)
     for node in nodes:
         up.await_more(node, f"{node} resumed")
         assert up.lines(node)[-1].batch > before[node]
@@ -83,7 +76,7 @@ def test_a_coordinator_that_dies_leaves_every_node_shedding(tmp_path: Path) -> N
     with Up(tmp_path, FIGURE1, "--seconds", "600", "--target", "6", "--control", "coordinator") as up:
         begin(up)
         wait_until(lambda: up.control("A").get("plan") is not None, "A has a plan of the coordinator's")
-        kill_and_restart(up, "coordinator")
+        up.kill_and_restart("coordinator")
         for node in "AB":
             up.await_more(node, f"{node} sheds without the coordinator")
         kill_and_resume(up, "A", "B")

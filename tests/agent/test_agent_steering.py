@@ -11,7 +11,7 @@ from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
 from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
 from floodway.job.options.targets import Target
-from floodway.network.model import Network, Node, Operator, Output, Stream
+from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import JournaledBatch
@@ -104,6 +104,25 @@ def test_what_is_skipped_is_in_every_decision_and_not_taken_out_of_windows() -> 
         assert (found.budget is None) == lossless
     with pytest.raises(InputError, match="out of windows that are kept whole"):
         Steering(make_planner(network, "exact"), parts, Target(1.5), JobOptions(skip_when_lag=1), windowed={"s"})
+
+
+def test_the_plan_told_is_the_one_that_windows_of_several_streams_are_dropped_by() -> None:
+    operators = {
+        "o1": Operator("o1", "A", ("s1",), cost=0.001),
+        "o2": Operator("o2", "A", ("s2",), cost=0.004),
+        "both": Operator("both", "A", ("o1", "o2"), kind=OperatorKind.UNION, cost=0.0),
+        "count": Operator("count", "A", ("both",), kind=OperatorKind.AGGREGATE, cost=0.0, window=10.0),
+    }
+    streams = {name: Stream(name, 1000.0) for name in ("s1", "s2")}
+    network = Network("meeting", streams, {"A": Node("A")}, operators, {"q": Output("q", "count")})
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    planner, rates = make_planner(network, "exact"), {"s1": 500.0, "s2": 500.0}
+    apart = planner.plan(rates).keeps
+    assert apart["s1"] == 1.0 > apart["s2"]
+    steered = Steering(planner, parts, Target(1.5), windowed={"s1", "s2"}).decide(rates, rates, "enforce", 0)
+    assert steered.plan.keeps["s1"] == steered.plan.keeps["s2"] == apart["s2"]
+    assert steered.plan.load == {"A": pytest.approx(apart["s2"] * 500.0 * 0.005)}
+    assert {steered.decision.streams[name].keep_ppm for name in rates} == {round(apart["s2"] * 1e6)}
 
 
 def test_a_slow_engine_shrinks_the_capacity_that_is_planned_for() -> None:

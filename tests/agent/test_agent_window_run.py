@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.log.meta import META
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.node_layout import NodeLayout
+from tests.agent.nodes import Up
+from tests.agent.window_sums import SIZE_SECONDS, SLIDE_SECONDS
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -74,6 +77,31 @@ outputs: {{q: {{from: count}}}}
 """
 
 
+PIPELINED = """
+version: 1
+name: windows-in-a-row
+streams: {{s: {{max_rate: 800, log: {log}}}}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators:
+  work: {{node: A, from: s, run: 'tests.agent.waiting_service:call', cost: 0.002}}
+  count: {{node: A, from: work, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}}
+  sums: {{node: A, from: count, kind: aggregate, window: 20s, slide: 10s, run: 'tests.agent.window_sums:sums', cost: 0}}
+outputs: {{q: {{from: sums}}}}
+"""
+
+FAN_OUT = """
+version: 1
+name: windows-side-by-side
+streams: {{s: {{max_rate: 800, log: {log}}}}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators:
+  work: {{node: A, from: s, run: 'tests.agent.waiting_service:call', cost: 0.002}}
+  count: {{node: A, from: work, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}}
+  long: {{node: A, from: work, kind: aggregate, window: 15s, group_by: key, cost: 0}}
+outputs: {{q: {{from: count}}, r: {{from: long}}}}
+"""
+
+
 class Input:
     """A stream of which every tenth of a second brings two seconds of event time, however seldom it is asked to."""
 
@@ -94,14 +122,19 @@ class Input:
             keys = pa.array([i % 3 for i in range(count)], pa.int32())
             writer.append(pa.table({"key": keys, "event_time": stamps}))
 
-    def windows(self) -> dict[tuple[int, int], int]:
+    def windows(self, size: int = 10, slide: int = 5) -> dict[tuple[int, int], int]:
         """Tuples by window start in seconds and key, nothing shed."""
-        found: Counter[tuple[int, int]] = Counter()
-        for row in rows(self.path):
-            last = micros(row["event_time"]) // SECOND // 5 * 5
-            for start in (last - 5, last):
-                found[start, int(str(row["key"]))] += 1
-        return found
+        return windowed(((micros(row["event_time"]) // SECOND, row["key"], 1) for row in rows(self.path)), size, slide)
+
+
+def windowed(counted: Iterable[tuple[int, object, int]], size: int, slide: int) -> dict[tuple[int, int], int]:
+    """Sums of (seconds, key, number) by window start in seconds and key."""
+    found: Counter[tuple[int, int]] = Counter()
+    for second, key, number in counted:
+        last = second // slide * slide
+        for start in range(last, second - size, -slide):
+            found[start, int(str(key))] += number
+    return found
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -114,9 +147,9 @@ def micros(value: object) -> int:
     return int(pa.scalar(value, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py())
 
 
-def put_out(root: Path) -> dict[tuple[int, int], int]:
+def put_out(root: Path, output: str = "q") -> dict[tuple[int, int], int]:
     """What the run has put out, by window start in seconds and key; no window twice."""
-    path = RunLayout(root).root / "outputs" / "q"
+    path = RunLayout(root).root / "outputs" / output
     if not (path / META).exists():
         return {}
     found = [
@@ -126,7 +159,7 @@ def put_out(root: Path) -> dict[tuple[int, int], int]:
     return dict(found)
 
 
-def run_until(spark: Session, text: str, root: Path, windows: int) -> RunReport:
+def run_until(spark: Session, text: str, root: Path, windows: int, output: str = "q") -> RunReport:
     """Run until so many windows have been put out after something was dropped."""
     source, ended = Input(root / "log"), Event()
     network = parse_network(text.format(log=root / "log"))
@@ -135,14 +168,14 @@ def run_until(spark: Session, text: str, root: Path, windows: int) -> RunReport:
     def look(status: Status) -> None:
         source.append()
         lines = Ledger(RunLayout(state).store).lines()
-        if any(line.dropped for line in lines) and len(put_out(state)) >= windows:
+        if any(line.dropped for line in lines) and len(put_out(state, output)) >= windows:
             ended.set()
 
     options = RunOptions(
         seconds=PATIENCE_SECONDS, root=state, target=Target(2.0), settle_seconds=0.0, progress=look, ended=ended
     )
     report = run_network(network, options, spark)
-    assert ended.is_set(), put_out(state)
+    assert ended.is_set(), put_out(state, output)
     assert report.differences == ()
     assert audit(network, RunLayout(state)).differences == ()
     return report
@@ -161,6 +194,26 @@ def test_windows_are_those_of_an_unshed_run_also_after_a_restart(spark: Session,
     assert len(found) < len(whole)
     lines = [line for line in Ledger(RunLayout(tmp_path / "state").store).lines() if line.reason == Reason.SHEDDER]
     assert sum(line.dropped for line in lines) > 0
+
+
+@pytest.mark.slow
+def test_windows_over_windows_are_those_of_an_unshed_run(spark: Session, tmp_path: Path) -> None:
+    run_until(spark, PIPELINED, tmp_path, windows=9)
+    first = Input(tmp_path / "log").windows()
+    whole = windowed(((start, key, count) for (start, key), count in first.items()), SIZE_SECONDS, SLIDE_SECONDS)
+    found = put_out(tmp_path / "state")
+    assert {key: whole[key] for key in found} == found
+    assert len(found) < len(whole)
+
+
+@pytest.mark.slow
+def test_windows_side_by_side_are_those_of_an_unshed_run(spark: Session, tmp_path: Path) -> None:
+    run_until(spark, FAN_OUT, tmp_path, windows=9, output="r")
+    source = Input(tmp_path / "log")
+    for output, whole in (("q", source.windows()), ("r", source.windows(15, 15))):
+        found = put_out(tmp_path / "state", output)
+        assert found and {key: whole[key] for key in found} == found
+        assert len(found) < len(whole)
 
 
 def test_nodes_put_out_whole_windows_whoever_of_them_sheds(spark: Session, tmp_path: Path) -> None:
@@ -186,6 +239,38 @@ def test_nodes_put_out_whole_windows_whoever_of_them_sheds(spark: Session, tmp_p
     assert {key: whole[key] for key in found} == found
     assert len(found) < len(whole)
     assert audit_nodes(network, NodeLayout(state)).differences == ()
+
+
+@pytest.mark.slow
+def test_up_puts_out_whole_windows_also_after_nodes_were_killed(tmp_path: Path) -> None:
+    """Nodes as processes: what each has dropped is on record, and one that comes back drops the same windows."""
+    Input(tmp_path / "log")
+    with Up(tmp_path, NODES.format(log=tmp_path / "log"), "--seconds", "3600", "--target", "6") as up:
+
+        def wait_for_windows(count: int) -> None:
+            """All nodes run, and so many windows have been put out; what comes, comes from now on."""
+            wait_until(lambda: up.check() and all(up.warm(node) for node in "AB"), "all nodes up")
+            source = Input(tmp_path / "log")
+            wait_until(
+                lambda: up.check() and shed_at(up.state, "A") and len(put_out(up.state)) >= count,
+                f"{count} windows",
+                meanwhile=source.append,
+                told=lambda: put_out(up.state),
+                pause_seconds=0.1,
+            )
+
+        wait_for_windows(6)
+        before = put_out(up.state)
+        for node in "AB":
+            up.kill_and_restart(node)
+        wait_for_windows(len(put_out(up.state)) + 6)
+        report = up.finish()
+    assert report["reconciled"], report["differences"]
+    assert min(report["restarts"][node] for node in "AB") >= 1
+    found, whole = put_out(up.state), Input(tmp_path / "log").windows()
+    assert before.items() <= found.items()
+    assert {key: whole[key] for key in found} == found
+    assert len(found) < len(whole)
 
 
 def shed_at(state: Path, node: str) -> int:

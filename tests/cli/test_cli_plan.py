@@ -109,6 +109,31 @@ def test_saved_plans_are_loaded(tmp_path: Path) -> None:
             run(*wrong, "--load", path)
 
 
+def test_tables_are_fine_only_where_rates_were_seen(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("s2, s1\n" + "\n".join(f"{0.9 + i / 1000}, {1.0 + i / 500}" for i in range(50)))
+    given = (FIGURE1, *RATES, "--planner", "fit", "--workload", str(path))
+    whole, adapted = as_json(*given[:-2]), as_json(*given)
+    assert adapted["rows"] < whole["rows"] and adapted["score"] >= 0.95 * 0.6
+    assert as_json(FIGURE1, *RATES, "--planner", "solver-w", "--workload", str(path))["score"] > 0.5
+    for wrong, says in (
+        ("", "cannot be read"),
+        ("s1\n1\n", "no column 's2'"),
+        ("s1,s2\n", "at least one row"),
+        ("s1,s2\n1\n", "no rate"),
+        ("s1,s2\n1,x\n", "no rate: could not convert"),
+        ("s1,s2\n1,-1\n", "negative"),
+    ):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match=says):
+            run(*given)
+    with pytest.raises(InputError, match=r"does not ask how likely rates are\. Use --planner fit or solver-w"):
+        run(FIGURE1, *RATES, "--workload", str(path))
+    run(FIGURE1, *RATES, "--planner", "fit", "--save", str(tmp_path / "plans"))
+    with pytest.raises(InputError, match="about plans that were saved"):
+        run(*given, "--load", str(tmp_path / "plans"))
+
+
 @pytest.mark.parametrize(
     ("args", "error", "says"),
     [

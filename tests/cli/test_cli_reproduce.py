@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -11,7 +14,9 @@ from typer.testing import CliRunner
 from floodway.cli.reproduce import reproduce, summary
 from floodway.errors import InputError
 from floodway.experiments import registry
-from floodway.experiments.result import PAPERS
+from floodway.experiments.registry import EXPERIMENTS
+from floodway.experiments.result import PAPERS, Claim
+from floodway.experiments.traces import ARRIVALS, READINGS
 
 app = typer.Typer()
 app.command()(reproduce)
@@ -109,6 +114,49 @@ def test_bad_arguments_are_input_errors_with_exit_code_two(arguments: list[str],
     assert isinstance(result.exception, InputError)
     assert result.exception.exit_code == 2
     assert message in str(result.exception)
+
+
+def test_a_trace_goes_to_the_results_that_take_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Path | None] = {}
+
+    def loaded(name: str) -> Any:
+        def run(*, seeds: Any, trace: Path | None, progress: Any) -> Any:
+            given[name] = trace
+            raise RuntimeError("only the trace is of interest")
+
+        return SimpleNamespace(TITLE=name, CLAIM=Claim("contracts", "here", "a claim"), run=run)
+
+    monkeypatch.setattr("floodway.experiments.registry.load", loaded)
+    path = tmp_path / "trace.csv"
+    path.write_text("arrivals per 100 ms bin\n3\n4\n")
+    result = runner.invoke(app, ["--long", "--trace", str(path)])
+    assert "staying-fit-adaptive; the others take no such trace" in result.stderr
+    assert {name for name, trace in given.items() if trace == path} == set(ARRIVALS.results)
+    assert set(given) == set(EXPERIMENTS)
+    path.write_text(",".join(f"host{i}" for i in range(12)) + "\n" + ",".join("7" * 12))
+    runner.invoke(app, ["--long", "--trace", str(path)])
+    assert {name for name, trace in given.items() if trace == path} == set(READINGS.results)
+    path.write_text("ts,source,destination,protocol,service\n5.5,a,b,udp,53\n")
+    runner.invoke(app, ["buffer-fig8", "federation-fig13", "--trace", str(path)])
+    assert (given["buffer-fig8"], given["federation-fig13"]) == (None, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "message"),
+    [
+        ("3\n4\n", ["dissp-spark-fig6"], "holds counts of arrivals, .*dissp-spark-fig6 takes readings of hosts"),
+        ("3\n4\n", ["contracts-fig8"], "these take no trace. buffer-fig8, .* can run on it"),
+        ("3\n4.5\n", ["buffer-fig8"], "line 2: '4.5' is not a count"),
+        ("name,age\nx,3\n", ["buffer-fig8"], "is no trace that a result can run on. Give counts"),
+    ],
+)
+def test_a_trace_that_fits_nothing_is_refused_before_anything_runs(
+    text: str, ids: list[str], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    result = runner.invoke(app, [*ids, "--trace", str(path)])
+    assert isinstance(result.exception, InputError) and re.search(message, str(result.exception))
 
 
 def test_summary_shows_a_few_lines_and_says_how_many_more() -> None:

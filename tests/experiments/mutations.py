@@ -372,6 +372,12 @@ MUTATIONS = (
         on_spark=True,
     ),
     Mutation(
+        "as much as fits",
+        (("floodway.agent.loop.steering.Steering.scale", property(lambda self: 0.2)),),
+        {"spark-union": "the mean latency is", "spark-window-drop": "the fullest node does at least"},
+        on_spark=True,
+    ),
+    Mutation(
         "coordination of nodes",
         (nodes_alone(),),
         {"spark-table1": "and at least 1.3 times"},

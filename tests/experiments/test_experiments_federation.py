@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from examples.intrusion_logs import SCHEMA, generated, is_trace, read_trace
+from examples.intrusion_logs import SCHEMA, generated, read_trace
 from floodway.contracts.cost import InFlight
 from floodway.contracts.federation_file import parse_federation
 from floodway.contracts.load import Load, Task
@@ -19,11 +18,10 @@ from floodway.contracts.messages import Remeasured
 from floodway.contracts.participant_state import NegotiationTimes, participant
 from floodway.errors import InputError
 from floodway.experiments.federation import fig13
-from floodway.experiments.federation.story import Feeding, Sample, Story, _cpu_seconds, rows
-from floodway.experiments.result import Result
-from floodway.job.status.parts import MovePart
+from floodway.experiments.federation.story import Feeding, _cpu_seconds, rows
 from floodway.simulation.federation import SimulatedFederation
 from floodway.spark.log import LogReader, create_log
+from tests.experiments.outcomes import THREE, story
 from tests.patience import wait_until
 
 
@@ -83,45 +81,11 @@ def test_a_short_trace_is_repeated_for_as_long_as_the_story_may_last() -> None:
     assert lasting.num_rows / len(fig13.QUIET) >= seconds * 0.34 / fig13.COST
 
 
-def told(root: Path, routes: Sequence[str], *, fullest: float = 0.8, fed: int = 10) -> Result:
-    """The verdict on a story of these moves, whose fullest node had this load after the last of them."""
-    text = fig13._text([1, 2, 3])
-    loads = ({"A": 0.5, "B": 0.5, "C": 0.1}, {"A": 0.5, "B": fullest, "C": 0.6})
-    used = ({"A": 10.0, "B": 10.0, "C": 10.0}, {"A": 110.0, "B": 60.0, "C": 35.0})
-    story = Story(root, text, parse_federation(text), SCHEMA)
-    story.samples = [Sample(at, load, cpu, 4) for at, load, cpu in zip((100.0, 200.0), loads, used, strict=True)]
-    story.feeds = {"u0": Feeding(root / "log", generated(3, seconds=100.0, rate=2.0), fed=fed)}
-    moves = [MovePart(str(i), route[0], route[-1], "done", float(i), ("u0",)) for i, route in enumerate(routes)]
-    ends = [fig13.PhaseEnd(phase.name, 20.0 * i, phase.moves) for i, phase in enumerate(fig13.PHASES)]
-    return fig13._result(story, moves, ends, [], {"u0": fig13.Unmoved(True, 7, 0.0005)}, None)
-
-
-THREE = ("A→B", "A→B", "A→C")
-
-
 @pytest.mark.parametrize("last", ["B→C", "B→A"])
 def test_the_story_holds_whoever_takes_the_spike(tmp_path: Path, last: str) -> None:
-    result = told(tmp_path, (*THREE, last))
+    result = story(tmp_path, (*THREE, last))
     assert result.holds, result.reason
     assert result.measured["cores"]["A"] == {"declared": 0.5, "used by its processes": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("routes", "fullest", "fed", "beginning"),
-    [
-        ((*THREE, "A→B"), 0.8, 10, "the spike at B brings one move"),
-        (THREE, 0.8, 10, "the spike at B brings one move"),
-        ((*THREE, "B→A", "B→C"), 0.8, 10, "the spike at B brings one move"),
-        (("A→C", "A→B", "A→B", "B→C"), 0.8, 10, "load moves A→B twice, then A→C"),
-        ((*THREE, "B→C"), 1.2, 10, "after that move all operate within capacity"),
-        ((*THREE, "B→C"), 0.8, 10_000, "no part of the trace ended"),
-    ],
-)
-def test_another_story_does_not(
-    tmp_path: Path, routes: Sequence[str], fullest: float, fed: int, beginning: str
-) -> None:
-    (missed,) = told(tmp_path, routes, fullest=fullest, fed=fed).unmet
-    assert missed.text.startswith(beginning)
 
 
 def test_the_cpu_of_a_session_is_that_of_all_its_processes() -> None:
@@ -137,14 +101,12 @@ def test_the_cpu_of_a_session_is_that_of_all_its_processes() -> None:
 def test_traces_are_read_by_their_columns(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("ts,source,destination,protocol,service\n5.5,a,b,udp,53\n2.25,c,d,tcp,80\n")
-    assert is_trace(path)
     found = read_trace(path).to_pylist()
     assert [(row["at"].timestamp(), row["source"], row["protocol"]) for row in found] == [
         (2.25, "c", "tcp/80"),
         (5.5, "a", "udp/53"),
     ]
     path.write_text("arrivals\n1\n2\n")
-    assert not is_trace(path)
     with pytest.raises(InputError, match="no column ts"):
         read_trace(path)
 

@@ -1,15 +1,20 @@
-"""Break every mechanism in turn: a criterion of each result that rests on it must then fail."""
+"""Break every mechanism in turn: a criterion of each result that rests on it must then fail.
+
+Of results that take minutes the outcome is broken instead: what judges it must see that.
+"""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from floodway.errors import FloodwayError
-from floodway.experiments.registry import load, not_run
+from floodway.experiments.registry import EXPERIMENTS, LONG, load, not_run
 from floodway.experiments.result import Result
 from tests.experiments.mutations import MUTATIONS, Mutation
+from tests.experiments.outcomes import BROKEN, OUTCOMES, Broken
 
 CASES = [
     pytest.param(
@@ -57,9 +62,31 @@ def test_a_result_fails_without_its_mechanism(mutation: Mutation, name: str, mon
     assert not met(judged(name), beginning), f"{name} holds without: {mutation.mechanism}"
 
 
-def test_every_computed_result_has_a_mechanism_that_can_break_it() -> None:
-    """Results that take minutes on Spark, or that only count seconds, are left out by name."""
-    from floodway.experiments.registry import EXPERIMENTS, LONG
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_outcome_as_claimed_holds(name: str, tmp_path: Path) -> None:
+    result = OUTCOMES[name](tmp_path)
+    assert result.id == name and result.holds, result.reason
+    assert result.as_json(seconds=1.0)["holds"]
+    assert all(path.stat().st_size > 0 for path in result.save_plots(tmp_path / "plots"))
 
-    covered = {name for one in MUTATIONS for name in one.fails}
-    assert set(EXPERIMENTS) - set(LONG) - covered == {"contracts-scale"}
+
+@pytest.mark.parametrize(
+    ("broken", "name"), [pytest.param(one, name, id=f"{one.what}: {name}") for one in BROKEN for name in one.names]
+)
+def test_a_broken_outcome_fails_its_criteria_and_no_other(broken: Broken, name: str, tmp_path: Path) -> None:
+    unmet = [one.text for one in OUTCOMES[name](tmp_path, **broken.given).unmet]
+    assert unmet and all(text.startswith(broken.fails) for text in unmet)
+    assert len(unmet) == len([one for one in broken.fails if any(text.startswith(one) for text in unmet)])
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_every_criterion_of_a_long_result_can_fail(name: str, tmp_path: Path) -> None:
+    beginnings = tuple(text for one in BROKEN if name in one.names for text in one.fails)
+    assert [one.text for one in OUTCOMES[name](tmp_path).criteria if not one.text.startswith(beginnings)] == []
+
+
+def test_every_result_has_something_that_can_break_it() -> None:
+    """A mechanism that is patched, or an outcome that is broken, for each of them; the long ones have outcomes."""
+    mutated = {name for one in MUTATIONS for name in one.fails}
+    assert set(EXPERIMENTS) == mutated | set(OUTCOMES) and set(LONG) <= set(OUTCOMES)
+    assert set(OUTCOMES) == {name for one in BROKEN for name in one.names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -21,6 +22,7 @@ from floodway.job.options.targets import Target
 from floodway.network.file import parse_network
 from floodway.planning.plan import Objective
 from floodway.spark.shed.options import refuse_unknown
+from tests.oracles.plan_checks import example
 
 OTHER: dict[str, Any] = {
     "mode": "observe",
@@ -31,7 +33,8 @@ OTHER: dict[str, Any] = {
     "epsilon": 0.1,
     "objective": Objective.FAIR,
     "headroom": 0.95,
-    "plans": "advance",
+    "workload": Path("rates.csv"),
+    "plans": "lazy",
     "replan": True,
     "drop": "range",
     "lossless": True,
@@ -236,3 +239,14 @@ def test_the_target_is_the_option_else_the_strictest_output() -> None:
         JobOptions(targets={"r": Target(1.0)}).checked(network)
     bare = parse_network(NETWORK.replace(", latency: 4s", "").replace(", latency: 3s", ""))
     assert JobOptions().target_for(bare) == Target(2.0)
+
+
+def test_a_run_plans_finely_where_rates_were_seen(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("s2,s1\n" + "\n".join(f"{0.9 + i / 1000},{1.0 + i / 500}" for i in range(50)))
+    network = example("figure1")
+    whole, adapted = (JobOptions(planner="fit", workload=file).planner_of(network) for file in (None, path))
+    assert adapted.size < whole.size
+    assert adapted.plan({"s1": 1.0, "s2": 0.9}).score >= 0.95 * whole.plan({"s1": 1.0, "s2": 0.9}).score
+    with pytest.raises(InputError, match="'exact' planner does not ask how likely rates are"):
+        JobOptions(workload=path).checked(network)

@@ -68,6 +68,18 @@ def test_a_split_stream_is_read_once_more_for_a_zone() -> None:
     assert by_name["main"].sources[0].location == "s1"
 
 
+def test_aggregates_in_a_row_are_queries_of_their_own() -> None:
+    net = network(
+        {"o": ("A", ("s1",), MAP), "c1": ("A", ("o",), AGG), "m": ("A", ("c1",), MAP), "c2": ("A", ("m",), AGG)},
+        {"q": "c2"},
+        streams="s1",
+    )
+    first, second = fragments(net, "A")
+    assert (first.name, first.streaming, [str(arc) for arc in first.cut]) == ("c1", ("o", "c1"), ["c1->m"])
+    assert (second.name, second.streaming, second.outputs) == ("c2", ("m", "c2"), ("q",))
+    assert [spec.name for spec in second.sources] == ["c1->m"]
+
+
 def test_merging_after_state_belongs_to_the_zone() -> None:
     net = network(
         {"c1": ("A", ("s1",), AGG), "c2": ("A", ("s2",), AGG), "both": ("A", ("c1", "c2"), UNION)},

@@ -33,6 +33,9 @@ def plan(
     headroom: Annotated[
         float, typer.Option(help="Share of every resource that may be planned for (the papers: 0.95).")
     ] = 1.0,
+    workload: Annotated[
+        Path | None, typer.Option(help="A CSV of rates that were seen, a column a stream (fit and solver-w).")
+    ] = None,
     scale: Annotated[float, typer.Option(help="Plan for this multiple of the capacity.")] = 1.0,
     save: Annotated[Path | None, typer.Option(help="Save the prepared plans to this file.")] = None,
     load: Annotated[Path | None, typer.Option(help="Use plans saved before instead of preparing them.")] = None,
@@ -53,14 +56,20 @@ def plan(
     from floodway.spark.query.fragment_windows import drop_kinds, timeless_streams
 
     goal = parse_objective(objective)
-    check_choice(planner, goal)
+    check_choice(planner, goal, workload)
     network_read = load_network(network)
     given = values.rates("--rates")(rates)
     check_rates(network_read, given)
     planner_class(planner)  # imports it: loading code is no part of building plans
     started = time.perf_counter()
     if load is None:
-        chosen = make_planner(network_read, planner, objective=goal, epsilon=epsilon, headroom=headroom)
+        chosen = make_planner(
+            network_read, planner, objective=goal, epsilon=epsilon, headroom=headroom, workload=workload
+        )
+    elif workload is not None:
+        raise InputError(
+            "--workload changes nothing about plans that were saved", hint="Leave out --load or --workload"
+        )
     else:
         chosen = store.load(load, Program(network_read, headroom))
         if (chosen.name, goal.value) != (planner, "throughput"):

@@ -24,6 +24,7 @@ from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 REGISTRY = "floodway.experiments.registry"
+TRACES = "floodway.experiments.traces"
 """Experiments are loaded by name: the command line knows their registry, not their code."""
 LINES_SHOWN = 6
 
@@ -86,7 +87,7 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Write plots as PNG into this directory.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file with the table and every plot.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="A CSV of arrivals per bin to run on as well.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Recorded traffic, for results that take its kind.")] = None,
     seeds: Annotated[int, typer.Option(help="How many random seeds to run where an experiment is random.")] = 10,
     list_only: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
@@ -107,18 +108,22 @@ def reproduce(
     if seeds < 1:
         raise InputError(f"--seeds {seeds} runs nothing", hint="Give at least 1; the papers' checks use 10")
     if trace is not None and not trace.is_file():
-        raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV with one count a line")
+        raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV")
+    on_trace = () if trace is None else import_module(TRACES).fitting(trace, chosen)
     usable_folder("--plots", plots)
     writable("--html", html)
     left_out = [] if ids else [name for name in registry.EXPERIMENTS if name not in modules]
     found: list[tuple[PaperResult, float]] = []
+    if trace is not None and len(on_trace) < len(chosen):
+        typer.echo(f"on {trace}: {', '.join(on_trace)}; the others take no such trace", err=True)
     with _bar(len(modules), quiet=as_json) as advance:
         for place, (name, module) in enumerate(modules.items()):
             started = time.perf_counter()
             progress = partial(advance, place, name)
             progress(0.0)
             try:
-                result: PaperResult = module.run(seeds=range(1, seeds + 1), trace=trace, progress=progress)
+                given = trace if name in on_trace else None
+                result: PaperResult = module.run(seeds=range(1, seeds + 1), trace=given, progress=progress)
             except Exception as error:
                 # One that cannot run must not cost the results of the others.
                 result = registry.not_run(name, error)

@@ -175,6 +175,11 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         for number, kind in enumerate(KINDS):
             table[kind].append(play(network, kind))
             progress((place * len(KINDS) + number + 1) / (len(chosen) * len(KINDS)))
+    return judged(table)
+
+
+def judged(table: Mapping[str, Sequence[Found]]) -> Result:
+    """The verdict on what was found by kind of control plane, once for each network."""
     slow = {kind: {change: _middle(table[kind], change) for change in CHANGES} for kind in KINDS}
     calm = {kind: median(found.bytes_per_second for found in table[kind]) for kind in KINDS}
     worst = max(one.error for rows in table.values() for found in rows for one in found.reactions.values())
@@ -215,8 +220,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         ),
         where="computation",
         notes=(
-            f"{NODES} agents of each of {len(chosen)} random trees in one process, with real HTTP on loopback; "
-            "medians. Times are of this machine, and of whatever else it did.",
+            f"{NODES} agents of each of {len(table[DISTRIBUTED])} random trees in one process, with real HTTP on "
+            "loopback; medians. Times are of this machine, and of whatever else it did.",
             "Rates rise from half of what the network takes to twice that; a leaf's work costs twice as much, and then "
             "as before. An agent ticks every 0.1 s, a node reports every 0.5 s to a coordinator.",
             "There is no Spark in this: the rates that nodes see are worked out. Bodies of requests are counted, "

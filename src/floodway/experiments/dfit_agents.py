@@ -85,6 +85,11 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     for count in AGENTS:
         runs.append(simulate(count, seed=seeds[0]))
         progress(sum(AGENTS[: len(runs)]) / sum(AGENTS))
+    return judged(runs)
+
+
+def judged(runs: Sequence[Run]) -> Result:
+    """The verdict on these runs, from the smallest network to the largest."""
     last = runs[-1]
     worst = max(max(found.first.error, found.change.error) for found in runs)
     smaller = all(found.first.bytes < found.first.paper_bytes for found in runs)

@@ -5,8 +5,10 @@ A workload gives the probability of a box of rates, lower <= r < upper; upper bo
 
 from __future__ import annotations
 
+import csv
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from floodway.errors import InputError
 
 Vector = NDArray[np.float64]
+_FORM = "Give a CSV with the names of all streams in the first line, and their rates in tuples/s in the others"
 
 
 class Workload(ABC):
@@ -89,6 +92,23 @@ class Empirical(Workload):
         if not (np.isfinite(self._samples).all() and (self._samples >= 0).all()):
             raise InputError("a rate sample is negative, NaN or infinite", hint="Rates are tuples/s")
         self.streams = self._samples.shape[1]
+
+    @classmethod
+    def of_file(cls, path: Path, streams: Sequence[str]) -> Empirical:
+        """A CSV of rates in tuples/s: the names of the streams in the first line, a rate of each in all others."""
+        try:
+            with path.open(encoding="utf-8", newline="") as lines:
+                head, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if row]
+        except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+            raise InputError(f"workload {path} cannot be read: {error}", hint=_FORM) from None
+        missing = [name for name in streams if name not in head]
+        if missing:
+            raise InputError(f"workload {path} has no column {missing[0]!r}", hint=_FORM)
+        places = [head.index(name) for name in streams]
+        try:
+            return cls([[float(row[place]) for place in places] for row in rows])
+        except (ValueError, IndexError) as error:
+            raise InputError(f"workload {path} holds something that is no rate: {error}", hint=_FORM) from None
 
     @classmethod
     def of_trace(cls, rates: ArrayLike, streams: int, *, means: Sequence[float] | None = None) -> Empirical:

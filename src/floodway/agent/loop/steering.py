@@ -256,20 +256,20 @@ class Steering:
         if self._among_others:
             for node, load in flows(self.network, demand, plan.keeps).load.items():
                 self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
-        keeps = dict(plan.keeps)
         if self._windowed:
-            keeps = common_keeps(self.network, common_keeps(self._whole or self.network, keeps))
+            least = common_keeps(self.network, common_keeps(self._whole or self.network, plan.keeps))
+            plan = replace(plan, keeps=least, load=flows(self.network, demand, least).load)
         decision = JobDecision(
             mode=mode,
             salt=self._salt,
             drop=self._drop,
             streams={
-                spec.location: self._skipped(spec, self._stream(plan.rates, keeps, spec))
+                spec.location: self._skipped(spec, self._stream(plan.rates, plan.keeps, spec))
                 for fragment in self.fragments.values()
                 for spec in fragment.sources
                 if spec.location is not None
             },
-            arcs={at: _ppm(keep) for at, keep in keeps.items() if at not in self.network.streams},
+            arcs={at: _ppm(keep) for at, keep in plan.keeps.items() if at not in self.network.streams},
             issued_us=issued_us,
         )
         made = self._planner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -46,8 +47,16 @@ def run_coordinator(
         plane.start()
         process = {"node": COORDINATOR, "pid": os.getpid(), "url": server.url, "control": "coordinator"}
         write_atomically(files.agent(COORDINATOR), json.dumps(process))
+        said: object = ""
         while not ended.is_set() and (parent is None or os.getppid() == parent):
             told = plane.status()
+            if told["not_prepared"] and told["not_prepared"] != said:
+                said = told["not_prepared"]
+                print(
+                    f"coordinator: {said}; such plans are made when rates first ask for them",
+                    file=sys.stderr,
+                    flush=True,
+                )
             status = Status(
                 name=f"{network.name}: {COORDINATOR}",
                 kind="node",

@@ -71,7 +71,7 @@ def bring_up(network: Network, options: UpOptions) -> NodesReport:
 class _Up:
     def __init__(self, network: Network, options: UpOptions) -> None:
         network = options.checked(network)
-        check_plane(options.control, options.planner, options.objective)
+        check_plane(options.control, network, options)
         self.network = network
         self.options = options
         self.files = NodeLayout(options.root)

@@ -7,8 +7,8 @@ keeps at every branch; a node applies it as min(F, r).
 When costs have changed, the plan for the present rates is made and uploaded at once, and the table when costs have been
 calm for `calm_seconds`: a table is megabytes, and costs that move would make it void before it is used.
 
-Where nothing was prepared, and everywhere if `lazy` (the default of commands), a plan is made when it is first needed:
-rates are rounded up to cells that grow by ε/2, and the plan of a cell stays in force while r <= r' <= (1+ε)·r for the
+Where nothing was prepared, and everywhere if `lazy`, a plan is made when it is first needed: the status says why. Rates
+are rounded up to cells that grow by ε/2, and the plan of a cell stays in force while r <= r' <= (1+ε)·r for the
 rates r' it was made for, so that noise does not change plans. Why that is within ε of the planner's own answer: the
 optimum of r' is at least that of r, and min(F, r) >= F/(1+ε) at every stream.
 
@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -36,8 +37,8 @@ from floodway.agent.planes.coordinator_state import (
     CoordinatorState,
     Rows,
     Told,
+    check_advance,
     first_coordinator_state,
-    plan_table,
 )
 from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured, has_moved
 from floodway.agent.planes.dfit.state import ClusterMember, measures_of, stamp
@@ -52,6 +53,7 @@ from floodway.agent.wire.messages import (
     PlanUpload,
 )
 from floodway.agent.wire.refusals import RefusedError
+from floodway.errors import PlanningError
 from floodway.network.flow import flows
 from floodway.network.model import Network, Operator
 from floodway.network.part import node_part, part_keeps
@@ -74,6 +76,7 @@ class Coordinator:
     epsilon: float = 0.05
     headroom: float = 1.0
     objective: Objective = Objective.THROUGHPUT
+    workload: Path | None = None
     lazy: bool = False
     tolerance: float = 0.02
     calm_seconds: float = 10.0
@@ -95,19 +98,28 @@ class Coordinator:
     @cached_property
     def journal(self) -> CoordinatorJournal:
         """Writes and reads what a restart needs."""
-        settings = [self.planner, self.epsilon, self.headroom, self.objective.value, self.lazy]
+        settings = [self.planner, self.epsilon, self.headroom, self.objective.value, str(self.workload), self.lazy]
         return CoordinatorJournal(self.network, self.nodes, settings, self.make_planner)
 
     def make_planner(self, network: Network) -> Planner:
         """A planner for the network as it was measured."""
         return make_planner(
-            network, self.planner, objective=self.objective, epsilon=self.epsilon, headroom=self.headroom
+            network,
+            self.planner,
+            objective=self.objective,
+            epsilon=self.epsilon,
+            headroom=self.headroom,
+            workload=self.workload,
         )
 
-    def make_table(self, planner: Planner) -> AdvancePlans | None:
-        """Its plans in advance; None where it plans lazily. What is prepared is for throughput only."""
-        advance = not self.lazy and self.objective is Objective.THROUGHPUT
-        return plan_table(planner.program, self.epsilon) if advance else None
+    def make_table(self, planner: Planner) -> tuple[AdvancePlans | None, str]:
+        """Its plans in advance, and why some or all of them have to be made when they are needed."""
+        try:
+            check_advance(planner.program, self.objective)
+        except PlanningError as error:
+            return None, error.message
+        table = AdvancePlans(planner.program, self.epsilon)
+        return table, table.gaps
 
     @property
     def name(self) -> str:
@@ -176,6 +188,7 @@ class Coordinator:
             "generation": state.generation,
             "rows": len(state.rows),
             "prepared": len(_prepared(state.rows)),
+            "not_prepared": state.not_prepared,
             "scale": state.scale,
             "acknowledged": [node for node, told in state.told.items() if told.acked],
             "cut_off": silent,
@@ -258,9 +271,9 @@ def _planned(machine: Coordinator, state: CoordinatorState, now: float) -> Coord
         )
     prepared = _prepared(state.rows)
     if state.table is None and not machine.lazy and now >= state.table_due_seconds:
-        table = machine.make_table(planner)
+        table, gaps = machine.make_table(planner)
         before, prepared = prepared, _table_rows(machine, planner, table)
-        state = replace(state, table=table, table_due_seconds=math.inf)
+        state = replace(state, table=table, not_prepared=gaps, table_due_seconds=math.inf)
         if before.keys() - prepared.keys():  # of a life before, which divided the rates otherwise
             state = replace(state, generation=stamp(state.generation, now), rows=prepared)
         else:

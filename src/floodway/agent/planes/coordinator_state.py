@@ -12,7 +12,8 @@ down to that corner. Streams that the cell keeps whole have its upper corner. So
 first is needed, and a change of rates costs an id. Long paper, sections 4 and 5.1.
 
 Cells that the budget left with a larger error than asked for have no plan here: the coordinator plans for them when
-they are visited, as it does everywhere with `--plans lazy`.
+they are visited, as it does everywhere with `--plans lazy`. So it does where nothing can be prepared: rates without an
+end, another objective than throughput. `not_prepared` says so.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from floodway.errors import PlanningError
 from floodway.network.file import network_to_json
 from floodway.network.model import Network
 from floodway.network.part import node_part
-from floodway.planning.plan import Planner
+from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
 from floodway.planning.solver_cells import Budget
+from floodway.planning.solver_space import rate_space
 
 Rows = Mapping[str, Mapping[str, PlanRow]]
 """Plans by id, with a row a node."""
@@ -60,7 +62,8 @@ class Told:
 class CoordinatorState:
     """All that a coordinator knows. `rows` are the plans of this generation, `table` finds those made in advance.
 
-    The table is made at `table_due_seconds`. `cell` holds the rates that `plan` was made for.
+    The table is made at `table_due_seconds`; `not_prepared` is why some rates have no plan there. `cell` holds the
+    rates that `plan` was made for.
     """
 
     members: Mapping[str, ClusterMember]
@@ -68,6 +71,7 @@ class CoordinatorState:
     planner: Planner | None = None
     table: AdvancePlans | None = None
     table_due_seconds: float = 0.0
+    not_prepared: str = ""
     planned: Mapping[str, NodeMeasures] = field(default_factory=dict)
     generation: int = 0
     rows: Rows = field(default_factory=dict)
@@ -186,8 +190,21 @@ class AdvancePlans:
     def __init__(self, program: Program, epsilon: float) -> None:
         self._program = program
         # Mixed plans of several corners would need the point's place in its cell: a row is one plan.
-        self._solver = SolverPlanner(program, epsilon, mix=False, adaptive=True, budget=BUDGET)
-        self._good = {cell.number for cell in self._solver.corner_plans() if cell.error <= epsilon}
+        # Rates move within a cell, and drops follow late: half of the error is left for that where the budget allows.
+        self._solver = SolverPlanner(program, epsilon / 2, mix=False, adaptive=True, budget=BUDGET)
+        errors = {cell.number: cell.error for cell in self._solver.corner_plans()}
+        self._good = {number for number, error in errors.items() if error <= epsilon}
+        self._missing = len(errors) - len(self._good)
+
+    @property
+    def gaps(self) -> str:
+        """Why not all cells have a plan; empty if all have one."""
+        if not self._missing:
+            return ""
+        return (
+            f"{self._missing} of {self._missing + len(self._good)} cells of rates have no plan that is good enough: "
+            f"that takes more than {BUDGET.cells} plans, or {BUDGET.seconds:g} s"
+        )
 
     def find(self, rates: Mapping[str, float]) -> str | None:
         """The plan for these rates (tuples/s, at nominal capacity); None where none was prepared."""
@@ -207,12 +224,14 @@ class AdvancePlans:
                 )
 
 
-def plan_table(program: Program, epsilon: float) -> AdvancePlans | None:
-    """The plans of a program; None where the rates have no bound that could be planned for in advance."""
-    try:
-        return AdvancePlans(program, epsilon)
-    except PlanningError:
-        return None
+def check_advance(program: Program, objective: Objective) -> None:
+    """Refuse to plan in advance for another objective, or for rates that have no end."""
+    if objective is not Objective.THROUGHPUT:
+        raise PlanningError(
+            f"plans made in advance are for weighted throughput, not for the objective {objective.value!r}",
+            hint="Use --plans lazy",
+        )
+    rate_space(program)
 
 
 def _name(number: int | None) -> str:

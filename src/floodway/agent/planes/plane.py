@@ -16,7 +16,7 @@ from floodway.agent.planes.agent import Agent, Machine, NodeMachine, State
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.coordinated import CoordinatedNode
 from floodway.agent.planes.coordinator import Coordinator
-from floodway.agent.planes.coordinator_state import CoordinatorState
+from floodway.agent.planes.coordinator_state import CoordinatorState, check_advance
 from floodway.agent.planes.dfit.agent import DFit
 from floodway.agent.planes.dfit.own import NodeMeasures
 from floodway.agent.planes.dfit.topology import ClusterTopology
@@ -31,6 +31,7 @@ from floodway.network.model import Network
 from floodway.network.suggest import did_you_mean
 from floodway.planning.factory import check_choice
 from floodway.planning.plan import Objective, Planner
+from floodway.planning.program import Program
 
 KINDS = ("alone", "dfit", "coordinator")
 TICK_SECONDS = 0.1
@@ -188,7 +189,7 @@ def make_control_plane(
     The planner is that of a node alone; under a coordinator it is the coordinator's, and D-FIT has its own.
     """
     asked = options or JobOptions()
-    check_plane(kind, asked.planner, asked.objective)
+    check_plane(kind, network, asked)
     machine: NodeMachine[Any]
     if kind == "alone":
         machine = Alone(network, node, asked)
@@ -201,10 +202,18 @@ def make_control_plane(
     return ControlPlane(machine, _addresses(network, urls), security, state_dir)
 
 
-def check_plane(kind: str, planner: str | None, objective: Objective) -> None:
-    """Refuse a planner or an objective that a control plane cannot have."""
+def check_plane(kind: str, network: Network, options: JobOptions) -> None:
+    """Refuse a planner, an objective or plans that a control plane cannot have for this network."""
+    planner, objective = options.planner, options.objective
+    if options.workload is not None and kind != "coordinator":
+        raise InputError(
+            "--workload: a node also plans for its links, and nobody has seen their rates",
+            hint="Use --control coordinator, which plans for the streams, or leave it out",
+        )
     if kind != "dfit":
-        check_choice(planner or "exact", objective)
+        check_choice(planner or "exact", objective, options.workload)
+        if kind == "coordinator" and options.plans == "advance":
+            check_advance(Program(network), objective)
         return
     others = "Use --control coordinator, or alone"
     if planner not in (None, "dfit"):
@@ -224,8 +233,11 @@ def make_coordinator(
 ) -> Plane[CoordinatorState]:
     """The coordinator of a network; `urls` of its nodes go before those of the network file."""
     asked = options or JobOptions()
+    check_plane("coordinator", network, asked)
     planner, lazy = asked.planner or "exact", asked.plans == "lazy"
-    machine = Coordinator(network, planner, asked.epsilon, asked.headroom, asked.objective, lazy=lazy)
+    machine = Coordinator(
+        network, planner, asked.epsilon, asked.headroom, asked.objective, workload=asked.workload, lazy=lazy
+    )
     return Plane(machine, _addresses(network, urls), security, state_dir)
 
 

@@ -45,12 +45,6 @@ class Hosts:
         return pa.record_batch({"host": host, "cpu": cpu, "at": pa.array(at).cast(pa.timestamp("us", "UTC"))})
 
 
-def is_readings(path: Path) -> bool:
-    """Whether a file is a table of hosts' readings, and not counts of arrivals, which other experiments take."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        return lines.readline().count(",") >= HOSTS - 1
-
-
 def read_hosts(path: Path) -> NDArray[np.float64]:
     """The first ten hosts of a record, a row for each reading, in percent."""
     try:

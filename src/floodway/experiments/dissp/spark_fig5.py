@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodway.experiments.dissp import common, spark_runs
-from floodway.experiments.dissp.spark_engine import EngineRun, SparkEngine
+from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ LOW_TARGETS = 4.0
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Measure what Spark can take, then offer 80 to 200 queries' worth."""
-    trace = spark_runs.readings(trace)
     runs: dict[int, EngineRun] = {}
     with SparkEngine(trace, seeds[0]) as engine:
         limit = engine.limit()
@@ -31,6 +30,11 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             progress((1 + len(runs)) / (len(spark_runs.FREE) + 1))
             runs[queries] = engine.run(queries, limit.scale, spark_runs.FREE_SECONDS)
     progress(1.0)
+    return judged(limit, runs, trace)
+
+
+def judged(limit: EngineLimit, runs: Mapping[int, EngineRun], trace: Path | None) -> Result:
+    """The verdict on these runs by number of queries."""
     low_seconds = LOW_TARGETS * limit.targets[0]
     highest = {queries: max(one.latency for one in found.batches) for queries, found in runs.items()}
     last = {queries: found.batches[-1].latency for queries, found in runs.items()}

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodway.experiments.dissp.feed import is_readings
 from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine, papers_law
-from floodway.experiments.result import Progress
+from floodway.experiments.result import Criterion, Progress
 
 OVERLOADED = 200
 """Queries: even the lowest of the rates is above the limit of 90."""
@@ -16,6 +15,8 @@ SWEEP = (120,)
 SECONDS, FREE_SECONDS = 80.0, 60.0
 LAWS = PAPER, DEFAULT = "the paper's law", "the default"
 FREE = (80, 120, 200)
+CLOSE = 0.1
+"""How far the mean latency may be from its target, as a share of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,14 @@ class ControlledRuns:
         }
 
 
-def readings(trace: Path | None) -> Path | None:
-    """The trace if it is one of hosts; `reproduce` may have been given arrivals per bin, for other experiments."""
-    return trace if trace is not None and is_readings(trace) else None
+def close_to_target(found: ControlledRuns, law: str) -> Criterion:
+    """That under this law the mean is at every target, as Figures 6 and 7 both claim."""
+    means = {target: found.runs[target, law].latency for target in found.limit.targets}
+    return Criterion(
+        f"{law}: the mean is within {CLOSE:.0%} of every target",
+        all(abs(mean / target - 1.0) < CLOSE for target, mean in means.items()),
+        ", ".join(f"{mean:.2f} at {target:g} s" for target, mean in means.items()),
+    )
 
 
 def limit_measured(limit: EngineLimit) -> dict[str, float]:

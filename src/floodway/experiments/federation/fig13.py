@@ -99,8 +99,6 @@ PHASES = (
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Play the script, compare with an unmoved run, and see whether the moves tell the paper's story."""
     logs = example("intrusion_logs")
-    if trace is not None and not logs.is_trace(trace):
-        trace = None  # `reproduce` was given arrivals per bin, for other experiments
     table = logs.generated(seeds[0], seconds=3000.0, rate=15.0) if trace is None else logs.read_trace(trace)
     table = _lasting(table)
     parts = [part for names in OWNED.values() for part in names]

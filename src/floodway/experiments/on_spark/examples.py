@@ -189,6 +189,7 @@ outputs: {q: {from: count}}
     check=_subset,
     seconds=90.0,
     scored=False,
+    timed=False,
     notes=("A window is worth as many tuples as it has groups, so that a score in tuples says little here.",),
 )
 
@@ -248,6 +249,7 @@ links: {{A->B: {{bandwidth: 130000}}}}
     check=_link_is_full,
     seconds=120.0,
     target_seconds=8.0,
+    full=False,
     notes=(
         "Wide tuples take ten times the bytes of thin ones; the file declares 100 for each, by which the link has room "
         "for all. Nothing slows the link itself: what is shown is that the plan keeps within it.",
@@ -274,6 +276,7 @@ outputs: {{q1: {{from: count}}, q2: {{from: other}}}}
     check=_memory_is_full,
     seconds=120.0,
     target_seconds=8.0,
+    full=False,
     notes=("Every tuple is held for 10 s, so that none comes twice. Bytes are those of Spark's state stores.",),
 )
 

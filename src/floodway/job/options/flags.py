@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from floodway.buffering.adaptors import adaptors
@@ -130,10 +131,18 @@ FLAGS: Mapping[str, Flag] = {
         "Share of every resource that may be planned for, default 1 (the papers: 0.95).",
         values.share("--headroom"),
     ),
+    "workload": Flag(
+        "--workload",
+        PLANNING,
+        "A CSV of rates that were seen, a column a stream, for fit and solver-w; with nodes, for a coordinator.",
+        Path,
+        metavar="FILE",
+        refused=_EXACT,
+    ),
     "plans": Flag(
         "--plans",
         PLANNING,
-        "When a coordinator makes plans: lazy (default), when rates first ask; or advance: uploaded once, then ids.",
+        "When a coordinator makes plans: advance (default: uploaded once, then ids), or lazy: when rates first ask.",
         values.choice("--plans", get_args(Plans)),
         refused=_EXACT,
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from floodway.buffering.options import BufferOptions, Manager
@@ -37,8 +38,9 @@ class JobOptions:
     """What every kind of job may be given. None means: as the kind of job has it by default.
 
     `targets` are of outputs, before `target` and those of the file. `planner` None is exact, or what the control plane
-    of a node prepares; `plans` says when a coordinator makes them. `replan` plans with the costs that running batches
-    show; None does so in a node, whose peers plan with them too, and not in a run. `lossless` drops nothing and limits
+    of a node prepares, `workload` a file of rates that were seen for planners that make use of it; `plans` says when a
+    coordinator makes them, None: in advance as far as it can. `replan` plans with the costs that running batches show;
+    None does so in a node, whose peers plan with them too, and not in a run. `lossless` drops nothing and limits
     batches to what fits into them. Tuples of a stream that arrived more than `max_age` seconds before their batch is
     cut are skipped, and the oldest of more than `skip_when_lag` that wait. An overload must last `shed_after` seconds
     before anything is dropped for it; `ask_executors` asks Spark's dynamic allocation for more. `share_by` to
@@ -55,7 +57,8 @@ class JobOptions:
     epsilon: float = 0.05
     objective: Objective = Objective.THROUGHPUT
     headroom: float = 1.0
-    plans: Plans = "lazy"
+    workload: Path | None = None
+    plans: Plans | None = None
     replan: bool | None = None
     drop: Drop = "hash"
     lossless: bool = False
@@ -110,7 +113,7 @@ class JobOptions:
 
     def checked(self, network: Network) -> Network:
         """The network with the deadlines given here; whatever cannot work is refused before Spark starts."""
-        check_choice(self.planner or "exact", self.objective)
+        check_choice(self.planner or "exact", self.objective, self.workload)
         if self.controller not in controllers():
             hint = suggestion(self.controller, controllers())
             raise InputError(f"controller {self.controller!r} is not known", hint=hint)
@@ -173,6 +176,7 @@ class JobOptions:
             objective=self.objective,
             epsilon=self.epsilon,
             headroom=self.headroom,
+            workload=self.workload,
         )
 
     def target_for(self, network: Network, outputs: Collection[str] | None = None) -> Target:

@@ -8,7 +8,8 @@ an ordinary DataFrame: splits are computed once and counted exactly, but there i
 - a join by count keeps its windows itself (`count_join.py`) and belongs to the tail;
 - a zone is a tree that ends in one operator, whose tail follows in the same query;
 - all tails that hang on no zone run together in one query a node;
-- an arc from a split into a zone, or to another node, is cut: its tuples go through a log of their own.
+- an aggregate above another ends its zone: each has its own watermark, and Spark allows one in a query;
+- an arc from a split or a zone into another zone, or to another node, is cut: its tuples go through a log of their own.
 """
 
 from __future__ import annotations
@@ -102,11 +103,22 @@ def _zones(network: Network, local: list[str]) -> dict[str, str]:
     for name in reversed(local):
         consumers = network.consumers[name]
         follower = zone_of.get(consumers[0]) if len(consumers) == 1 else None
-        if follower is not None and not _is_count_join(network.operators[name]):
+        ends = _is_count_join(network.operators[name]) or _feeds_aggregate(network, zone_of, name)
+        if follower is not None and not ends:
             zone_of[name] = follower
         elif name in needs_state:
             zone_of[name] = name
     return zone_of
+
+
+def _feeds_aggregate(network: Network, zone_of: Mapping[str, str], name: str) -> bool:
+    """Whether this is an aggregate and another one follows in the zone that it would belong to."""
+    if network.operators[name].kind is not OperatorKind.AGGREGATE:
+        return False
+    while len(network.consumers[name]) == 1 and (name := network.consumers[name][0]) in zone_of:
+        if network.operators[name].kind is OperatorKind.AGGREGATE:
+            return True
+    return False
 
 
 def _is_count_join(operator: Operator) -> bool:

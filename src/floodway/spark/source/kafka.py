@@ -35,6 +35,8 @@ _SPARSE_BYTES = 512 << 10
 """What one request asks for where much is left out: half of it, on the mean, is for nothing when a run ends."""
 _SEEK_BYTES = _SPARSE_BYTES
 """What lies between two runs and is rather read than sought past."""
+_SAMPLED = 16
+"""Records of a poll that tell how large records are; before the first poll they are taken to have _GUESSED_BYTES."""
 _GUESSED_BYTES = 256
 _OVERHEAD_BYTES = 20
 """Of a record, beside key and value."""
@@ -133,7 +135,8 @@ class KafkaBackend:
             for messages in self._range(consumer, partition, near[0][0], near[-1][1]):
                 offsets = np.array([_offset(message) for message in messages])
                 inside = offsets < ends[np.searchsorted(starts, offsets, side="right") - 1]
-                self._record_bytes = sum(map(_bytes, messages)) / len(messages)
+                if left:
+                    self._record_bytes = sum(map(_bytes, messages[:_SAMPLED])) / len(messages[:_SAMPLED])
                 if inside.any():
                     yield self._piece([messages[at] for at in np.flatnonzero(inside)])
 

@@ -25,7 +25,7 @@ from floodway.spark.query.fragments import Fragment, fragments, inner_arcs
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
 from floodway.spark.query.one_pass import one_pass
-from floodway.spark.query.operators import apply_operator
+from floodway.spark.query.operators import apply_chain, apply_operator
 from floodway.spark.query.sinks import Appender, Written, public_columns
 from floodway.spark.query.slots import slots_ppm
 from floodway.spark.query.steps import chains
@@ -189,6 +189,15 @@ def test_a_chain_in_a_tail_of_several_parts_is_one_python_function(spark: SparkS
 
     run_tail(network, fragment, heads, explain)
     assert {sink: plan.count("MapInArrow") for sink, plan in plans.items()} == {"q1": 2, "q2": 2}
+
+
+def test_inputs_of_one_operator_that_do_not_fit_together_are_not_united(spark: SparkSession) -> None:
+    left, right = (
+        spark.range(5).selectExpr(f"{value} AS value", "id AS _id", "timestamp_micros(id) AS _arrival")
+        for value in ("id", "named_struct('a', id)")
+    )
+    join = Operator("j", "A", ("s1", "s2"), OperatorKind.JOIN, windows=(2.0, 2.0))
+    assert {"value", "s2_value"} <= set(apply_chain([join], [left, right]).columns)
 
 
 def test_a_zones_chain_of_operators_before_its_aggregate_is_one_python_function(

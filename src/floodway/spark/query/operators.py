@@ -57,6 +57,8 @@ def apply_chain(chain: Sequence[Operator], inputs: list[DataFrame], windows: Joi
 
     Those that need Python run in one pass there. Where nothing else does, Spark's own expressions are quicker.
     """
+    if len(chain) == 1:
+        return apply_operator(chain[0], inputs, windows)
     head = inputs[0] if is_default(chain[0]) else merged(inputs)
     steps = [step_of(operator, "") for operator in chain]
     needing = [step for step in steps if step.cost_seconds > 0]

@@ -7,21 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from floodway.errors import InputError
+from floodway.experiments.bench import network_fixed_cost
 from floodway.experiments.bench import planning_fit as fit
 from floodway.experiments.bench import planning_large as large
 from floodway.experiments.bench import spark_drop_cpu as drop_cpu
 from floodway.experiments.bench import spark_shed_options as shed_options
+from floodway.experiments.bench.network_fixed_cost import PATHS
 from floodway.experiments.bench.planning_exact import WarmSolver, chains, overloaded_rates, walk_of_rates
 from floodway.experiments.bench.registry import BENCHMARKS, GROUPS, choose, load
 from floodway.experiments.bench.result import each, interleave, portions_of
 from floodway.experiments.bench.spark_common import NARROW, WIDE, BenchError, Frame, Workbench
 from floodway.experiments.bench.spark_limit import COST_SECONDS, Seen, line
 from floodway.experiments.bench.spark_source import PLAIN, PlainSource
+from floodway.network.file import load_network, parse_network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
+from floodway.spark.log import LogReader, create_log
 from floodway.spark.source import register
 from floodway.units import PPM
 
@@ -55,6 +60,21 @@ class TestRegistry:
         assert result.id == identifier
         assert result.ours > 0 and result.peer > 0
         assert done == sorted(done) and done[-1] == pytest.approx(1.0)
+
+
+class TestNetwork:
+    def test_the_network_is_the_examples(self) -> None:
+        found = load_network(Path(__file__).parents[2] / "examples" / "networks" / "shop.yaml")
+        assert parse_network(network_fixed_cost.SHOP) == found
+
+    def test_the_peer_writes_what_the_network_delivers(self, tmp_path: Path) -> None:
+        logs = {output: str(create_log(tmp_path / output, network_fixed_cost.SCHEMA).path) for output in PATHS}
+        costs = dict.fromkeys(["enrich", "dashboard", "billing", "settle"], 0.0)
+        now = pa.array([0, 1, 2], pa.timestamp("us", "UTC"))
+        rows = pa.record_batch({"stream": ["clicks", "orders", "clicks"], "value": [1.0, 2.0, 3.0], "_arrival": now})
+        assert sum(1 for _ in network_fixed_cost.by_hand(costs, logs)(iter([rows]))) == 3
+        held = {output: sum(LogReader(path).end_positions().values()) for output, path in logs.items()}
+        assert held == {"live": 2, "invoices": 2, "revenue": 1}
 
 
 class TestTiming:

@@ -13,14 +13,21 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.agent.wire.ports import free_ports
-from floodway.job.decision import JobDecision, StreamDecision, write_decision
+from floodway.job.decision import DecisionFile, JobDecision, StreamDecision, write_decision
 from floodway.spark.source import count_kept, explain, register
 from floodway.spark.source.backend import open_backend
-from floodway.spark.source.drops import kept_runs
+from floodway.spark.source.drops import BLOCK, kept_runs, sought_block
+from floodway.spark.source.kafka import KafkaBackend
+from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.source.options import parse_options
+from floodway.spark.source.readers import FloodwayStreamReader, source_schema
+from floodway.units import PPM
 from scripts.kafka_broker import Broker
 from tests.kafka.producers import ordered
 from tests.patience import PATIENCE_SECONDS, wait_until
@@ -132,6 +139,68 @@ def test_runs_near_and_far_are_read_exactly(broker: Broker) -> None:
     for runs in (near, [*near, (45_000, 45_001)], [(49_999, 50_000)], [(0, 50_000)], []):
         offsets = [int(offset) for ids, _ in backend.read(0, runs) for offset in ids]
         assert offsets == [offset for start, end in runs for offset in range(start, end)]
+
+
+def test_what_range_drops_is_not_fetched(broker: Broker) -> None:
+    records, record_bytes = 40_000, 1000
+    topic = broker.create_topic("source-sought")
+    producer = Producer({**ordered(broker.address), "batch.size": 16_384})
+    for _ in range(records):
+        producer.produce(topic, value=b"x" * record_bytes, partition=0)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+
+    def fetched(keep_ppm: int) -> int:
+        """Bytes that the broker has sent for a batch of all records at this keep, by the consumers' statistics."""
+        sent: dict[str, int] = {}
+
+        def note(text: str) -> None:
+            told = json.loads(text)
+            sent[told["name"]] = told["rx_bytes"]
+
+        options = parse_options(raw(broker, topic))
+        backend = KafkaBackend(options, {"statistics.interval.ms": 20, "stats_cb": note})
+        runs = kept_runs(0, 0, records, salt=3, keep_ppm=keep_ppm, block=sought_block(records))
+        offsets = [int(offset) for ids, _ in backend.read(0, runs) for offset in ids]
+        assert offsets == [offset for start, end in runs for offset in range(start, end)]
+        assert len(offsets) == pytest.approx(records * keep_ppm / PPM, abs=2 * sought_block(records))
+        consumers = [consumer for consumer in (backend._open, backend._open_sparse) if consumer is not None]
+        sent.clear()
+
+        def serve() -> None:
+            for consumer in consumers:
+                consumer.poll(0)
+
+        wait_until(lambda: len(sent) == len(consumers), "statistics of after the read", meanwhile=serve)
+        return sum(sent.values())
+
+    whole = fetched(PPM)
+    assert whole > records * record_bytes
+    assert fetched(500_000) < 0.8 * whole
+    assert fetched(100_000) < 0.35 * whole
+
+
+def test_a_batch_of_a_topic_journals_its_blocks_and_old_offsets_keep_theirs(broker: Broker) -> None:
+    topic = broker.create_topic("source-blocks")
+    produce(broker, topic, numbers(0, 20_000))
+    options = parse_options(raw(broker, topic))
+    reader = FloodwayStreamReader(options, from_arrow_schema(source_schema(open_backend(options).payload, options)))
+    start = BatchOffset(topic, {0: 0}, {0: 0}, keep_ppm=300_000, mode="enforce", drop="range")
+    reader._decisions = DecisionFile(
+        None, initial=JobDecision(mode="enforce", drop="range", streams={topic: StreamDecision(300_000)})
+    )
+    end = reader.latestOffset(start.to_json(), ReadAllAvailable())
+    assert end["block"] == sought_block(20_000) == 1024
+    old = {name: value for name, value in end.items() if name != "block"}
+    for offset, block in ((end, 1024), (old, BLOCK)):
+        admitted = [int(one) for part in reader.partitions(start.to_json(), offset) for one in ids_of(reader, part)]
+        runs = kept_runs(0, 0, 20_000, salt=0, keep_ppm=300_000, block=block)
+        assert admitted == [at for first, last in runs for at in range(first, last)]
+        assert count_kept(start.to_json(), offset) == {0: (20_000, len(admitted))}
+
+
+def ids_of(reader: FloodwayStreamReader, part: InputPartition) -> list[int]:
+    return [one for batch in reader.read(part) for one in batch.column("_id").to_pylist()]
 
 
 def test_broker_killed_and_restarted_loses_nothing(spark: SparkSession, fresh_broker: Broker, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -61,19 +63,20 @@ def test_salts_are_independent_and_a_lower_keep_is_a_subset() -> None:
     split=st.integers(0, 5000),
     keep=keeps,
     salt=st.integers(-(2**63), 2**64),
+    size=st.sampled_from([BLOCK, 1024]),
 )
 def test_runs_are_whole_blocks_cut_at_the_edges_and_add_up(
-    start: int, length: int, split: int, keep: int, salt: int
+    start: int, length: int, split: int, keep: int, salt: int, size: int
 ) -> None:
     end, middle = start + length, start + min(split, length)
-    runs = kept_runs(3, start, end, salt=salt, keep_ppm=keep)
+    found = partial(kept_runs, 3, salt=salt, keep_ppm=keep, block=size)
+    runs = found(start, end)
     kept = {i for a, b in runs for i in range(a, b)}
     assert all(start <= a < b <= end for a, b in runs)
     for i in range(start, end, 37):
-        block = range(max(start, i // BLOCK * BLOCK), min(end, (i // BLOCK + 1) * BLOCK))
+        block = range(max(start, i // size * size), min(end, (i // size + 1) * size))
         assert {j in kept for j in block} == {i in kept}
-    parts = kept_runs(3, start, middle, salt=salt, keep_ppm=keep) + kept_runs(3, middle, end, salt=salt, keep_ppm=keep)
-    assert {i for a, b in parts for i in range(a, b)} == kept
+    assert {i for a, b in found(start, middle) + found(middle, end) for i in range(a, b)} == kept
 
 
 @pytest.mark.parametrize("keep_ppm", [1_000, 100_000, 250_000, 618_034, 900_000])
@@ -103,6 +106,9 @@ def test_offsets_survive_the_journal_and_wrong_ones_are_refused() -> None:
 
     assert parse_offset(json.dumps(body)) == offset
     assert offset.ranges() == [(0, 1, 5), (1, 5, 9)]
+    assert "block" not in body and offset.admission.block == BLOCK  # as offsets were before topics had blocks
+    larger = replace(offset, block=4096)
+    assert parse_offset(larger.to_json()) == larger and larger.admission.block == 4096
     for bad in (
         {},
         "nonsense",

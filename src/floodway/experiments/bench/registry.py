@@ -46,6 +46,9 @@ _ALL = (
     Benchmark("fixed-limit", "spark", "overloaded: `shed`, hand-tuned batch limit", "spark_limit:fixed_limit"),
     Benchmark("buffer", "spark", "tuples in time: buffer, control without one", "spark_buffer:against_cob"),
     Benchmark(
+        "fixed-cost", "network", "a batch of the shop's network, the same by hand", "network_fixed_cost:fixed_cost"
+    ),
+    Benchmark(
         "source", "kafka", "source on Kafka, Spark's own connector", "kafka_source:against_connector", broker=True
     ),
     Benchmark("kafka-1.3", "shed", f"{_FILTERED}: 1.3 × capacity", "kafka_shed:kafka_light", broker=True),

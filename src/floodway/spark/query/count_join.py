@@ -14,7 +14,6 @@ with them, and so does its replay. They move with the checkpoint.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from floodway.job.store.store import LocalStore
+from floodway.spark.query.steps import busy_wait
 from floodway.spark.source.drops import mix
 
 SIDE, IDENTITY, ARRIVED = "_side", "_identity", "_arrived"
@@ -139,7 +139,7 @@ def join_batches(
             return
         order = [(ARRIVED, "ascending"), (SIDE, "ascending"), (IDENTITY, "ascending")]
         rows = pa.Table.from_batches(pieces).sort_by(order)
-        _busy_wait(join.cost_seconds * rows.num_rows)
+        busy_wait(join.cost_seconds * rows.num_rows)
         windows = state.read() if state is not None else None
         before = 0 if windows is None else windows.num_rows
         table = rows if windows is None else pa.concat_tables([windows.cast(rows.schema), rows])
@@ -169,10 +169,3 @@ def _results(
     arrival = older.cast(schema.field("_arrival").type)
     weight = pc.multiply(rows["left"].column("_weighed"), rows["right"].column("_weighed"))
     return pa.Table.from_arrays([*found, pa.array(identity), arrival, weight], schema=schema)
-
-
-def _busy_wait(seconds: float) -> None:
-    # CPU time, not wall time: two operators on one core must take twice as long.
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
-        pass

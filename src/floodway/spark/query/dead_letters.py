@@ -19,7 +19,7 @@ from pyspark.sql import functions as fn
 
 from floodway.spark.log import Retention, create_log
 from floodway.spark.log.schema import parse_schema
-from floodway.spark.query.sinks import NOTHING, Written, write_logs
+from floodway.spark.query.sinks import NOTHING, Appender, Written, write_logs
 from floodway.spark.source.decode import ERROR, RAW
 from floodway.spark.source.notes import MALFORMED, Note, left
 from floodway.spark.source.offsets import BatchOffset
@@ -58,7 +58,8 @@ class DeadLetters:
         if not self._told(offset):
             return NOTHING
         retained = {} if self.retention is None else {DEAD: self.retention}
-        return write_logs({DEAD: (self._frame(spark, offset), self.log)}, query, batch, tasks, retained)[DEAD]
+        appender = Appender({DEAD: self.log}, query, batch, retained)
+        return write_logs({DEAD: self._frame(spark, offset)}, appender, tasks)[DEAD]
 
     def forget(self, offset: BatchOffset) -> None:
         """Remove the notes of a batch that is accounted for; if it is repeated, it leaves them again."""

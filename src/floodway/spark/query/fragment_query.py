@@ -14,13 +14,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from floodway.errors import InputError
@@ -32,25 +31,26 @@ from floodway.planning.windows.window_keeps import from_numbers
 from floodway.spark.log.kafka_links import is_kafka_link
 from floodway.spark.query.count_join import JoinWindows
 from floodway.spark.query.dead_letters import PREFIX
-from floodway.spark.query.drops import literal, quoted, whole_windows
+from floodway.spark.query.drops import whole_windows
 from floodway.spark.query.fragment_lines import StreamFacts, batch_lines
 from floodway.spark.query.fragment_sources import FragmentSources
 from floodway.spark.query.fragment_windows import FragmentWindows, PlacedKeeps
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch, first_offsets, offsets_at, query_key, read_batch
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.operators import EVENT_TIME, apply_operator
+from floodway.spark.query.one_pass import OnePass, one_pass
+from floodway.spark.query.operators import EVENT_TIME, apply_chain, apply_operator
 from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
-from floodway.spark.query.sinks import Written, is_log, tag_of, write_logs, write_other
+from floodway.spark.query.sinks import Appender, Written, is_log, tag_of, write_sinks
+from floodway.spark.query.steps import chains
 from floodway.spark.query.stream_run import BatchError, StateSize, StreamRun, shortened
-from floodway.spark.query.tail import run_tail
+from floodway.spark.query.tail import TailResult, run_tail, sink_arcs, tagged, untagged
 from floodway.spark.source.gone import forget_gone
 from floodway.spark.source.keys import KeyDrops
 
 log = logging.getLogger(__name__)
 
-_TAG = "_source"
 _DROPPED = "dropped"
 _FORGET_EVERY = 100
 
@@ -143,6 +143,7 @@ class FragmentQuery:
         self._fence = fence
         self._trigger_seconds = trigger_seconds
         self._frame: DataFrame | None = None
+        self._pass: OnePass | None = None
         self.tasks = self._tasks()
         retention = None if retaining is None else retaining.retention
         self._sources = FragmentSources(
@@ -218,6 +219,7 @@ class FragmentQuery:
         """The query but for its trigger."""
         note_tasks(self.checkpoint, self.tasks)
         frame, self._frame = self._frame or self._streaming(), None
+        self._pass = self._one_pass(frame)
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", str(self.checkpoint))
         return writer.foreachBatch(self._process)
 
@@ -256,19 +258,16 @@ class FragmentQuery:
             return self._zone(frames)
         if len(frames) == 1:
             return next(iter(frames.values())).coalesce(self.tasks)
-        # Sources with different columns in one query: each row carries its own struct and its source's name.
-        tagged = [
-            df.select(fn.lit(name).alias(_TAG), fn.struct(*[f"`{c}`" for c in df.columns]).alias(name))
-            for name, df in frames.items()
-        ]
-        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), tagged).coalesce(self.tasks)
+        return tagged(frames).coalesce(self.tasks)
 
     def _zone(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         made = dict(frames)
-        for name in self.fragment.streaming:
-            operator = self._network.operators[name]
-            inputs = [made[p] if p in made else made[str(Arc(p, name))] for p in operator.inputs]
-            made[name] = self._apply(operator, inputs)
+        for first, *others in chains(self._network, self.fragment.streaming):
+            operator = self._network.operators[first]
+            inputs = [made[p] if p in made else made[str(Arc(p, first))] for p in operator.inputs]
+            following = [self._network.operators[name] for name in others]
+            chain = apply_chain([operator, *following], inputs) if following else self._apply(operator, inputs)
+            made[[first, *others][-1]] = chain
         return made[self.fragment.streaming[-1]]
 
     def _heads(self, batch: DataFrame) -> dict[str, DataFrame]:
@@ -276,10 +275,7 @@ class FragmentQuery:
             return {self.fragment.streaming[-1]: batch}
         if len(self.fragment.sources) == 1:
             return {self.fragment.sources[0].name: batch}
-        return {
-            spec.name: batch.filter(f"{_TAG} = {literal(spec.name)}").select(f"{quoted(spec.name)}.*")
-            for spec in self.fragment.sources
-        }
+        return untagged(batch, [spec.name for spec in self.fragment.sources])
 
     def _process(self, batch: DataFrame, number: int) -> None:
         try:
@@ -294,18 +290,11 @@ class FragmentQuery:
         cut_seconds = min(self._clock.steady(journal.timestamp_ms / 1e3), self._clock.now())
         note_beginnings(self.checkpoint, journal)
         self._on_cut(self.name, journal)
-        # The streaming plan below runs once an action: hold on to its result where several follow.
-        several = len(self.fragment.sources) > 1 and not self.fragment.streaming
-        sinks = len(self.fragment.outputs) + len(self.fragment.cut)
-        held = batch.persist() if several or (sinks > 1 and self.fragment.streaming) else batch
-        try:
-            heads = self._heads(held)
-            conditions = self._conditions(heads, self._published(number))
-            write = partial(self._write, journal)
-            result = run_tail(self._network, self.fragment, heads, write, conditions, self._joins(number))
-        finally:
-            if held is not batch or several:
-                held.unpersist()
+        result = self._tail_result(batch, journal)
+        for at, letters in self._sources.dead_letters(journal):
+            # After all else: the notes of malformed records are there when the batch has been read.
+            written = letters.write(self._spark, journal.offsets[at], self._key, number, self.tasks)
+            result.delivered[PREFIX + at] = written
         if self._side_output:
             self._sources.save_dropped(journal, tag_of(self._key, _DROPPED, number), self._side_output)
         self._fence()
@@ -320,6 +309,25 @@ class FragmentQuery:
         delivered = {sink: written.steady(self._clock) for sink, written in result.delivered.items()}
         state = self._state(number)
         self._on_batch(FragmentReport(self.name, journal, cut_seconds, ended_seconds, tuple(lines), delivered, state))
+
+    def _tail_result(self, batch: DataFrame, journal: JournaledBatch) -> TailResult:
+        """Push a batch through the tail: in one pass where it can be one, else in parts."""
+        logs, keeps = self._logs(), self._published(journal.batch)
+        retained = {sink: kept for sink in logs if self._retaining and (kept := self._retaining.of(sink))}
+        appender = Appender(logs, self._key, journal.batch, retained)
+        if self._pass is not None:
+            return self._pass.run(batch.coalesce(self.tasks) if self.fragment.streaming else batch, appender)
+        # The streaming plan below runs once an action: hold on to its result where several follow.
+        several = len(self.fragment.sources) > 1 and not self.fragment.streaming
+        sinks = len(self.fragment.outputs) + len(self.fragment.cut)
+        held = batch.persist() if several or (sinks > 1 and self.fragment.streaming) else batch
+        try:
+            heads = self._heads(held)
+            conditions, joins = self._conditions(heads, keeps), self._joins(journal.batch)
+            return run_tail(self._network, self.fragment, heads, partial(self._write, appender), conditions, joins)
+        finally:
+            if held is not batch or several:
+                held.unpersist()
 
     def _joins(self, number: int) -> Callable[[str], JoinWindows]:
         return lambda name: JoinWindows(self.checkpoint / "joins" / name, number)
@@ -358,26 +366,25 @@ class FragmentQuery:
         condition = whole_windows(heads[last], self._windows.deciding(keeps))
         return dict.fromkeys(self._windows.checked, condition)
 
-    def _write(self, journal: JournaledBatch, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
-        key, number = self._key, journal.batch
-        logs: dict[str, tuple[DataFrame, Path | str]] = {}
-        written: dict[str, Written] = {}
-        for sink, frame in frames.items():
-            if sink not in self._network.outputs:
-                producer, _, consumer = sink.partition("->")
-                logs[sink] = (frame, self._layout.link(Arc(producer, consumer)))
-            elif is_log(address := self._layout.output(self._network, sink)):
-                logs[sink] = (frame, Path(address))
-            elif is_kafka_link(sink, address):
-                logs[sink] = (frame, address)
-            else:
-                written[sink] = write_other(frame, address, key, sink, number)
-        retained = {sink: kept for sink in logs if self._retaining and (kept := self._retaining.of(sink))}
-        written |= write_logs(logs, key, number, self.tasks, retained)
-        # After all else: the notes of malformed records are there when the batch has been read.
-        for at, letters in self._sources.dead_letters(journal):
-            written[PREFIX + at] = letters.write(self._spark, journal.offsets[at], key, number, self.tasks)
-        return written
+    def _one_pass(self, frame: DataFrame) -> OnePass | None:
+        """The tail as one pass, where all its sinks are logs and whole windows need not be told from others."""
+        checked = self._windows is not None and self._windows.checked
+        if checked or self._logs().keys() != sink_arcs(self._network, self.fragment).keys():
+            return None
+        return one_pass(self._network, self.fragment, {at: head.schema for at, head in self._heads(frame).items()})
+
+    def _logs(self) -> dict[str, Path | str]:
+        """The sinks that are logs or links, and where they are."""
+        logs: dict[str, Path | str] = {str(arc): self._layout.link(arc) for arc in self.fragment.cut}
+        for output in self.fragment.outputs:
+            address = self._layout.output(self._network, output)
+            if is_log(address) or is_kafka_link(output, address):
+                logs[output] = address
+        return logs
+
+    def _write(self, appender: Appender, frames: Mapping[str, DataFrame]) -> dict[str, Written]:
+        others = {sink: self._layout.output(self._network, sink) for sink in frames if sink not in appender.paths}
+        return write_sinks(frames, others, appender, self.tasks)
 
     @property
     def _key(self) -> str:

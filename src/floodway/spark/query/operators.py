@@ -9,12 +9,11 @@ What a function makes of its inputs must carry the arrival of the oldest tuple t
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -33,6 +32,7 @@ from floodway.spark.query.count_join import (
     join_batches,
 )
 from floodway.spark.query.drops import column, hash_ppm, identity_columns
+from floodway.spark.query.steps import ID, in_one_pass, is_default, step_of
 from floodway.units import PPM
 
 ARRIVAL = "_arrival"
@@ -44,15 +44,43 @@ def apply_operator(operator: Operator, inputs: list[DataFrame], windows: JoinWin
     if operator.run is not None:
         return _checked(operator, load_function(operator)(*inputs), inputs)
     if operator.kind is OperatorKind.UNION:
-        merged = inputs[0]
-        for other in inputs[1:]:
-            merged = merged.unionByName(other, allowMissingColumns=True)
-        return delay(merged, operator)
+        return delay(merged(inputs), operator)
     if operator.kind is OperatorKind.AGGREGATE:
         return count_windows(inputs[0], operator)
     if operator.kind is OperatorKind.JOIN:
         return join_by_count(operator, inputs[0], inputs[1], windows)
     return delay(inputs[0], operator)
+
+
+def apply_chain(chain: Sequence[Operator], inputs: list[DataFrame], windows: JoinWindows | None = None) -> DataFrame:
+    """What operators that follow each other (`steps.chains`) make of the inputs of the first.
+
+    Those that need Python run in one pass there. Where nothing else does, Spark's own expressions are quicker.
+    """
+    if len(chain) == 1:
+        return apply_operator(chain[0], inputs, windows)
+    head = inputs[0] if is_default(chain[0]) else merged(inputs)
+    steps = [step_of(operator, "") for operator in chain]
+    needing = [step for step in steps if step.cost_seconds > 0]
+    if len(needing) > 1 and (not any(step.draws for step in steps) or has_id(head)):
+        return head.mapInArrow(in_one_pass(steps), head.schema)
+    frame = apply_operator(chain[0], inputs, windows)
+    for operator in chain[1:]:
+        frame = delay(frame, operator)
+    return frame
+
+
+def has_id(df: DataFrame) -> bool:
+    """Whether tuples are told apart by a number that Python can hash as Spark does."""
+    return ID in df.columns and isinstance(df.schema[ID].dataType, types.LongType)
+
+
+def merged(inputs: list[DataFrame]) -> DataFrame:
+    """The tuples of all inputs; columns that one of them lacks are null there."""
+    found = inputs[0]
+    for other in inputs[1:]:
+        found = found.unionByName(other, allowMissingColumns=True)
+    return found
 
 
 def load_function(operator: Operator) -> Callable[..., Any]:
@@ -65,8 +93,8 @@ def delay(df: DataFrame, operator: Operator) -> DataFrame:
 
     A selectivity above 1 repeats tuples: its whole part for all, one more for its fraction.
     """
-    cost = operator.cost or 0.0
-    waited = df.mapInArrow(_busy_wait(cost), df.schema) if cost > 0 else df
+    waiting = replace(step_of(operator, ""), selectivity=1.0)
+    waited = df.mapInArrow(in_one_pass([waiting]), df.schema) if waiting.cost_seconds > 0 else df
     whole, fraction = divmod(1.0 if operator.selectivity is None else operator.selectivity, 1.0)
     if fraction == 0.0 and whole == 1.0:
         return waited
@@ -75,18 +103,6 @@ def delay(df: DataFrame, operator: Operator) -> DataFrame:
         return waited.filter(extra)
     copies = fn.lit(int(whole)) + extra.cast("int")
     return waited.withColumn("_copy", fn.explode(fn.sequence(fn.lit(1), copies))).drop("_copy")
-
-
-def _busy_wait(cost_seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            # CPU time, not wall time: two operators on one core must take twice as long.
-            until = time.thread_time() + cost_seconds * batch.num_rows
-            while time.thread_time() < until:
-                pass
-            yield batch
-
-    return wait
 
 
 def count_windows(df: DataFrame, operator: Operator) -> DataFrame:

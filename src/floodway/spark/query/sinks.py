@@ -12,8 +12,8 @@ is measured where results become visible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
 
@@ -34,8 +34,9 @@ from floodway.spark.query.drops import literal, quoted
 ARRIVAL = "_arrival"
 QUEUE = "_queue"
 """`stream/partition` that a tuple came from; there where a stream of the network has a deadline."""
-_SINK = "_sink"
-_STATS = f"{_SINK} string, queue string, arrival_ms long, tuples long, bytes long"
+SINK = "_sink"
+STATS = f"{SINK} string, queue string, arrival_ms long, tuples long, bytes long"
+"""What was written: tuples of a sink by queue and arrival."""
 
 
 @dataclass(frozen=True)
@@ -78,63 +79,87 @@ def public_columns(df: DataFrame, *, queue: bool = False) -> DataFrame:
     A tuple that came through another node keeps the identity it had at the first. With `queue`, the queue it came
     from as well, which tells its deadline and is not stored.
     """
-    return df.selectExpr(*(f"{quoted(kept)} AS {quoted(name)}" for name, kept in _public(df, queue=queue).items()))
+    return df.selectExpr(
+        *(f"{quoted(kept)} AS {quoted(name)}" for name, kept in public_names(df.columns, queue=queue).items())
+    )
 
 
-def _public(df: DataFrame, *, queue: bool) -> dict[str, str]:
+def public_names(there: Sequence[str], *, queue: bool) -> dict[str, str]:
     """The columns a sink stores, each with the one it is kept in here."""
-    columns = {name: name for name in df.columns if not name.startswith("_")}
-    if "_id" in df.columns:
+    columns = {name: name for name in there if not name.startswith("_")}
+    if "_id" in there:
         columns.setdefault("origin_id", "_id")
-    if "_weight" in df.columns:
+    if "_weight" in there:
         columns.setdefault("weight", "_weight")
-    return columns | {name: name for name in (ARRIVAL, *([QUEUE] if queue else [])) if name in df.columns}
+    return columns | {name: name for name in (ARRIVAL, *([QUEUE] if queue else [])) if name in there}
 
 
-def write_logs(
-    frames: Mapping[str, tuple[DataFrame, Path | str]],
-    query: str,
-    batch: int,
-    tasks: int,
-    retained: Mapping[str, Retention] | None = None,
-) -> dict[str, Written]:
-    """Append to embedded logs and to links over Kafka (an address), all sinks in one Spark job of `tasks` tasks.
+@dataclass(frozen=True, slots=True)
+class Appender:
+    """Appends what a task has of a batch to embedded logs and to links over Kafka (an address), by sink.
 
     Each task writes the partition of its own number; one that ran before finds its tag there and writes nothing. Logs
-    keep what `retained` says of their sink, else everything.
+    keep what `retained` says of their sink, else everything. What goes to sinks without a path is only counted.
     """
+
+    paths: Mapping[str, Path | str]
+    query: str
+    batch: int
+    retained: Mapping[str, Retention] = field(default_factory=dict)
+
+    def append(self, sink: str, rows: pa.Table) -> pa.RecordBatch:
+        """Append a task's rows; what was written, as STATS."""
+        if sink not in self.paths:
+            return _histogram(rows, sink)
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        tag = f"{tag_of(self.query, sink, self.batch)}:{partition}"
+        size = _append(rows, str(self.paths[sink]), partition, tag, self.retained.get(sink))
+        return _histogram(rows, sink, size)
+
+
+def write_logs(frames: Mapping[str, DataFrame], appender: Appender, tasks: int) -> dict[str, Written]:
+    """Append to all sinks in one Spark job of `tasks` tasks."""
     if not frames:
         return {}
     # One Python worker for all sinks: rows of different shapes travel as one struct a sink, the others null.
     rows = []
-    for sink, (df, _) in frames.items():
-        fields = (f"{literal(name)}, {quoted(kept)}" for name, kept in _public(df, queue=True).items())
-        rows.append(
-            df.selectExpr(f"{literal(sink)} AS {_SINK}", f"named_struct({', '.join(fields)}) AS {quoted(sink)}")
-        )
+    for sink, df in frames.items():
+        fields = (f"{literal(name)}, {quoted(kept)}" for name, kept in public_names(df.columns, queue=True).items())
+        rows.append(df.selectExpr(f"{literal(sink)} AS {SINK}", f"named_struct({', '.join(fields)}) AS {quoted(sink)}"))
     merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows).coalesce(tasks)
-    paths = {sink: str(path) for sink, (_, path) in frames.items()}
-    stats = merged.mapInArrow(_appender(paths, query, batch, dict(retained or {})), _STATS).toArrow()
-    return {sink: _written(stats.filter(pc.equal(stats.column(_SINK), sink))) for sink in frames}
+    stats = merged.mapInArrow(_appending(appender), STATS).toArrow()
+    return {sink: written_of(stats, sink) for sink in frames}
 
 
-def write_other(df: DataFrame, address: str, query: str, sink: str, batch: int) -> Written:
-    """Write to `console`, `kafka://host:port/topic`, or `format:path` with any file format Spark knows."""
-    shown = public_columns(df, queue=True).persist()
+def write_sinks(
+    frames: Mapping[str, DataFrame], others: Mapping[str, str], appender: Appender, tasks: int
+) -> dict[str, Written]:
+    """Write to all sinks: to `others`, by their addresses, in a Spark job each, then to all logs in one.
+
+    That one counts for all of them.
+    """
+    shown = {sink: public_columns(frames[sink], queue=True).persist() for sink in others}
     try:
-        stored = shown.drop(ARRIVAL, QUEUE)
-        if address == "console":
-            stored.show(20, truncate=False)
-        elif is_topic(address):
-            servers, topic = parse_kafka(address)
-            value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
-            value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
-        else:
-            kind, path = _format_and_path(address)
-            stored.write.format(kind).mode("overwrite").save(batch_folder(path, query, sink, batch))
-        return _written(shown.mapInArrow(_arrivals, _STATS).toArrow())
+        for sink, address in others.items():
+            write_other(shown[sink].drop(ARRIVAL, QUEUE), address, appender.query, sink, appender.batch)
+        return write_logs({**frames, **shown}, appender, tasks)
     finally:
-        shown.unpersist()
+        for frame in shown.values():
+            frame.unpersist()
+
+
+def write_other(stored: DataFrame, address: str, query: str, sink: str, batch: int) -> None:
+    """Write to `console`, `kafka://host:port/topic`, or `format:path` with any file format Spark knows."""
+    if address == "console":
+        stored.show(20, truncate=False)
+    elif is_topic(address):
+        servers, topic = parse_kafka(address)
+        value = stored.select(fn.to_json(fn.struct(*[f"`{c}`" for c in stored.columns])).alias("value"))
+        value.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+    else:
+        kind, path = _format_and_path(address)
+        stored.write.format(kind).mode("overwrite").save(batch_folder(path, query, sink, batch))
 
 
 def writer_of(query: str, sink: str) -> str:
@@ -182,22 +207,16 @@ def _format_and_path(sink: str) -> tuple[str, str]:
     return kind, path
 
 
-def _appender(
-    paths: Mapping[str, str], query: str, batch: int, retained: Mapping[str, Retention]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _appending(appender: Appender) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         full = [batch for batch in batches if batch.num_rows]
         if not full:
             return
         table = pa.Table.from_batches(full)
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        for sink, path in paths.items():
-            mine = table.filter(pc.equal(table.column(_SINK), sink))
+        for sink in table.column(SINK).unique().to_pylist():
+            mine = table.filter(pc.equal(table.column(SINK), sink))
             if mine.num_rows:
-                rows = pa.Table.from_struct_array(mine.column(sink))
-                tag = f"{tag_of(query, sink, batch)}:{partition}"
-                yield _histogram(rows, sink, _append(rows, path, partition, tag, retained.get(sink)))
+                yield appender.append(sink, pa.Table.from_struct_array(mine.column(sink)))
 
     return append
 
@@ -210,11 +229,6 @@ def _append(rows: pa.Table, path: str, partition: int, tag: str, retention: Rete
         return append_link(body, path, partition, tag, arrival).bytes
     with LogWriter(path, retention=retention) as writer:
         return writer.append(body, partition, arrival=arrival, tag=tag).bytes
-
-
-def _arrivals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield _histogram(pa.Table.from_batches([batch]), "")
 
 
 def _histogram(table: pa.Table, sink: str, written_bytes: int = 0) -> pa.RecordBatch:
@@ -232,10 +246,12 @@ def _histogram(table: pa.Table, sink: str, written_bytes: int = 0) -> pa.RecordB
     sinks = pa.array([sink] * counted.num_rows, pa.string())
     columns = [sinks, *(counted.column(name).combine_chunks() for name in ("queue", "arrival_ms", "count_all"))]
     columns.append(pa.array([written_bytes, *[0] * (counted.num_rows - 1)][: counted.num_rows], pa.int64()))
-    return pa.RecordBatch.from_arrays(columns, names=[_SINK, "queue", "arrival_ms", "tuples", "bytes"])
+    return pa.RecordBatch.from_arrays(columns, names=[SINK, "queue", "arrival_ms", "tuples", "bytes"])
 
 
-def _written(stats: pa.Table) -> Written:
+def written_of(found: pa.Table, sink: str) -> Written:
+    """What a sink got, from what all tasks wrote."""
+    stats = found.filter(pc.equal(found.column(SINK), sink))
     queues = tuple(stats.column("queue").to_pylist())
     size = int(stats.column("bytes").to_numpy().sum())
     return Written(stats.column("arrival_ms").to_numpy(), stats.column("tuples").to_numpy(), queues, size)

@@ -7,19 +7,23 @@ because the drops are pure functions of the tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as fn
 
 from floodway.network.model import Arc, Network
 from floodway.spark.query.count_join import JoinWindows
-from floodway.spark.query.drops import arc_drop, arc_kept, quoted
+from floodway.spark.query.drops import arc_drop, arc_kept, column, literal, quoted
 from floodway.spark.query.fragments import Fragment
-from floodway.spark.query.operators import apply_operator
+from floodway.spark.query.operators import apply_chain
 from floodway.spark.query.sinks import Written
+from floodway.spark.query.steps import chains
 
+TAG = "_source"
+"""Which source a row is of, where a query has several: the row is a struct in the column of that name."""
 NO_CONDITIONS: Mapping[Arc, str] = {}
 WriteSinks = Callable[[Mapping[str, DataFrame]], dict[str, Written]]
 
@@ -48,16 +52,36 @@ def run_tail(
     try:
         for name, head in heads.items():
             tail.add(name, head)
-        for name in fragment.tail:
-            operator = network.operators[name]
-            windows = joins(name) if joins is not None else None
-            tail.add(name, apply_operator(operator, [tail.on_arc(Arc(p, name)) for p in operator.inputs], windows))
-        sinks = {output: tail.on_arc(Arc(network.outputs[output].source, output)) for output in fragment.outputs}
-        sinks.update((str(arc), tail.on_arc(arc)) for arc in fragment.cut)
-        delivered = write(sinks)
+        for first, *others in chains(network, fragment.tail):
+            operator = network.operators[first]
+            windows = joins(first) if joins is not None else None
+            inputs = [tail.on_arc(Arc(p, first)) for p in operator.inputs]
+            following = [network.operators[name] for name in others]
+            tail.add([first, *others][-1], apply_chain([operator, *following], inputs, windows))
+        delivered = write({sink: tail.on_arc(arc) for sink, arc in sink_arcs(network, fragment).items()})
         return TailResult(tail.counts() if delivered else {}, delivered)
     finally:
         tail.release()
+
+
+def tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Sources with different columns as one DataFrame: each row carries its own struct and its source's name."""
+    rows = [
+        df.select(fn.lit(name).alias(TAG), fn.struct(*[column(c) for c in df.columns]).alias(name))
+        for name, df in frames.items()
+    ]
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows)
+
+
+def untagged(rows: DataFrame, names: Iterable[str]) -> dict[str, DataFrame]:
+    """The sources in such a DataFrame."""
+    return {name: rows.filter(f"{TAG} = {literal(name)}").select(f"{quoted(name)}.*") for name in names}
+
+
+def sink_arcs(network: Network, fragment: Fragment) -> dict[str, Arc]:
+    """The sinks of a fragment, outputs and cut arcs, each with the arc that leads there."""
+    sinks = {output: Arc(network.outputs[output].source, output) for output in fragment.outputs}
+    return sinks | {str(arc): arc for arc in fragment.cut}
 
 
 class _Tail:

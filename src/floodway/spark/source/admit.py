@@ -20,7 +20,7 @@ from floodway.spark.log.schema import ARRIVAL, TIMESTAMP
 from floodway.spark.source.accounts import Part
 from floodway.spark.source.backend import Piece, Readable
 from floodway.spark.source.complement import dropped
-from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
+from floodway.spark.source.drops import kept_mask, tuple_ids
 from floodway.spark.source.keys import KeyFates
 from floodway.spark.source.offsets import Admission, BatchOffset, KeyRule, Range, WindowRule
 from floodway.spark.source.options import ADDED, ID, WEIGHT
@@ -140,7 +140,7 @@ def _runs(partition: int, start: int, end: int, admission: Admission) -> list[tu
     if admission.keep_ppm <= 0:
         return []
     if admission.drop == "range":
-        return kept_runs(partition, start, end, salt=admission.salt, keep_ppm=admission.keep_ppm)
+        return admission.runs(partition, start, end)
     return [(start, end)]
 
 

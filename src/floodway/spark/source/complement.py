@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from floodway.spark.source.accounts import Part
 from floodway.spark.source.backend import Piece, Readable
-from floodway.spark.source.drops import kept_mask, kept_runs, tuple_ids
+from floodway.spark.source.drops import kept_mask, tuple_ids
 from floodway.spark.source.keys import KeyFates
 from floodway.spark.source.offsets import Admission, BatchOffset
 from floodway.spark.source.windows import passing
@@ -42,6 +42,6 @@ def kept_of(rule: Admission, part: Part, sequence: NDArray[np.int64]) -> NDArray
         kept = kept_mask(ids, salt=rule.salt, keep_ppm=rule.keep_ppm)
     else:
         kept = np.zeros(len(sequence), dtype=np.bool_)
-        for first, last in kept_runs(part.partition, part.start, part.end, salt=rule.salt, keep_ppm=rule.keep_ppm):
+        for first, last in rule.runs(part.partition, part.start, part.end):
             kept[np.searchsorted(sequence, first) : np.searchsorted(sequence, last)] = True
     return kept & kept_mask(ids, salt=rule.adaptor_salt, keep_ppm=part.keep_ppm)

@@ -5,10 +5,10 @@
 changes only bits too low to matter to a keep in ppm. Every tuple stays with probability keep, independently of the
 others, and a lower keep with the same salt keeps a subset.
 
-*range*: whole blocks of `BLOCK` consecutive tuples, so that blocks that go are never read. Block b stays when (b·φ +
-mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block stays with probability
-keep over the salts, so weights 1/keep are unbiased; and because multiples of φ spread evenly (a Weyl sequence), the
-number kept of n blocks is within a few blocks of n·keep, where independent draws would miss it by
+*range*: whole blocks of consecutive tuples, `BLOCK` of them or on Kafka more, so that blocks that go are never read.
+Block b stays when (b·φ + mix(salt, partition)) mod 2^64 < keep·2^64, φ = 2^64 divided by the golden ratio. Every block
+stays with probability keep over the salts, so weights 1/keep are unbiased; and because multiples of φ spread evenly (a
+Weyl sequence), the number kept of n blocks is within a few blocks of n·keep, where independent draws would miss it by
 sqrt(n·keep·(1−keep)). Neighbouring tuples share their fate: estimates that assume independent drops need *hash*.
 
 >>> kept_runs(0, 0, 1024, salt=5, keep_ppm=500_000)
@@ -23,6 +23,8 @@ import numpy.typing as npt
 from floodway.units import PPM
 
 BLOCK = 256
+MOST_BLOCK = 16_384
+FEWEST_BLOCKS = 16
 SEQUENCE_BITS = 48
 _CACHED = 65_536
 """Tuples hashed at a time: the passes over them stay in the processor's cache, three times as quick."""
@@ -32,6 +34,18 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 
 Ids = npt.NDArray[np.uint64]
+
+
+def sought_block(tuples: int) -> int:
+    """The size of blocks where leaving one out takes a request: as large as leaves 16 of them to a batch of so many.
+
+    Fewer would make the number kept a matter of luck. It is a power of two, from BLOCK to 64 times that.
+
+    >>> [sought_block(tuples) for tuples in (1000, 10_000, 100_000, 10_000_000)]
+    [256, 512, 4096, 16384]
+    """
+    wanted = max(1, tuples // FEWEST_BLOCKS)
+    return min(max(BLOCK, 1 << (wanted.bit_length() - 1)), MOST_BLOCK)
 
 
 def tuple_ids(partition: int, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -87,19 +101,21 @@ def _mixed_salt(salt: int) -> np.uint64:
     return np.uint64(mix(np.array([salt & _MASK], dtype=np.uint64))[0])
 
 
-def kept_runs(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> list[tuple[int, int]]:
+def kept_runs(
+    partition: int, start: int, end: int, *, salt: int, keep_ppm: int, block: int = BLOCK
+) -> list[tuple[int, int]]:
     """The ranges inside [start, end) whose blocks stay; blocks at the edges are cut exactly."""
     if start >= end or keep_ppm <= 0:
         return []
     if keep_ppm >= PPM:
         return [(start, end)]
-    first = start // BLOCK
-    blocks = np.arange(first, -(-end // BLOCK), dtype=np.uint64)
+    first = start // block
+    blocks = np.arange(first, -(-end // block), dtype=np.uint64)
     phase = _mixed_salt(salt ^ (partition << SEQUENCE_BITS))
     kept = blocks * _GOLDEN + phase < _threshold(keep_ppm)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False])).astype(np.int8)))
     return [
-        (max(start, (first + int(a)) * BLOCK), min(end, (first + int(b)) * BLOCK))
+        (max(start, (first + int(a)) * block), min(end, (first + int(b)) * block))
         for a, b in zip(edges[::2], edges[1::2], strict=True)
     ]
 
@@ -120,8 +136,3 @@ def count_kept_hash(partition: int, start: int, end: int, *, salt: int, keep_ppm
         _rounds(ids, room)
         kept += int(np.count_nonzero(ids < threshold))
     return kept
-
-
-def count_kept_range(partition: int, start: int, end: int, *, salt: int, keep_ppm: int) -> int:
-    """How many tuples of [start, end) stay under range."""
-    return sum(b - a for a, b in kept_runs(partition, start, end, salt=salt, keep_ppm=keep_ppm))

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +31,30 @@ _POLL_MESSAGES = 10_000
 _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 0.5
 _FEW_BYTES = "16384"
-_NEAR = 20_000
-"""Records between two runs that are rather read than sought past; some megabytes at most are fetched ahead anyway."""
+_SPARSE_BYTES = 512 << 10
+"""What one request asks for where much is left out: half of it, on the mean, is for nothing when a run ends."""
+_SEEK_BYTES = _SPARSE_BYTES
+"""What lies between two runs and is rather read than sought past."""
+_SAMPLED = 16
+"""Records of a poll that tell how large records are; before the first poll they are taken to have _GUESSED_BYTES."""
+_GUESSED_BYTES = 256
+_OVERHEAD_BYTES = 20
+"""Of a record, beside key and value."""
+
+
+_DEFAULTS = {
+    "group.id": "floodway-source",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "fetch.wait.max.ms": 10,  # a request under way, at the end of a topic, holds up the next batch's
+    "log_level": 2,
+}
+_SPARSE = {
+    "fetch.message.max.bytes": _SPARSE_BYTES,
+    "queued.min.messages": 1,
+    "fetch.queue.backoff.ms": 1,  # a queue that is full after one request is no reason to pause for a second
+}
 
 
 class KafkaSourceError(FloodwayError):
@@ -40,15 +64,17 @@ class KafkaSourceError(FloodwayError):
 
 
 class KafkaBackend:
-    """One topic."""
+    """One topic. `extra` are settings of its consumers that no option can hold, such as a function for statistics."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, extra: Mapping[str, Any] | None = None) -> None:
         self._topic = options.topic or ""
-        self._settings = dict(options.kafka)
+        self._settings: dict[str, Any] = {**options.kafka, **(extra or {})}
         self._timeout = options.timeout_seconds
         self._format = options.value_format
         self._payload = _payload(options)
         self._open: Consumer | None = None
+        self._open_sparse: Consumer | None = None
+        self._record_bytes: float = _GUESSED_BYTES
 
     @property
     def stream(self) -> str:
@@ -96,21 +122,29 @@ class KafkaBackend:
         return span.end if found.offset < 0 else min(max(found.offset, span.first), span.end)
 
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-        """The records of the runs. Near ones are read in one go, and what lies between them is thrown away undecoded:
+        """The records of the runs. Near ones are read in one go, and what lies between them is thrown away undecoded.
 
-        a seek throws away all that was fetched ahead, and that is many times a small gap.
+        What lies between others is not fetched: a consumer that asks for little at a time seeks past it.
         """
-        for near in grouped(runs):
+        left = list(runs)
+        while left:
+            near = first_group(left, max(1, round(_SEEK_BYTES / self._record_bytes)))
+            consumer = self._consumer() if len(near) == len(runs) else self._sparse()
+            del left[: len(near)]
             starts, ends = np.array(near).T
-            for messages in self.messages(partition, near[0][0], near[-1][1]):
+            for messages in self._range(consumer, partition, near[0][0], near[-1][1]):
                 offsets = np.array([_offset(message) for message in messages])
                 inside = offsets < ends[np.searchsorted(starts, offsets, side="right") - 1]
+                if left:
+                    self._record_bytes = sum(map(_bytes, messages[:_SAMPLED])) / len(messages[:_SAMPLED])
                 if inside.any():
                     yield self._piece([messages[at] for at in np.flatnonzero(inside)])
 
     def messages(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         """The records of one range as Kafka has them, with their keys and headers."""
-        consumer = self._consumer()
+        return self._range(self._consumer(), partition, start, end)
+
+    def _range(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         consumer.assign([TopicPartition(self._topic, partition, start)])
         try:
             yield from self._until(consumer, partition, start, end)
@@ -199,31 +233,24 @@ class KafkaBackend:
 
     def _consumer(self) -> Consumer:
         if self._open is None:
-            defaults = {
-                "group.id": "floodway-source",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 10,  # a request under way, at the end of a topic, holds up the next batch's
-                "log_level": 2,
-            }
-            self._open = Consumer({**defaults, **self._settings})
+            self._open = Consumer({**_DEFAULTS, **self._settings})
         return self._open
 
+    def _sparse(self) -> Consumer:
+        """A consumer that fetches nothing ahead of what it is asked for but one request."""
+        if self._open_sparse is None:
+            self._open_sparse = Consumer({**_DEFAULTS, **_SPARSE, **self._settings})
+        return self._open_sparse
 
-def grouped(runs: Sequence[tuple[int, int]], near: int = _NEAR) -> list[list[tuple[int, int]]]:
-    """Runs in order, those together that lie less than `near` records apart.
 
-    >>> grouped([(0, 5), (8, 9), (100, 200)], near=50)
-    [[(0, 5), (8, 9)], [(100, 200)]]
+def first_group(runs: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """The first of these runs, and those behind it with less than `near` records between one and the next.
+
+    >>> first_group([(0, 5), (8, 9), (100, 200)], near=50)
+    [(0, 5), (8, 9)]
     """
-    groups: list[list[tuple[int, int]]] = []
-    for run in runs:
-        if groups and run[0] - groups[-1][-1][1] < near:
-            groups[-1].append(run)
-        else:
-            groups.append([run])
-    return groups
+    gaps = (at for at, (one, other) in enumerate(pairwise(runs), start=1) if other[0] - one[1] >= near)
+    return list(runs[: next(gaps, len(runs))])
 
 
 def _payload(options: SourceOptions) -> pa.Schema:
@@ -240,6 +267,10 @@ def _is_out_of_range(message: Message) -> bool:
 def _offset(message: Message) -> int:
     offset = message.offset()
     return -1 if offset is None else offset
+
+
+def _bytes(message: Message) -> int:
+    return len(message.value() or b"") + len(message.key() or b"") + _OVERHEAD_BYTES
 
 
 class RecordTimes:

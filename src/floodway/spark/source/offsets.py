@@ -18,15 +18,17 @@ first with that time, and `passed` how many tuples of each partition pass.
 
 With drops by key (`keys.py`), `keys` holds the columns, the quotas of the large keys and of all others, and how many
 tuples of keys that are over their share go from each partition; `passed` is as above.
+
+With drops by range on Kafka, `block` holds how many neighbours stay or go together; elsewhere it is BLOCK and left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from floodway.buffering.ranges import Cursor
@@ -35,7 +37,7 @@ from floodway.job.decision import Drop, KeepPpm, Mode
 from floodway.json_text import load_json
 from floodway.planning.windows.window_keeps import FIRST_US, WindowKeeps, from_numbers
 from floodway.spark.source.accounts import Account, Part, Zone, count_both
-from floodway.spark.source.drops import count_kept_hash, count_kept_range, kept_runs
+from floodway.spark.source.drops import BLOCK, count_kept_hash, kept_runs
 from floodway.units import PPM
 
 VERSION = 1
@@ -89,6 +91,7 @@ class Admission:
     judged: tuple[Part, ...] = ()
     windows: WindowRule | None = None
     keys: KeyRule | None = None
+    block: int = BLOCK
 
     @property
     def adaptor_salt(self) -> int:
@@ -109,16 +112,20 @@ class Admission:
             return self.count_shedder(partition, start, end)
         if self.drop == "hash" and self.keep_ppm < PPM:
             return count_both(partition, start, end, (self.salt, self.keep_ppm), (self.adaptor_salt, adaptor_ppm))
-        runs = kept_runs(partition, start, end, salt=self.salt, keep_ppm=self.keep_ppm)
         return sum(
             count_kept_hash(partition, first, last, salt=self.adaptor_salt, keep_ppm=adaptor_ppm)
-            for first, last in runs
+            for first, last in self.runs(partition, start, end)
         )
 
     def count_shedder(self, partition: int, start: int, end: int) -> int:
         """How many the shedder alone would let stay."""
-        count = count_kept_range if self.drop == "range" else count_kept_hash
-        return count(partition, start, end, salt=self.salt, keep_ppm=self.keep_ppm)
+        if self.drop == "range":
+            return sum(last - first for first, last in self.runs(partition, start, end))
+        return count_kept_hash(partition, start, end, salt=self.salt, keep_ppm=self.keep_ppm)
+
+    def runs(self, partition: int, start: int, end: int) -> list[tuple[int, int]]:
+        """The ranges inside [start, end) that a drop by range leaves."""
+        return kept_runs(partition, start, end, salt=self.salt, keep_ppm=self.keep_ppm, block=self.block)
 
 
 @checked_dataclass(frozen=True, slots=True, config=ConfigDict(strict=False, extra="forbid"))
@@ -150,6 +157,7 @@ class BatchOffset:
     stale: Mapping[int, int] = field(default_factory=dict)
     lag: Mapping[int, int] = field(default_factory=dict)
     keys: KeyRule | None = None
+    block: Annotated[int, Field(ge=1)] = BLOCK
 
     @property
     def admission(self) -> Admission:
@@ -159,7 +167,8 @@ class BatchOffset:
         if self.keys is not None and self.mode == "enforce":
             return Admission(PPM, self.salt, self.drop, (), None, self.keys)
         judged = tuple(self.parts()) if self.queues else ()
-        return Admission(self.keep_ppm if self.mode == "enforce" else PPM, self.salt, self.drop, judged)
+        keep_ppm = self.keep_ppm if self.mode == "enforce" else PPM
+        return Admission(keep_ppm, self.salt, self.drop, judged, block=self.block)
 
     def arc_keep(self, arc: str) -> int:
         """The keep in force on an arc inside the node, ppm."""
@@ -256,6 +265,8 @@ class BatchOffset:
         body = asdict(self)
         if (keys := body.pop("keys")) is not None:
             body["keys"] = {**keys, "over": {str(at): count for at, count in keys["over"].items()}}
+        if body["block"] == BLOCK:
+            del body["block"]
         skipped = {name: {str(at): count for at, count in body.pop(name).items()} for name in ("stale", "lag")}
         places = {
             name: {str(partition): position for partition, position in body.pop(key).items()}

@@ -34,6 +34,7 @@ from floodway.spark.source.admit import admit, output_schema, refused, split_ran
 from floodway.spark.source.backend import Backend, Piece, open_backend
 from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.decode import ERROR
+from floodway.spark.source.drops import sought_block
 from floodway.spark.source.gate import wait_at
 from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.keys import parse_keys, with_keys
@@ -176,6 +177,9 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
         )
         if batch is None:
             return start
+        if self.options.topic is not None and batch.drop == "range":
+            read = [end - first for _, first, end in batch.ranges()]
+            batch = replace(batch, block=sought_block(max(read, default=0)))
         if self.options.windows is not None:
             batch = with_windows(previous, batch, parse_drops(self.options.windows), self._event_times)
         if self.options.keys is not None:

@@ -1,7 +1,7 @@
 """The shop's events: JSON clicks and orders, made up from a seed, and the truth about them.
 
 An event is a record as Kafka's connector gives it (topic, partition, offset, timestamp, key, value). The key is the
-kind, `click` or `order`; the value is about 220 bytes of JSON:
+kind, `click` or `order`; the value is about 400 bytes of JSON:
 
     {"user": "u48213", "page": 17, "agent": "Mozilla/5.0 …", "items": [{"sku": 311, "qty": 2, "price": 18.4}, …]}
 
@@ -129,7 +129,7 @@ def write(records: pa.Table, folder: Path, name: str) -> Path:
 def _event(rng: np.random.Generator, page: int) -> dict[str, Any]:
     items = [
         {"sku": int(rng.integers(1000)), "qty": int(rng.integers(1, 4)), "price": round(float(rng.gamma(2.0, 12.0)), 2)}
-        for _ in range(int(rng.integers(1, 4)))
+        for _ in range(int(rng.integers(2, 8)))
     ]
     agent = AGENTS[int(rng.integers(len(AGENTS)))]
     return {"user": f"u{rng.integers(100_000)}", "page": page, "agent": agent, "items": items}

@@ -145,7 +145,7 @@ def _latency(jobs: Known) -> Iterator[Metric]:
     target = _gauge("latency_target_seconds", "The latency asked for.")
     own = _gauge("output_latency_seconds", "Mean latency at an output with a target of its own.", "output")
     own_target = _gauge("output_latency_target_seconds", "The latency asked for at an output.", "output")
-    floor = _gauge("latency_unreachable", "1 if the target lies below what the engine can reach.")
+    floor = _gauge("latency_unreachable", "1 if the target is below what the engine can reach.")
     needed = _gauge("capacity_needed_ratio", "Times the present capacity that would keep everything at the target.")
     executors = _gauge("executors_needed", "Executors more that would keep everything at the target, on a cluster.")
     bound = _gauge("accuracy_bound_ratio", "Widest 95% bounds of the aggregate in the last batch, over its value.")

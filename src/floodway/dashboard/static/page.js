@@ -330,7 +330,7 @@ function cell(field, value) {
 
 const WHAT = {
   enforce: "Tuples that do not fit are dropped from the next micro-batch on, as planned.",
-  observe: "From the next micro-batch on nothing is dropped; Floodway goes on deciding and reports what it would drop.",
+  observe: "From the next micro-batch on nothing is dropped; Floodway still decides and reports what it would drop.",
   off: "From the next micro-batch on nothing is dropped and nothing is decided. Under overload results will be late.",
 };
 

@@ -36,9 +36,9 @@ CHECK_SECONDS = 15.0
 """The same for the check before the run with Floodway."""
 FEED_SECONDS = 120.0
 """How long the feeder beside a measurement may run; it is ended with the measurement."""
-BATCH_SHARE = 6.0
-"""The target is such that what an empty batch takes is about a sixth of its batches."""
-LEAST_TARGET, MOST_TARGET = 3.0, 20.0
+BATCH_SHARE = 5.0
+"""The target is such that what an empty batch takes is about a fifth of its batches."""
+LEAST_TARGET, MOST_TARGET = 3.0, 15.0
 LEAST_SECONDS, SECONDS_PER_TARGET = 30.0, 6.0
 
 Progress = Callable[[str, float, str], None]

@@ -102,11 +102,11 @@ class OfferedBatches:
 
     def rate(self, count: int) -> float:
         """Events per second of a batch, of the time that Spark spends on the events themselves."""
-        return count / (self._process(count).durationMs["addBatch"] / 1e3)
+        return count / (float(self._process(count).durationMs["addBatch"]) / 1e3)
 
     def least_seconds(self) -> float:
         """What a batch takes with next to nothing in it."""
-        return median(self._process(SMALL_EVENTS).batchDuration / 1e3 for _ in range(SMALL_BATCHES))
+        return median(float(self._process(SMALL_EVENTS).batchDuration) / 1e3 for _ in range(SMALL_BATCHES))
 
     def totals(self) -> ShopTotals:
         """The truth about all events that were offered."""

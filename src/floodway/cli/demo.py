@@ -15,7 +15,13 @@ from floodway.cli.arguments import usable_folder
 from floodway.cli.view.output import print_json
 from floodway.cli.view.page import LISTEN, report_html, report_of, serving
 
-DEMO = "floodway.experiments.demo"
+PARTS = (
+    "floodway.experiments.demo.jobs",
+    "floodway.experiments.demo.calibration",
+    "floodway.experiments.demo.story",
+    "floodway.experiments.demo.table",
+    "floodway.experiments.demo.result",
+)
 """`cli` and `experiments` are rooms on one level and do not import each other: the demo is loaded by name."""
 KEYS = ("without", "with", "sample")
 
@@ -55,9 +61,7 @@ def demo(
     say = partial(typer.echo, err=as_json)
     say("A web shop's clicks and orders, as JSON: parsed, cleaned, joined with a table, aggregated by window.")
     say("Starting Spark …")
-    jobs, calibration, story, table, result = (
-        import_module(f"{DEMO}.{name}") for name in ("jobs", "calibration", "story", "table", "result")
-    )
+    jobs, calibration, story, table, result = map(import_module, PARTS)
     picture, report = out / "demo.svg", out / "report.html"
     picture.unlink(missing_ok=True)  # that of an earlier demo
     with tempfile.TemporaryDirectory(prefix="floodway-demo-") as folder:

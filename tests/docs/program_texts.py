@@ -21,9 +21,10 @@ HOLE = "…"
 
 
 def texts() -> Iterator[tuple[Path, int, str]]:
-    """File, line and text of what the program says; of the experiments of the papers the titles only."""
+    """File, line and text of what the program says; of experiments and benchmarks the titles only."""
     for module in sorted(SOURCE.rglob("*.py")):
-        of_papers = module.is_relative_to(EXPERIMENTS) and not module.is_relative_to(EXPERIMENTS / "demo")
+        listed = module.is_relative_to(EXPERIMENTS / "demo") or module.name == "registry.py"
+        of_papers = module.is_relative_to(EXPERIMENTS) and not listed
         yield from ((module, line, text) for line, text in (_titles if of_papers else literals)(module))
 
 

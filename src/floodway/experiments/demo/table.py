@@ -38,23 +38,23 @@ def rows(runs: Sequence[DemoRun]) -> list[tuple[str, list[str]]]:
     best = optimum(runs)
     found = [
         ("mean latency", [_seconds(run.latency) for run in runs]),
-        ("latency of the last batch", [_seconds(run.last_latency) for run in runs]),
-        ("value in time, per second", [f"{run.value_in_time / run.counted_seconds:,.0f}" for run in runs]),
+        ("last latency", [_seconds(run.last_latency) for run in runs]),
+        ("value/s in time", [f"{run.value_in_time / run.counted_seconds:,.0f}" for run in runs]),
         ("of the optimum", [_share(run.value_in_time, best) for run in runs]),
-        ("value in all, per second", [f"{run.value / run.counted_seconds:,.0f}" for run in runs]),
-        ("orders in time (in all)", [_both(run, "order") for run in runs]),
-        ("clicks in time (in all)", [_both(run, "click") for run in runs]),
+        ("value/s in all", [f"{run.value / run.counted_seconds:,.0f}" for run in runs]),
+        ("orders in time", [_both(run, "order") for run in runs]),
+        ("clicks in time", [_both(run, "click") for run in runs]),
     ]
     for part in PARTS:
         truth = sum(getattr(runs[0].truth, part).values())
         found.append((f"{part}: truth {truth:,.0f}", [_estimate(run, part) for run in runs]))
-    found.append(("worst of 18 estimates", [_worst(run) for run in runs]))
+    found.append(("worst of 18", [_worst(run) for run in runs]))
     found.append(("ledger", [_ledger(run) for run in runs]))
     return found
 
 
 def _both(run: DemoRun, kind: str) -> str:
-    return f"{run.share_in_time(kind):.0%} ({run.share(kind):.0%})"
+    return f"{run.share_in_time(kind):.0%} (all: {run.share(kind):.0%})"
 
 
 def _seconds(value: float | None) -> str:
@@ -97,7 +97,7 @@ def save(path: Path, runs: Sequence[DemoRun], target: float, rate: float) -> Pat
         latency.plot([b.ended for b in seen], [b.latency for b in seen], "o-", ms=3, color=colour, label=run.name)
         in_time = [run.share_in_time("order"), run.share_in_time("click"), run.value_in_time / best if best else 0.0]
         in_all = [run.share("order"), run.share("click"), run.value / best if best else 0.0]
-        spots = [index + (place - 1) * WIDTH for index in range(len(in_time))]
+        spots = [index + (place - (len(runs) - 1) / 2) * WIDTH for index in range(len(in_time))]
         kept.bar(spots, in_all, width=WIDTH * 0.9, color=colour, alpha=FAINT_INK)
         bars = kept.bar(spots, in_time, width=WIDTH * 0.9, color=colour)
         kept.bar_label(bars, [f"{share:.0%}" for share in in_time], fontsize=8, color=INK)
@@ -105,6 +105,7 @@ def save(path: Path, runs: Sequence[DemoRun], target: float, rate: float) -> Pat
     latency.set_ylim(bottom=0)
     style(latency, title=f"Latency at {rate:,.0f} events/s", x="seconds of load", y="seconds", legend=True)
     kept.set_xticks([0, 1, 2], ["orders", "clicks", "value,\nof the optimum"])
+    kept.set_xlim(-0.5, 2.5)
     kept.set_ylim(0, 1.12)
     style(kept, title="Processed in time; faint: late", x="", y="share")
     folder = path.parent

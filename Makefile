@@ -18,7 +18,7 @@ setup: ## Make .venv with the locked versions, and find or obtain Java >= 17
 	@test -n "$(PYTHON)" || { echo "Floodway needs Python >= 3.11 and found none on the PATH: install python3.11 or newer, or run 'make PYTHON=/path/to/python setup'." >&2; exit 1; }
 	@$(PYTHON) scripts/setup.py
 
-demo: setup ## Two minutes of overload, without and with Floodway, side by side
+demo: setup ## Three minutes of overload, without and with Floodway, side by side
 	$(BIN)/floodway demo
 
 test: setup ## All checks: lint, types, import direction, tests (ARGS="-k plan" runs these tests alone)

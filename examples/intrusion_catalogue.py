@@ -39,7 +39,7 @@ class Windows(BaseModel, extra="forbid"):
 
 
 class Threshold(Windows):
-    """Windows and the count from which on a source is told."""
+    """Windows and the count from which on a source is reported."""
 
     at_least: int = Field(20, ge=1)
 

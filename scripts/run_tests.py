@@ -29,6 +29,8 @@ ELSEWHERE = ("tests/spark", "tests/kafka", "tests/cluster")
 """Folders whose heavy tests have steps of their own."""
 CONNECT = "tests/spark/test_spark_connect.py"
 """It has a server of its own, and nothing in common with the others."""
+AGENTS = "tests/agent"
+"""More than half of the seconds of jobs on Spark are here."""
 WAITING = ("tests/agent", "tests/dashboard", "tests/cli")
 """Folders whose tests wait for processes, sockets and browsers."""
 COMPUTING = ("tests/docs", "tests/experiments", "tests/properties")
@@ -39,10 +41,11 @@ def steps() -> Steps:
     """What is run, by what it is called: the longest first."""
     others = [f"--ignore={folder}" for folder in WAITING + COMPUTING]
     return {
-        "tests of jobs on Spark": [*PYTEST, "-m", HEAVY, *jobs()],
+        "tests of runs and agents on Spark": [*PYTEST, "-m", HEAVY, *jobs(AGENTS)],
         "tests of Kafka and clusters": [*PYTEST, "-m", HEAVY, "tests/kafka", "tests/cluster"],
         "tests of Spark itself": [*PYTEST, "-m", HEAVY, "tests/spark", f"--ignore={CONNECT}"],
         "tests of agents": [*PYTEST, *LIGHT, "tests/agent"],
+        "tests of other jobs on Spark": [*PYTEST, "-m", HEAVY, *jobs(all_but=AGENTS)],
         "tests of papers, properties and pages": [*PYTEST, *LIGHT, *COMPUTING],
         "other tests without Spark": [*PYTEST, *LIGHT, *others],
         "tests of commands and the page": [*PYTEST, *LIGHT, "tests/dashboard", "tests/cli"],
@@ -51,13 +54,13 @@ def steps() -> Steps:
     }
 
 
-def jobs() -> list[str]:
-    """Files with heavy tests in other folders, found by their text: to import all of them takes ten seconds."""
-    elsewhere = [ROOT / folder for folder in ELSEWHERE]
+def jobs(folder: str = "tests", *, all_but: str = "") -> list[str]:
+    """Files with heavy tests in a folder, found by their text: to import all of them takes ten seconds."""
+    elsewhere = [ROOT / other for other in (*ELSEWHERE, all_but) if other]
     return [
         str(file.relative_to(ROOT))
-        for file in sorted((ROOT / "tests").rglob("test_*.py"))
-        if not any(file.is_relative_to(folder) for folder in elsewhere)
+        for file in sorted((ROOT / folder).rglob("test_*.py"))
+        if not any(file.is_relative_to(other) for other in elsewhere)
         and MARKED.search(file.read_text(encoding="utf-8"))
     ]
 

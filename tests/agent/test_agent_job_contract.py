@@ -24,6 +24,8 @@ from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.places import JobPlace
 from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.figures import WINDOW_SECONDS
+from floodway.job.status.latencies import BUCKETS, Sketch
 from floodway.job.status.status import Status, decode_status
 from tests.agent.jobs import Job, buffered_node_job, node_job, participant_job, run_job, shed_job
 
@@ -65,6 +67,16 @@ class Ended:
         answer = CliRunner().invoke(app, [str(self.folder), *arguments, "--json"])
         assert answer.exit_code == 0, answer.output
         found: dict[str, Any] = json.loads(answer.stdout)
+        return found
+
+    def samples(self) -> dict[tuple[str, str], float]:
+        """The metrics of the job, by name and place or bound, added up over other labels."""
+        found: dict[tuple[str, str], float] = {}
+        text = metrics_text(Board(StateSource([self.folder])).watched()).decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                key = (sample.name, sample.labels.get("place", sample.labels.get("le", "")))
+                found[key] = found.get(key, 0.0) + sample.value
         return found
 
 
@@ -158,17 +170,63 @@ def test_top_report_and_metrics_say_the_same(ended: Ended) -> None:
     assert shown["totals"] == told["totals"]
     assert shown["totals"]["offered"] == sum(fold.total.offered[at] for at in ended.last.inputs)
     assert shown["batch_count"] == len(told["batches"]) == len(ended.batches())
-    assert told["latency"]["mean"] is not None
 
-    samples: dict[tuple[str, str], float] = {}
-    text = metrics_text(Board(StateSource([ended.folder])).watched()).decode()
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            key = (sample.name, sample.labels.get("place", ""))
-            samples[key] = samples.get(key, 0.0) + sample.value
+    samples = ended.samples()
     for at in ended.last.inputs:
         assert samples["floodway_offered_tuples_total", at] == fold.total.offered[at]
         assert samples["floodway_kept_tuples_total", at] == fold.total.kept[at]
         assert samples["floodway_dropped_tuples_total", at] == sum(fold.total.by_place()[at].values())
-    results = sum(batch.latencies.count for batch in ended.batches())
-    assert samples["floodway_result_latency_seconds_count", ""] == results
+
+
+def test_latency_rates_and_keep_of_now_are_the_same_in_top_on_the_page_and_in_the_metrics(ended: Ended) -> None:
+    """All three show the last seconds: the batches that ended in them, whatever the job itself said last."""
+    shown = ended.command(top, "--once")
+    (page,) = Board(StateSource([ended.folder])).snapshot()["jobs"]
+    for field in ("latency", "rates", "keep", "loss", "would_drop", "totals", "batch_count", "places", "outputs"):
+        assert shown[field] == page[field], field
+
+    latest = _merged(_latest(ended.batches()))
+    assert latest.count > 0
+    assert shown["latency"] == pytest.approx(latest.latency(shown["latency"]["target"]).to_dict())
+    assert shown["loss"] == pytest.approx(1.0 - shown["rates"]["kept"] / shown["rates"]["offered"])
+    assert shown["would_drop"] == pytest.approx(1.0 - shown["keep"])
+
+    samples = ended.samples()
+    assert samples["floodway_latency_seconds", ""] == shown["latency"]["mean"]
+    assert samples["floodway_latency_target_seconds", ""] == shown["latency"]["target"]
+    assert samples["floodway_drop_ratio", ""] == shown["loss"]
+    assert samples["floodway_would_drop_ratio", ""] == shown["would_drop"]
+    for at, place in shown["places"].items():
+        assert samples["floodway_plan_keep_ratio", at] == place["keep"]
+
+
+def test_latency_rates_and_keep_of_the_whole_run_are_the_same_in_report_and_metrics(ended: Ended) -> None:
+    """Both go over every batch on record."""
+    told, samples, batches = ended.command(report), ended.samples(), ended.batches()
+    every = _merged(batches)
+    assert told["latency"] == pytest.approx(every.latency(told["latency"]["target"]).to_dict())
+    assert samples["floodway_result_latency_seconds_count", ""] == every.count
+    mean = samples["floodway_result_latency_seconds_sum", ""] / every.count
+    assert told["latency"]["mean"] == pytest.approx(mean)
+    for bound, below in zip(BUCKETS, every.cumulative(), strict=False):
+        assert samples["floodway_result_latency_seconds_bucket", str(bound)] == below
+        for quantile, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+            assert (told["latency"][quantile] <= bound) == (below >= share * every.count), (quantile, bound)
+
+    offered, kept = sum(batch.offered for batch in batches), sum(batch.kept for batch in batches)
+    assert told["keep"] == pytest.approx(kept / offered)
+    assert told["rates"] == pytest.approx({"offered": offered / told["seconds"], "kept": kept / told["seconds"]})
+
+
+def _merged(batches: list[Batch]) -> Sketch:
+    found = Sketch()
+    for batch in batches:
+        found.merge(batch.latencies)
+    return found
+
+
+def _latest(batches: list[Batch]) -> list[Batch]:
+    """Those with results that ended in the last seconds of all."""
+    measured = [batch for batch in batches if batch.latencies.count]
+    last = max(int(batch.ended_seconds) for batch in measured)
+    return [batch for batch in measured if int(batch.ended_seconds) > last - WINDOW_SECONDS]

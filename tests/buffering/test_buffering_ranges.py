@@ -49,7 +49,7 @@ def test_bad_cursors_are_refused() -> None:
         Cursor(0).extend(10).extend(9)
     with pytest.raises(InputError, match="cannot advance 11"):
         Cursor(0).extend(10).advance(11)
-    with pytest.raises(InputError, match="does not go on"):
+    with pytest.raises(InputError, match="does not continue"):
         Cursor(0, (Range(1, 2, PPM),))
     with pytest.raises(InputError, match="keep between 0 and 1000000"):
         Cursor(0).extend(10, keep_ppm=PPM + 1)

@@ -64,7 +64,7 @@ def test_a_function_that_is_not_there(shed: Path) -> None:
 
 
 def test_a_network_whose_stream_is_not_clear(tmp_path: Path) -> None:
-    assert "has dropped tuples of 0 streams. There is nothing to make good" in refused(shop(tmp_path / "a"), *RUN)
+    assert "has dropped tuples of 0 streams. There is nothing to process" in refused(shop(tmp_path / "a"), *RUN)
     assert "Name one by --stream: clicks, orders" in refused(shop(tmp_path / "b", "clicks", "orders"), *RUN)
     assert "has no stream 'taps'" in refused(tmp_path / "b", *RUN, "--stream", "taps")
 

@@ -162,3 +162,23 @@ def test_a_refused_key_says_why_and_who_gives_none_is_not_asked_for_ever(page: P
         page.keyboard.press("Enter")
         page.wait_for_selector("#picture [data-value]")
         expect(page.locator("#ask-key")).to_be_hidden()
+
+
+def test_a_picture_of_runs_appears_when_it_is_drawn_and_changes_with_it(made: MadeJob, page: Page) -> None:
+    drawn, hidden = made.root / "runs.svg", made.root / ".runs.svg"
+
+    def draw(width: int) -> None:
+        hidden.write_text(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="10"><style>*{{fill: red}}</style></svg>'
+        )
+        hidden.replace(drawn)
+
+    shown = page.locator("#comparison-section")
+    with page_server([made.root], comparison=drawn) as server:
+        page.goto(server.url)
+        expect(page.locator("#tile-latency")).to_be_visible()
+        expect(shown).to_be_hidden()
+        for width in (300, 400):
+            draw(width)
+            page.wait_for_function(f"document.getElementById('comparison').naturalWidth === {width}")
+            expect(shown).to_be_visible()

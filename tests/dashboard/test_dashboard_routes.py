@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
@@ -27,6 +28,23 @@ def test_files_are_served_under_a_strict_policy(served: Served) -> None:
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     for name in ("nothing.js", "..%2Froutes.py", "%2e%2e/%2e%2e/routes.py"):
         assert httpx.get(f"{served.url}/static/{name}", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 404
+
+
+def test_a_picture_of_runs_is_served_once_it_is_there(tmp_path: Path) -> None:
+    drawn = tmp_path / "runs.svg"
+    with page_server([tmp_path], comparison=drawn) as server:
+
+        def get(path: str) -> httpx.Response:
+            return httpx.get(f"{server.url}/v1/page/{path}", trust_env=False, timeout=PATIENCE_SECONDS)
+
+        assert get("snapshot").json()["comparison"] is None
+        assert get("comparison").status_code == 404
+        drawn.write_text("<svg/>", encoding="utf-8")
+        assert get("snapshot").json()["comparison"] == drawn.stat().st_mtime_ns // 1_000_000
+        answer = get("comparison")
+        assert (answer.status_code, answer.text) == (200, "<svg/>")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script" not in policy and "frame-ancestors 'none'" in policy
 
 
 def test_events_come_one_after_the_other(served: Served) -> None:

@@ -8,14 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from floodway.experiments.registry import EXPERIMENTS, load
 from tests.docs.pages import ROOT, pages
+from tests.docs.program_texts import READ_AS_A_WHOLE, SOURCE, literals, texts
 
 MOST_WORDS = 25_000
 MOST_WORDS_OF_A_RECORD = 150
-UNIT = r"(?:CPU-seconds|seconds|ms|µs|tuples|rows|bytes|times|[kM]B|lines|plans)"
+UNIT = (
+    r"(?:CPU-seconds|seconds|ms|µs|tuples|rows|bytes|times|[kM]B|lines|plans|events|batches|samples|points|files"
+    r"|queries|records|requests|minutes|tasks|results)"
+)
 OF = r"(?:second|minute|hour|day|batch|micro-batch|tuple|record|row|node|key|partition|file|query)"
 THING = r"(?:file|process|line|folder|key|partition|query|writer|fsync|package|table|program)"
 
+NO_CLAUSE = r"(?! (?:may|can|must|takes?|holds?|has)\b)"
+"""Not in 'how many tuples a batch may hold'."""
 WHOLE = r"(?:algorithm|command|node|table|figure|log|batch|cell|pair|member|worker|CPU|problem|stream)"
 
 
@@ -29,7 +36,7 @@ class Avoided:
 
 
 AVOIDED = (
-    Avoided(rf"\b{UNIT} an? {OF}\b", "write 'per': tuples per second", "0.4 µs of CPU, 20 tuples a second"),
+    Avoided(rf"\b{UNIT} an? {OF}\b{NO_CLAUSE}", "write 'per': tuples per second", "0.4 µs of CPU, 20 tuples a second"),
     Avoided(rf"\b(?:a|an|one) {THING} an? {WHOLE}\b", "write 'per': one file per command", "one file a command"),
     Avoided(r"\bdear(?:er|est)?\b", "write 'expensive'", "the dear branch"),
     Avoided(
@@ -77,13 +84,48 @@ def test_pages_are_in_plain_words(page: Path) -> None:
     assert found(page.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.parametrize("file", READ_AS_A_WHOLE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_page_and_examples_are_in_plain_words(file: Path) -> None:
+    assert found(file.read_text(encoding="utf-8")) == []
+
+
+def test_the_program_speaks_in_plain_words() -> None:
+    wrong = [f"{module.relative_to(ROOT)}:{line}: {place}" for module, line, text in texts() for place in found(text)]
+    assert wrong == []
+
+
+def test_titles_of_experiments_are_among_what_the_program_says() -> None:
+    said = {text for _, _, text in texts()}
+    assert {load(name).TITLE for name in EXPERIMENTS} <= said
+
+
+def test_messages_are_found_as_they_are_read(tmp_path: Path) -> None:
+    """Helps, messages over several lines, those with figures in them; and no text that only readers of the code see."""
+    module = tmp_path / "module.py"
+    module.write_text(
+        '"""It is told."""\nfail(f"{count} tuples "\n     "a second")\nfail(hint="the dear one")\n'
+        'LIMIT = 3\n"""Told by."""\n'
+    )
+    assert [text for _, text in literals(module)] == ["… tuples a second", "the dear one"]
+    helps = [text for _, text in literals(SOURCE / "cli" / "top.py")]
+    assert any(text.startswith("Show rates, latency against target") for text in helps)
+    assert any("holds no figures yet" in text for text in helps)
+
+
 @pytest.mark.parametrize("avoided", AVOIDED, ids=lambda avoided: avoided.example)
 def test_what_to_avoid_is_found_across_lines(avoided: Avoided) -> None:
     assert any(avoided.hint in place for place in found(avoided.example.replace(" ", "\n")))
 
 
 @pytest.mark.parametrize(
-    "text", ["20 tuples per second", "one file per command", "The status shows what a batch costs.", "CPU of a tuple"]
+    "text",
+    [
+        "20 tuples per second",
+        "one file per command",
+        "The status shows what a batch costs.",
+        "CPU of a tuple",
+        "how many tuples a batch may hold",
+    ],
 )
 def test_plain_words_are_left_alone(text: str) -> None:
     assert found(text) == []

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from floodway.experiments.demo import story
-from floodway.experiments.demo.result import DemoBatch, DemoRun
+from floodway.experiments.demo import calibration, jobs, story
+from floodway.experiments.demo.result import DemoBatch, DemoRun, optimum
 from floodway.experiments.demo.shop import CATEGORIES, Shop, ShopTotals
 from floodway.experiments.demo.shop_feed import TICK, feed, ticks
 from floodway.experiments.demo.table import rows, save, show
@@ -21,6 +21,11 @@ from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def batch(ended: float, latency: float, orders: int, clicks: int) -> DemoBatch:
+    """A batch whose events arrived within a second."""
+    return DemoBatch(ended, latency, latency - 0.5, latency + 0.5, orders, clicks)
 
 
 def made(
@@ -79,25 +84,34 @@ def test_a_feeder_whose_parent_is_gone_stops(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_batches_that_end_in_time_count_and_the_start_is_left_out_of_the_latency() -> None:
-    run = made(
-        [
-            DemoBatch(2.0, 9.0, 10, 10),
-            DemoBatch(6.0, 2.0, 10, 20),
-            DemoBatch(12.0, 3.0, 0, 30),
-            DemoBatch(12.1, 9.0, 50, 50),
-        ]
-    )
+def test_only_batches_that_end_early_enough_count_and_the_start_is_left_out_of_the_latency() -> None:
+    run = made([batch(2.0, 9.0, 10, 10), batch(6.0, 2.0, 10, 20), batch(12.0, 3.0, 0, 30), batch(12.1, 9.0, 50, 50)])
     assert run.latency == pytest.approx((2.0 * 30 + 3.0 * 30) / 60)
     assert run.last_latency == 3.0
     assert (run.processed("order"), run.processed("click")) == (20, 60)
     assert run.share("order") == pytest.approx(20 / 99)
 
 
-def test_the_value_is_at_most_that_of_the_best_choice() -> None:
-    fair, choosy = made([DemoBatch(6.0, 2.0, 50, 450)]), made([DemoBatch(6.0, 2.0, 99, 401)])
+def test_what_is_late_is_processed_but_not_in_time() -> None:
+    """The target is 2 s, so a result is in time within 4 s: all of the first batch, half of the second."""
+    run = made([batch(6.0, 3.5, 10, 20), batch(8.0, 4.0, 10, 30), batch(11.0, 4.5, 50, 50)])
+    assert [run.in_time("order"), run.in_time("click")] == pytest.approx([15.0, 35.0])
+    assert run.value_in_time == pytest.approx(185.0)
+    assert run.value == 800.0
+    assert run.share_in_time("order") == pytest.approx(15 / 99)
+    late = made([DemoBatch(9.0, 5.0, 5.0, 5.0, 10, 10)])
+    assert late.value_in_time == 0.0
+
+
+def test_no_run_is_worth_more_than_the_optimum_of_the_same_seconds() -> None:
+    """The fastest run processed 500 events: 99 orders and 401 clicks could have been among them."""
+    fair, choosy = made([batch(6.0, 2.0, 50, 450)]), made([batch(6.0, 2.0, 99, 301)])
     assert (fair.value, fair.best_value) == (950.0, 1391.0)
-    assert choosy.value == choosy.best_value == 1391.0
+    assert choosy.value == choosy.best_value == 1291.0
+    assert optimum([fair, choosy]) == 1391.0
+    cells = dict(rows([fair, choosy]))
+    assert cells["of the optimum"] == ["68%", "93%"]
+    assert [run.to_dict(optimum([fair, choosy]))["score"] for run in (fair, choosy)] == [950.0 / 12, 1291.0 / 12]
 
 
 def test_errors_of_estimates_are_relative_to_the_truth() -> None:
@@ -121,7 +135,7 @@ def test_the_three_runs_at_a_small_scale(spark: SparkSession, tmp_path: Path, mo
     bounds the deviation of its estimates.
     """
     monkeypatch.setattr(story, "WARM_EVENTS", 500)
-    monkeypatch.setattr(story, "WARM_BATCHES", 2)
+    monkeypatch.setattr(story, "WARM_SECONDS", 0.0)
     monkeypatch.setattr(story, "LEDGER_SECONDS", PATIENCE_SECONDS)
     seen: list[tuple[str, float, str]] = []
     runs = [
@@ -135,43 +149,71 @@ def test_the_three_runs_at_a_small_scale(spark: SparkSession, tmp_path: Path, mo
             state=tmp_path / "state",
             progress=lambda title, share, remark: seen.append((title, share, remark)),
         )
-        for place, name in enumerate(story.RUNS)
+        for place, name in enumerate(jobs.RUNS)
     ]
-    without, sample, protected = runs
-    made = story.WARM_BATCHES * story.WARM_EVENTS + sum(ticks(3000.0, 2.0))
+    without, protected, sample = runs
+    warmed = jobs.STEADY_BATCHES * story.WARM_EVENTS + jobs.SMALL_BATCHES * jobs.SMALL_EVENTS
+    made = warmed + sum(ticks(3000.0, 2.0))
     assert {run.truth.of("click") + run.truth.of("order") for run in runs} == {made}
     assert without.estimated is None and without.ledger == {}
-    for run, weight in ((sample, 2.0), (protected, 1.0 / story.FLOOR)):
+    for run, weight in ((sample, 2.0), (protected, 1.0 / jobs.FLOOR)):
         for part in ("clicks", "orders"):
             found, truth = run.estimate(part), sum(getattr(run.truth, part).values())
             assert found is not None
             assert found[0] == pytest.approx(truth, abs=5.0 * (truth * (weight - 1.0)) ** 0.5), (run.name, part)
     assert protected.ledger["offered"] == made == protected.ledger["kept"] + protected.ledger["dropped"]
     for run in runs:
-        assert run.value <= run.best_value
-    assert {title for title, _, _ in seen} == set(story.RUNS)
+        assert run.value_in_time <= run.value <= run.best_value <= optimum(runs)
+        assert all(one.least <= one.latency <= one.most for one in run.batches)
+    assert {title for title, _, _ in seen} == set(jobs.RUNS)
     page = io.StringIO()
     show(runs, 0.5, Console(file=page, width=160))
-    for words in ("without Floodway", "mean latency", "orders processed", "clicks: truth", "every event accounted for"):
+    for words in ("without Floodway", "mean latency", "orders in time", "clicks: truth", "every event accounted for"):
         assert words in page.getvalue()
-    assert save(tmp_path / "demo.svg", runs, 0.5, 3000.0).read_text(encoding="utf-8").startswith("<?xml")
+    for some in (runs[:1], runs):
+        drawn = save(tmp_path / "out" / "demo.svg", some, 0.5, 3000.0).read_text(encoding="utf-8")
+        assert drawn.startswith("<?xml")
 
 
 @pytest.mark.spark
 def test_calibration_finds_a_rate_and_what_a_batch_takes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "LARGE_EVENTS", 2000)
-    seen: list[float] = []
-    machine = story.calibrate(spark, tmp_path / "calibration", lambda _, share, __: seen.append(share), seconds=0.0)
+    """Measured, then checked with Floodway in the job, both beside a feeder."""
+    monkeypatch.setattr(calibration, "LARGE_EVENTS", 2000)
+    seen: list[tuple[str, float]] = []
+
+    def progress(title: str, share: float, _: str) -> None:
+        seen.append((title, share))
+
+    machine = calibration.calibrate(spark, tmp_path / "calibration", progress, seconds=0.0)
     assert machine.capacity > 0.0 and machine.batch_seconds > 0.0
-    assert seen == sorted(seen) and seen[-1] == 1.0
+    known = calibration.Calibrated(machine.capacity, 0.0)
+    now = calibration.checked(spark, tmp_path / "check", known, 2.0 * known.capacity, progress, seconds=0.0)
+    assert now.capacity == known.capacity
+    assert now.batch_seconds > 0.0
+    for folder in ("calibration", "check"):
+        assert list((tmp_path / folder / "beside").glob("*.parquet")), "measured beside a feeder"
+    for title in {title for title, _ in seen}:
+        assert [share for one, share in seen if one == title][-1] == 1.0
     assert not spark.streams.active
 
 
-@pytest.mark.parametrize(("batch_seconds", "target", "seconds"), [(0.2, 3.0, 36.0), (0.4, 4.0, 36.0), (0.7, 7.0, 56.0)])
+@pytest.mark.parametrize(
+    ("batch_seconds", "target", "seconds"), [(0.2, 3.0, 30.0), (0.5, 4.0, 30.0), (0.7, 6.0, 36.0), (1.5, 12.0, 72.0)]
+)
 def test_the_target_leaves_most_of_a_batch_for_events(batch_seconds: float, target: float, seconds: float) -> None:
-    machine = story.Calibrated(capacity=50_000.0, batch_seconds=batch_seconds)
+    machine = calibration.Calibrated(capacity=50_000.0, batch_seconds=batch_seconds)
     assert machine.target == target
-    assert story.load_seconds(target) == seconds
-    assert machine.batch_seconds <= machine.target / 1.5 / 5.0
+    assert calibration.load_seconds(target) == seconds
+    assert machine.batch_seconds <= machine.target / 1.5 / 4.0
+
+
+def test_batches_are_offered_until_they_are_no_faster() -> None:
+    """The rates of a process that compiles: warm after three batches that are no faster than the fastest before."""
+    rates, said = [10.0, 15.0, 20.0, 22.0, 24.0, 24.5, 24.0, 24.9, 30.0], []
+    found = iter(rates)
+    assert jobs.rates_until_steady(lambda: next(found), 1e9, lambda *one: said.append(one)) == rates[:8]
+    assert said == list(enumerate(rates[:8], start=1))
+    found = iter(rates)
+    assert jobs.rates_until_steady(lambda: next(found), 0.0, lambda *_: None) == rates[: jobs.STEADY_BATCHES]

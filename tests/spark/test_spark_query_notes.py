@@ -42,7 +42,7 @@ def test_a_query_goes_on_with_the_tasks_it_was_started_with(tmp_path: Path, capl
         assert query(tmp_path, cpu=2.4).tasks == 2
         assert not caplog.records
         assert query(tmp_path, cpu=4.0).tasks == 2
-    assert "goes on with 2 task(s)" in caplog.text and "the 4 that" in caplog.text
+    assert "continues with 2 task(s)" in caplog.text and "the 4 that" in caplog.text
     note_tasks(first.checkpoint, 4)
     assert read_notes(first.checkpoint).tasks == 2
     assert query(tmp_path / "new", cpu=4.0).tasks == 4

@@ -23,8 +23,12 @@ def test_a_step_that_fails_fails_the_run_and_the_next_runs_all_the_same(
     assert {"one", "two", "first: FAILED, exit 3", "second: passed", "third: passed"} <= set(said)
 
 
-def test_the_step_of_jobs_has_the_files_with_heavy_tests_that_no_other_step_has() -> None:
+def test_the_steps_of_jobs_have_the_files_with_heavy_tests_that_no_other_step_has() -> None:
     files = run_tests.jobs()
-    assert "tests/agent/test_agent_run.py" in files and "tests/examples/test_examples_notebook.py" in files
+    agents, others = run_tests.jobs(run_tests.AGENTS), run_tests.jobs(all_but=run_tests.AGENTS)
+    assert sorted(agents + others) == sorted(files)
+    commands = list(run_tests.steps().values())
+    assert all(sum(name in command for command in commands) == 1 for name in files)
+    assert "tests/agent/test_agent_run.py" in agents and "tests/examples/test_examples_notebook.py" in others
     assert not [name for name in files if name.startswith(("tests/spark/", "tests/kafka/", "tests/cluster/"))]
     assert "tests/job/test_job_store.py" not in files

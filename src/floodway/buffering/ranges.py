@@ -51,7 +51,7 @@ class Cursor:
         for part in self.ranges:
             if part.start != place or part.end < part.start or not 0 <= part.keep_ppm <= PPM:
                 raise InputError(
-                    f"cursor at {self.head}: {part} does not go on from {place}",
+                    f"cursor at {self.head}: {part} does not continue from {place}",
                     hint="Ranges adjoin each other and keep between 0 and 1000000 ppm",
                 )
             place = part.end

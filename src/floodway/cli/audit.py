@@ -48,7 +48,7 @@ def audit(
 
     Where nodes ran as processes, each node's ledger is checked, and then the links between them. In a federation, each
     fragment is checked, whoever ran it. A shed's ledger is checked against the commits of the queries it is in. An
-    audit goes on where the last one that found no difference has ended.
+    audit continues where the last one that found no difference has ended.
 
     Example: floodway audit clicks
     """

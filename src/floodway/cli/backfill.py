@@ -53,7 +53,7 @@ def backfill(
     """Process the tuples that a job has dropped, while it is at its target and sheds nothing.
 
     The function is called as function(df, step) and has to write so that a repeat of the same step overwrites what it
-    wrote before: a backfill that is killed goes on with the step that was under way. Three failures in a row end it.
+    wrote before: a backfill that is killed repeats the step that was under way. Three failures in a row end it.
 
     Example: floodway backfill clicks --run jobs.clicks:fill --kafka kafka.bootstrap.servers=localhost:9092
     """
@@ -101,7 +101,7 @@ def backfill(
 
 
 def _place(job: JobPlace, network: Network | None, stream: str | None, kafka: Mapping[str, str]) -> tuple[str, Store]:
-    """Under which name a shed or a stream stands in which ledger; InputError for what cannot be made good."""
+    """Under which name a shed or a stream stands in which ledger; InputError for what cannot be processed later."""
     from floodway.spark.shed.recovery.streams import dropped_streams, stream_store
 
     if network is None:
@@ -117,7 +117,7 @@ def _place(job: JobPlace, network: Network | None, stream: str | None, kafka: Ma
     if stream is None and len(dropped) != 1:
         raise InputError(
             f"{job.name} has dropped tuples of {len(dropped)} streams",
-            hint=f"Name one by --stream: {', '.join(dropped)}" if dropped else "There is nothing to make good",
+            hint=f"Name one by --stream: {', '.join(dropped)}" if dropped else "There is nothing to process",
         )
     return stream or dropped[0], stream_store(job, network, stream or dropped[0])
 

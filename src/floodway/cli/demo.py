@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,17 +15,22 @@ from floodway.cli.arguments import usable_folder
 from floodway.cli.view.output import print_json
 from floodway.cli.view.page import LISTEN, report_html, report_of, serving
 
-STORY = "floodway.experiments.demo.story"
-TABLE = "floodway.experiments.demo.table"
+PARTS = (
+    "floodway.experiments.demo.jobs",
+    "floodway.experiments.demo.calibration",
+    "floodway.experiments.demo.story",
+    "floodway.experiments.demo.table",
+    "floodway.experiments.demo.result",
+)
 """`cli` and `experiments` are rooms on one level and do not import each other: the demo is loaded by name."""
-KEYS = ("without", "sample", "with")
+KEYS = ("without", "with", "sample")
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     seconds: Annotated[
         str | None,
-        typer.Option(help="Length of each of the three runs; default 36 s or eight targets.", metavar="DURATION"),
+        typer.Option(help="Length of each of the three runs; default 30 s or six targets.", metavar="DURATION"),
     ] = None,
     target: Annotated[
         str | None,
@@ -39,9 +45,9 @@ def demo(
 ) -> None:
     """Show what Floodway does: a shop's JSON events, twice what this machine can process, with and without it.
 
-    First the job is measured, so that it is overload on any machine. Then it runs three times: without Floodway, with a
-    fixed sample as one would write by hand, and with Floodway. Ends in a table, and in a picture and a report in the
-    folder --out.
+    First the job is measured, so that it is overload on any machine. Then it runs three times: without Floodway, with
+    Floodway, and with a fixed sample as one would write by hand. A picture in the folder --out and on the live page
+    shows each run as soon as it is over. Ends in a table, and in a report in the same folder.
 
     Example: floodway demo --out demo-out --target 3s --open
     """
@@ -49,57 +55,51 @@ def demo(
     from floodway.spark.session.session import spark_session
 
     length = None if seconds is None else values.duration("--seconds")(seconds)
-    goal = None if target is None else values.duration("--target")(target)
+    wanted = None if target is None else values.duration("--target")(target)
     given = None if rate is None else values.rate("--rate")(rate)
     usable_folder("--out", out)
-    story, table = (import_module(name) for name in (STORY, TABLE))
     say = partial(typer.echo, err=as_json)
+    say("A web shop's clicks and orders, as JSON: parsed, cleaned, joined with a table, aggregated by window.")
+    say("Starting Spark …")
+    jobs, calibration, story, table, result = map(import_module, PARTS)
+    picture, report = out / "demo.svg", out / "report.html"
+    picture.unlink(missing_ok=True)  # that of an earlier demo
     with tempfile.TemporaryDirectory(prefix="floodway-demo-") as folder:
         base = Path(folder)
         watched = base / "watched"
         watched.mkdir()
-        say("A web shop's clicks and orders, as JSON: parsed, cleaned, joined with a table, aggregated by window.")
-        say("Starting Spark …")
-        spark = spark_session("floodway-demo", master="local[1]", conf=story.SETTINGS)
+        spark = spark_session("floodway-demo", master="local[1]", conf=jobs.SETTINGS)
         # A query that fails raises here; what Spark logs beside is that the first run is stopped in mid-batch.
         spark.sparkContext.setLogLevel("OFF")
+        runs: list[Any] = []
         try:
             with (
-                serving([watched], listen=page, open_browser=open_browser),
+                serving([watched], listen=page, open_browser=open_browser, comparison=picture),
                 DemoProgress(quiet=as_json) as progress,
             ):
-                machine = story.calibrate(spark, base / "calibration", progress)
-                goal = goal or machine.target
-                length = length or story.load_seconds(goal)
-                offered = given or story.OVERLOAD * machine.capacity
-                runs = [
-                    story.run(
-                        spark,
-                        base / key,
-                        name,
-                        offered,
-                        seconds=length,
-                        target=goal,
-                        state=watched,
-                        progress=progress,
-                    )
-                    for key, name in zip(KEYS, story.RUNS, strict=True)
-                ]
+                machine = calibration.calibrate(spark, base / "calibration", progress)
+                goal, length = wanted or machine.target, length or calibration.load_seconds(wanted or machine.target)
+                offered = given or calibration.OVERLOAD * machine.capacity
+                for key, name in zip(KEYS, jobs.RUNS, strict=True):
+                    if name == jobs.PROTECTED:
+                        machine = calibration.checked(spark, base / "check", machine, offered, progress)
+                        goal = wanted or machine.target
+                    where = {"seconds": length, "target": goal, "state": watched, "progress": progress}
+                    runs = [replace(run, target=goal) for run in runs]
+                    runs.append(story.run(spark, base / key, name, offered, **where))
+                    table.save(picture, runs, goal, offered)
+                    progress.say(f"picture of {len(runs)} of {len(KEYS)} runs: {picture}")
         finally:
             spark.stop()
-        out.mkdir(parents=True, exist_ok=True)
-        report = out / "report.html"
-        report.write_text(report_html(report_of(watched / story.SHED), title="demo"), encoding="utf-8")
-    picture = table.save(out / "demo.svg", runs, goal, offered)
+        report.write_text(report_html(report_of(watched / jobs.SHED), title="demo"), encoding="utf-8")
     if as_json:
         figures = {**machine.to_dict(), "rate": offered, "target": goal, "seconds": length}
-        keyed = dict(zip(KEYS, (run.to_dict() for run in runs), strict=True))
+        best = result.optimum(runs)
+        keyed = dict(zip(KEYS, (run.to_dict(best) for run in runs), strict=True))
         print_json({**figures, **keyed, "picture": str(picture), "report": str(report)})
         return
-    say(
-        f"One core processes about {machine.capacity:,.0f} events/s, and a batch takes {machine.batch_seconds:.1f} s at"
-    )
-    say(f"least. {offered:,.0f} per second were offered for {length:g} s.")
+    say(f"One core processes about {machine.capacity:,.0f} events/s, and an empty batch takes")
+    say(f"{machine.batch_seconds:.1f} s. {offered:,.0f} per second were offered for {length:g} s.")
     table.show(runs, goal)
     say(f"picture: {picture}\nreport:  {report}")
     say(f"To see them: open {picture.resolve()}")
@@ -125,6 +125,13 @@ class DemoProgress:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        if self._bar is None:
+            typer.echo(text, err=True)
+        else:
+            self._bar.console.print(text, highlight=False, soft_wrap=True)
 
     def __call__(self, title: str, share: float, remark: str) -> None:
         if self._bar is None:

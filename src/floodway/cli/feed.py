@@ -167,7 +167,7 @@ def _needed(value: Given | None, option: str, example: str) -> Given:
 
 
 def _progress(length: float) -> Callable[[int, float, float], None]:
-    """A line on stderr that is rewritten in a terminal, about four times a second."""
+    """A line on stderr that is rewritten in a terminal, about four times per second."""
     shown = 0.0
 
     def show(offered: int, elapsed: float, lag: float) -> None:

@@ -50,7 +50,7 @@ COMMANDS: Mapping[str, str] = {
 """Every command, in the groups and the order in which help shows them."""
 
 ALIASES: Mapping[str, str] = {"ledger": "payments"}
-"""Former names. They go on to work and say what the command is called now."""
+"""Former names. They still work and say what the command is called now."""
 
 MEANT: Mapping[str, str] = {
     "status": "floodway top NAME shows a running job",

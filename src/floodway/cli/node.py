@@ -136,5 +136,5 @@ def parse_urls(text: str) -> dict[str, str]:
 
 
 def _own_address(addresses: dict[str, str], name: str) -> str:
-    """Without --listen an agent listens where the others are told to find it."""
+    """Without --listen an agent listens at the address that the others have for it."""
     return addresses.get(name, "127.0.0.1:0").partition("://")[2] or "127.0.0.1:0"

@@ -167,7 +167,7 @@ def _kind(kind: DropKind | None, keep: float) -> dict[str, Any]:
 
 
 def kind_lines(drops: list[dict[str, Any]]) -> list[str]:
-    """Which drops go by windows, and which do not although an aggregate lies below, for people."""
+    """Which drops go by windows, and which do not although an aggregate is below, for people."""
     found = []
     for drop in drops:
         if drop["kind"] == "window":

@@ -93,7 +93,7 @@ def reproduce(
 ) -> None:
     """Run experiments of the papers: the claim, what was measured, and whether it holds.
 
-    All short ones when none is named; what is left out is told. Exits with 1 if any claim does not hold or could not
+    All short ones when none is named; it lists what is left out. Exits with 1 if any claim does not hold or could not
     be tried.
 
     Example: floodway reproduce --html papers.html

@@ -142,7 +142,7 @@ def _latency_rows(table: Table, status: Status) -> None:
             if target is not None:
                 colour = "green" if latency.mean <= 1.1 * target else "red"
                 shown = f"[{colour}]{shown}[/{colour}] of {target:g} s {_bar(latency.mean / target)}"
-            of = name if name == "latency" else f"latency {escape(name)}"
+            of = "latency now" if name == "latency" else f"latency {escape(name)} now"
             table.add_row(of, f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
     if status.unreachable and status.floor_seconds is not None:
         table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")

@@ -1,4 +1,4 @@
-"""What an operator should do next, from the figures of a run: one sentence a finding, the gravest first."""
+"""What an operator should do next, from the figures of a run: one sentence per finding, the gravest first."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def advice(
     if any(dropped.get(reason) for reason in FOR_CAPACITY):
         found += _capacity(network, counts, seconds)
     if dropped.get("dead-letter"):
-        found.append("Some records could not be read: they lie in the folder dead-letters, each with the reason.")
+        found.append("Some records could not be read: they are in the folder dead-letters, each with the reason.")
     if dropped.get("retention"):
         found.append("Tuples were deleted before they were read: keep the logs longer, or shed more by a lower target.")
     if score is not None and optimum and score < POOR * optimum and "enforce" in modes:
@@ -113,7 +113,7 @@ def _capacity(network: Network | None, counts: Counts, seconds: float) -> list[s
         if used[node] > 0 and asked[node] > used[node] * 1.02:
             found.append(
                 f"To drop nothing at this load, {node} needs {asked[node] / used[node]:.1f} times the CPU it had "
-                f"(asked for {asked[node]:.2f} CPU-seconds a second, used {used[node]:.2f}); else give the outputs you "
-                "need most a higher weight, and the plan will spare them."
+                f"(asked for {asked[node]:.2f} CPU-seconds per second, used {used[node]:.2f}); else give the outputs "
+                "you need most a higher weight, and the plan will spare them."
             )
     return found

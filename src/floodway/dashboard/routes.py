@@ -5,6 +5,7 @@
     GET  /v1/page/events       the same without the past, once a second, as server-sent events
     GET  /v1/page/history      ?job=NAME: its whole past in some hundred samples
     GET  /v1/page/picture      ?job=NAME: the network as SVG, figures left blank
+    GET  /v1/page/comparison   a picture that the command beside the page draws of its runs, as SVG
     POST /v1/page/mode         {"job", "mode", "confirmed": true}
     GET  /metrics              for Prometheus
 
@@ -55,6 +56,11 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+# A drawing that another program made has its styles inside, and nothing else.
+DRAWN = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
 
 
 class ModeWish(BaseModel):
@@ -67,15 +73,23 @@ class ModeWish(BaseModel):
     confirmed: Literal[True]
 
 
-def page_routes(source: Source, *, board: Board | None = None, files_too: bool = True) -> list[BaseRoute]:
-    """All routes of the page over this source; without its files, `/` says why there is no page."""
+def page_routes(
+    source: Source, *, board: Board | None = None, files_too: bool = True, comparison: Path | None = None
+) -> list[BaseRoute]:
+    """All routes of the page over this source; without its files, `/` says why there is no page.
+
+    `comparison` is the file of a picture that is shown above the figures once it is there, and again when it changes.
+    """
     shown = board or Board(source)
 
+    def seen(*, history: bool) -> dict[str, Any]:
+        return {**shown.snapshot(history=history), "comparison": _changed(comparison)}
+
     async def snapshot(request: Request) -> Response:
-        return json_response(await run_in_threadpool(shown.snapshot))
+        return json_response(await run_in_threadpool(lambda: seen(history=True)))
 
     async def events(request: Request) -> StreamingResponse:
-        stream = _events(shown, request)
+        stream = _events(lambda: seen(history=False), request)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     def history(request: Request) -> Response:
@@ -91,6 +105,11 @@ def page_routes(source: Source, *, board: Board | None = None, files_too: bool =
         if drawn is None:
             raise RefusedError("unknown", f"no network is known of job {name!r}")
         return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
+
+    def compared(request: Request) -> Response:
+        if comparison is None or _changed(comparison) is None:
+            raise RefusedError("unknown", "no runs have been compared")
+        return Response(comparison.read_bytes(), media_type="image/svg+xml", headers=DRAWN)
 
     async def mode(request: Request) -> Response:
         check_speaker(request.scope.get("state", {}), OPERATOR)
@@ -112,6 +131,7 @@ def page_routes(source: Source, *, board: Board | None = None, files_too: bool =
         Route("/v1/page/events", events, methods=["GET"]),
         Route("/v1/page/history", history, methods=["GET"]),
         Route("/v1/page/picture", picture, methods=["GET"]),
+        Route("/v1/page/comparison", compared, methods=["GET"]),
         Route("/v1/page/mode", mode, methods=["POST"]),
         metrics_route(shown.watched),
     ]
@@ -137,10 +157,18 @@ def _finite(value: Any) -> Any:
     return value
 
 
-async def _events(board: Board, request: Request) -> AsyncIterator[str]:
+def _changed(file: Path | None) -> int | None:
+    """When a file was last written, in milliseconds of the epoch; None while it is not there."""
+    try:
+        return None if file is None else file.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None
+
+
+async def _events(seen: Callable[[], dict[str, Any]], request: Request) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
     while not await request.is_disconnected():
-        body = await run_in_threadpool(lambda: to_json(board.snapshot(history=False)))
+        body = await run_in_threadpool(lambda: to_json(seen()))
         yield f"event: snapshot\ndata: {body}\n\n"
         await asyncio.sleep(EVENT_SECONDS)
 
@@ -167,18 +195,19 @@ def page_server(
     port: int = 0,
     security: Security | None = None,
     asking: Security | None = None,
+    comparison: Path | None = None,
 ) -> HttpServer:
     """The page over the jobs at these places, and agents; beyond this machine only with a key or certificates.
 
     There, figures and metrics are served to who has the key, the page itself over TLS only. `asking` is what agents are
-    asked with, by default the same.
+    asked with, by default the same. `comparison` is as in `page_routes`.
     """
     sources: list[Source] = [StateSource(places)]
     given = list(urls)
     if given:
         sources.append(UrlSource(given, asking or security))
     safe = is_loopback(host) or (security is not None and security.tls is not None)
-    routes = page_routes(Sources(sources), files_too=safe)
+    routes = page_routes(Sources(sources), files_too=safe, comparison=comparison)
     return HttpServer(routes, host=host, port=port, security=security, open_paths=OPEN_PATHS)
 
 

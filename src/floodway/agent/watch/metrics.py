@@ -108,7 +108,7 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
     dropped = _counter("dropped_tuples", "Tuples dropped, by place and reason.", "place", "reason")
     delivered = _counter("delivered_tuples", "Tuples that a sink got.", "place")
     recovered = _counter("recovered_tuples", "Dropped tuples that were processed later.")
-    ratio = _gauge("drop_ratio", "Share of tuples dropped at the inputs over the job's latest batches.")
+    ratio = _gauge("drop_ratio", "Share of tuples dropped at the inputs in the last ten seconds.")
     planned = _gauge(
         "would_drop_ratio", "Share of what arrives that the plan would drop: what enforcing would cost, in any mode."
     )
@@ -138,14 +138,14 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
 def _latency(jobs: Known) -> Iterator[Metric]:
     histogram = HistogramMetricFamily(
         "floodway_result_latency_seconds",
-        "From a tuple's arrival to its result being visible.",
+        "From a tuple's arrival to its result being visible, of all results since the job began.",
         labels=["job_name"],
     )
-    mean = _gauge("latency_seconds", "Mean latency of the results of the latest batches.")
+    mean = _gauge("latency_seconds", "Mean latency of the results of the last ten seconds.")
     target = _gauge("latency_target_seconds", "The latency asked for.")
     own = _gauge("output_latency_seconds", "Mean latency at an output with a target of its own.", "output")
     own_target = _gauge("output_latency_target_seconds", "The latency asked for at an output.", "output")
-    floor = _gauge("latency_unreachable", "1 if the target lies below what the engine can reach.")
+    floor = _gauge("latency_unreachable", "1 if the target is below what the engine can reach.")
     needed = _gauge("capacity_needed_ratio", "Times the present capacity that would keep everything at the target.")
     executors = _gauge("executors_needed", "Executors more that would keep everything at the target, on a cluster.")
     bound = _gauge("accuracy_bound_ratio", "Widest 95% bounds of the aggregate in the last batch, over its value.")

@@ -264,7 +264,7 @@ class Client:
             response = connection.getresponse()
             return response.status, response.read(self._max_bytes + 1), response.getheader(SIGNATURE_HEADER)
         except (OSError, http.client.HTTPException) as error:
-            hint = "It goes on with its last plan until the peer is back"
+            hint = "It continues with its last plan until the peer is back"
             raise PeerError(
                 "unreachable", f"{self.url} does not answer: {error or type(error).__name__}", hint=hint
             ) from error

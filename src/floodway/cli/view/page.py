@@ -83,11 +83,14 @@ def serving(
     security: Security | None = None,
     asking: Security | None = None,
     open_browser: bool = False,
+    comparison: Path | None = None,
 ) -> Iterator[str]:
-    """Serve the page and say where; yields its address."""
+    """Serve the page and say where; yields its address. `comparison` is the file of a picture to show on it."""
     host, port = parse_address(listen)
     page_server = import_module(SERVE).page_server
-    server = page_server(places, urls or [], host=host, port=port, security=security, asking=asking)
+    server = page_server(
+        places, urls or [], host=host, port=port, security=security, asking=asking, comparison=comparison
+    )
     with server:
         typer.echo(f"page: {server.url}", err=True)
         if open_browser and not webbrowser.open(server.url):

@@ -1,4 +1,4 @@
-// Charts as plain SVG: lines and stacked areas over time, drawn anew at every snapshot (some hundred points).
+// Charts as plain SVG: lines and stacked areas over time, drawn again at every snapshot (some hundred points).
 
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 200, LEFT = 52, RIGHT = 10, TOP = 10, BOTTOM = 26;

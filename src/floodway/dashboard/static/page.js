@@ -85,7 +85,17 @@ function take(snapshot) {
   // Until somebody picks a job, the page follows one that is alive.
   const current = snapshot.jobs.find((job) => job.name === chosen);
   if (!current || (current.stale && !picked)) chosen = (snapshot.jobs.find((job) => !job.stale) ?? current ?? snapshot.jobs[0])?.name ?? null;
+  comparison(snapshot.comparison);
   show();
+}
+
+// A picture of runs beside this page's jobs; its time in the address, so that a new one is fetched.
+function comparison(changed) {
+  $("comparison-section").hidden = changed == null;
+  if (changed != null && $("comparison").dataset.changed !== String(changed)) {
+    $("comparison").dataset.changed = changed;
+    $("comparison").src = `/v1/page/comparison?changed=${changed}`;
+  }
 }
 
 function show() {
@@ -320,7 +330,7 @@ function cell(field, value) {
 
 const WHAT = {
   enforce: "Tuples that do not fit are dropped from the next micro-batch on, as planned.",
-  observe: "From the next micro-batch on nothing is dropped; Floodway goes on deciding and reports what it would drop.",
+  observe: "From the next micro-batch on nothing is dropped; Floodway still decides and reports what it would drop.",
   off: "From the next micro-batch on nothing is dropped and nothing is decided. Under overload results will be late.",
 };
 

@@ -64,7 +64,7 @@ const text = new TextEncoder();
 const sign = (key, parts) => hex(hmac(text.encode(key), text.encode(parts.join("\n"))));
 const seconds = () => performance.now() / 1000;
 
-// The server's epoch, and how far its clock is ahead of this page's: told in its signed answer to a first request.
+// The server's epoch, and how far its clock is ahead of this page's: known from its signed answer to a first request.
 let met = { epoch: "", ahead: 0 };
 
 export function signedHeaders(key, method, path, body) {

@@ -57,7 +57,7 @@ export function silence(job) {
   return job.problem ? "no answer" : "live";
 }
 
-// What is said loudly when the figures are not those of now; the same words for as long as it lasts.
+// The warning when the figures are not those of now; the same words for as long as it lasts.
 export function warning(job) {
   if (job.problem && job.age_seconds == null) return `Nothing is known of this job yet: ${job.problem}.`;
   if (job.problem) return `Its agent does not answer: ${job.problem}. What follows is what it said last.`;

@@ -1,7 +1,7 @@
 """The shop's events: JSON clicks and orders, made up from a seed, and the truth about them.
 
 An event is a record as Kafka's connector gives it (topic, partition, offset, timestamp, key, value). The key is the
-kind, `click` or `order`; the value is about 220 bytes of JSON:
+kind, `click` or `order`; the value is about 300 bytes of JSON:
 
     {"user": "u48213", "page": 17, "agent": "Mozilla/5.0 …", "items": [{"sku": 311, "qty": 2, "price": 18.4}, …]}
 
@@ -15,7 +15,9 @@ There is no Floodway in here but the column `_weight`: how many events a row sta
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +80,7 @@ class Shop:
         rng = np.random.default_rng(seed)
         pages = rng.integers(0, PAGES, POOL)
         orders = rng.random(POOL) < ORDER_SHARE
-        events = [_event(rng, int(page)) for page in pages]
+        events = _events(rng, pages.tolist())
         self._rng = rng
         self._values = pa.array([json.dumps(event) for event in events])
         self._keys = pa.array(np.where(orders, "order", "click"))
@@ -126,13 +128,22 @@ def write(records: pa.Table, folder: Path, name: str) -> Path:
     return path
 
 
-def _event(rng: np.random.Generator, page: int) -> dict[str, Any]:
-    items = [
-        {"sku": int(rng.integers(1000)), "qty": int(rng.integers(1, 4)), "price": round(float(rng.gamma(2.0, 12.0)), 2)}
-        for _ in range(int(rng.integers(1, 4)))
+def _events(rng: np.random.Generator, pages: Sequence[int]) -> list[dict[str, Any]]:
+    """One event for each page, with two to seven items; drawn at once, because the feeder starts while others wait."""
+    counts = rng.integers(2, 8, len(pages))
+    total = int(counts.sum())
+    columns = (rng.integers(1000, size=total), rng.integers(1, 4, total), rng.gamma(2.0, 12.0, total).round(2))
+    items = iter(
+        [
+            {"sku": sku, "qty": quantity, "price": price}
+            for sku, quantity, price in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+    )
+    users, agents = rng.integers(100_000, size=len(pages)).tolist(), rng.integers(len(AGENTS), size=len(pages)).tolist()
+    return [
+        {"user": f"u{user}", "page": page, "agent": AGENTS[agent], "items": list(islice(items, count))}
+        for user, page, agent, count in zip(users, pages, agents, counts.tolist(), strict=True)
     ]
-    agent = AGENTS[int(rng.integers(len(AGENTS)))]
-    return {"user": f"u{rng.integers(100_000)}", "page": page, "agent": agent, "items": items}
 
 
 WINDOWS = f"""

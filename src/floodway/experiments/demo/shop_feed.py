@@ -59,10 +59,15 @@ def feed(
 
 
 def main(folder: str, rate: str, seconds: str, seed: str, parent: str) -> None:
-    """Feed the folder while the parent process lives."""
+    """Feed the folder while the parent process lives; it reads the truth."""
     shop = Shop(int(seed))
-    feed(Path(folder), shop, float(rate), float(seconds), wanted=lambda: os.getppid() == int(parent))
-    print(json.dumps(asdict(shop.totals())))
+
+    def wanted() -> bool:
+        return os.getppid() == int(parent)
+
+    feed(Path(folder), shop, float(rate), float(seconds), wanted=wanted)
+    if wanted():
+        print(json.dumps(asdict(shop.totals())))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def _dear_branch_first(report: RunReport, network: Network, layout: RunLayout) -
 
 SPLIT = NetworkRun(
     id="spark-split",
-    TITLE="A split on Spark: the dear branch is dropped from before the input",
+    TITLE="A split on Spark: the expensive branch is dropped from before the input",
     CLAIM=Claim(LONG_PAPER, "Section 6.2.2, Figure 7", "a local plan drops 60% of the dear branch at a rate of 0.2"),
     text="""
 version: 1

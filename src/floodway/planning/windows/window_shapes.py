@@ -43,7 +43,7 @@ def drop_kind(network: Network, consumers: Iterable[str]) -> DropKind:
     except _RandomError as reason:
         return DropKind(reason=str(reason))
     if shape.overlap > MOST_OVERLAP:
-        return DropKind(reason=f"a tuple lies in {shape.overlap} windows, more than {MOST_OVERLAP}")
+        return DropKind(reason=f"a tuple is in {shape.overlap} windows, more than {MOST_OVERLAP}")
     return DropKind(shape)
 
 
@@ -134,7 +134,7 @@ def _leaving(network: Network, consumers: Iterable[str]) -> list[WindowShape]:
         for consumer in network.consumers[name]:
             # Windows that leave are checked, windows that go on are not: one arc cannot do both.
             if above != {None} and consumer in some and consumer not in always:
-                raise _RandomError(f"windows of operators.{name} both leave and go on below operators.{consumer}")
+                raise _RandomError(f"windows of operators.{name} both leave and continue below operators.{consumer}")
             arriving.setdefault(consumer, set()).update(above)
     leaving = {shape for name in network.outputs for shape in arriving.get(name, ()) if shape is not None}
     return sorted(leaving, key=lambda shape: (shape.slide_us, shape.size_us))

@@ -171,7 +171,7 @@ class FragmentQuery:
         tasks = read_notes(self.checkpoint).tasks or wanted
         if tasks != wanted:
             log.warning(
-                "query %s goes on with %d task(s), as it was started; for the %d that the cpu of its node gives now, "
+                "query %s continues with %d task(s), as it was started; for the %d that the cpu of its node gives now, "
                 "start it with a new state folder",
                 self.name,
                 tasks,
@@ -360,7 +360,7 @@ class FragmentQuery:
         if not {"window", EVENT_TIME} & set(heads[last].columns):
             raise InputError(
                 f"operators.{last}: its result has neither a column 'window' nor {EVENT_TIME!r}, "
-                "so windows that were dropped in part cannot be told from whole ones",
+                "so windows that were dropped in part cannot be distinguished from whole ones",
                 hint=f"Put the window's start out as {EVENT_TIME!r}, or leave `window` out for random drops",
             )
         condition = whole_windows(heads[last], self._windows.deciding(keeps))

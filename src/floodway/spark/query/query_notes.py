@@ -49,7 +49,7 @@ def read_notes(checkpoint: Path) -> QueryNotes:
         if error.errors()[0]["loc"] == ("v",):
             raise InputError(
                 f"{checkpoint} was made by another version of Floodway",
-                hint="Go on with that version, or start with a new state folder",
+                hint="Continue with that version, or start with a new state folder",
             ) from None
         raise InputError(
             f"{path} is not as Floodway wrote it: {error.errors()[0]['msg']}", hint="Restore the checkpoint"

@@ -169,7 +169,7 @@ class ShedOptions:
         if not 0 <= (self.side_output or 0) <= MOST_SAMPLED:
             raise InputError(
                 f"shed {name!r}: side_output={self.side_output} is not in [0, {MOST_SAMPLED}]",
-                hint="It is tuples a micro-batch; they travel to the driver.",
+                hint="It is tuples per micro-batch; they travel to the driver.",
             )
         if self.target_latency is not None:
             self.settings(name)

@@ -22,7 +22,7 @@ _KNOWN = {
     "topic": "Kafka topic, with kafka.bootstrap.servers",
     "stream": "name of the stream in the decision; default the log's or the topic",
     "decision": "path of the decision file",
-    "gate": "path of a file: the query waits for it before it reads from its checkpoint where to go on",
+    "gate": "path of a file: the query waits for it before it reads from its checkpoint where to continue",
     "notes": "folder for the notes of tasks to the driver; default that of the decision file",
     "arcs": "comma list of arcs inside the node whose keeps are carried as columns _keep:<arc>",
     "windows": "JSON: places that drop by windows of event time, with shape, salt and keeps",
@@ -35,7 +35,7 @@ _KNOWN = {
     "endingoffsets": "batch reads: a journaled offset as JSON",
     "dropped": "batch reads: a JSON list of journaled offsets, whose dropped tuples are read",
     "onloss": "fail or skip when tuples were retired or are missing",
-    "splits": "at most so many tasks a micro-batch",
+    "splits": "at most so many tasks per micro-batch",
     "timeoutseconds": "how long Kafka may stay silent",
 }
 

@@ -198,7 +198,7 @@ class Backfill:
                 raise BackfillError(
                     f"backfill of {self.name!r} stopped after {self.pace.failures} failures in a row, "
                     f"the last one in step {step.name}: {str(error).splitlines()[0] if str(error) else error!r}",
-                    hint="Mend the cause and start it again: it goes on with this step",
+                    hint="Mend the cause and start it again: it continues with this step",
                 ) from error
             return
         recovered = [found.get((one.query, one.batch), 0) for one in step.facts]

@@ -63,7 +63,7 @@ class Recovery:
         if found and not any(one.readable for one in found):
             raise InputError(
                 f"what was dropped cannot be read again: {found[0].why or 'unknown source'}",
-                hint="Only what was read from Kafka can be made good",
+                hint="Only what was read from Kafka can be processed later",
             )
         return found
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from floodway.job.decision import Decision, write_decision
+from floodway.job.decision import JobDecision, write_decision
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.network.file import parse_network
 from floodway.network.model import Arc, Network, Node, Operator, OperatorKind, Output, Stream
@@ -248,7 +248,7 @@ outputs: {live: {from: board}, invoices: {from: bill}, revenue: {from: settle}}
     for stream in rows:
         create_log(layout.stream(network, stream), network.streams[stream].schema or "", stream=stream)
     arcs = {"enrich->board": 600_000, "enrich->bill": 200_000}
-    write_decision(layout.decision, Decision(plan="p", mode="enforce", arcs=arcs))
+    write_decision(layout.decision, JobDecision(plan="p", mode="enforce", arcs=arcs))
     reports: list[FragmentReport] = []
     query = query_of(spark, network, layout, reports)
     create_sink_logs([query], network, layout)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, as_dict, workbench
 from floodway.experiments.result import Progress
-from floodway.job.decision import PPM, Decision, StreamDecision, write_decision
+from floodway.job.decision import JobDecision, StreamDecision, write_decision
 from floodway.job.ledger.ledger import Ledger
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -31,6 +31,7 @@ from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
 from floodway.spark.query.steps import busy_wait
+from floodway.units import PPM
 
 GOAL_SECONDS = 0.3
 SCHEMA = "value double"
@@ -186,7 +187,7 @@ def _streams(bench: Workbench, network: Network) -> RunLayout:
 def _timed(query: _Running, keep_ppm: int, batches: int) -> Timed:
     """One tuple a stream, and again when the batch that took it is over."""
     streams = {name: StreamDecision(keep_ppm) for name in query.network.streams}
-    write_decision(query.layout.decision, Decision(plan="p", mode="enforce", streams=streams))
+    write_decision(query.layout.decision, JobDecision(plan="p", mode="enforce", streams=streams))
     tuples = pa.record_batch({"value": [1.0]})
     writers = [LogWriter(query.layout.stream(query.network, name)) for name in query.network.streams]
     try:

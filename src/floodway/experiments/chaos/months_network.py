@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from floodway.agent.loop.plans import PlanBook
 from floodway.experiments.chaos.months_needs import Needs, needs_of
-from floodway.job.decision import Decision, StreamDecision, named
+from floodway.job.decision import JobDecision, StreamDecision, named
 from floodway.job.ledger.audit_point import open_ledger
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.batches import Batch, BatchLog, BatchReader
@@ -92,7 +92,7 @@ class AgeingNetwork:
         self._offered, self._kept = self._offered + offered, self._kept + kept
         time_us = (FIRST_SECOND + 60 * number) * 1_000_000
         keep = {STREAM: StreamDecision(self._rng.randrange(1_000_000))}
-        decision = named(Decision(mode="enforce", streams=keep, issued_us=time_us))
+        decision = named(JobDecision(mode="enforce", streams=keep, issued_us=time_us))
         if number % PARTS == 0:
             plans.issued(decision)
             plans.cut([decision.plan])

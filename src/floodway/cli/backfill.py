@@ -137,7 +137,7 @@ def _hold(name: str, store: Store, at: str) -> None:
 
 
 def _show(work: Backfill) -> None:
-    """Work, with a progress bar that also says why it waits; without a terminal, a line when it pauses or goes on."""
+    """Work, with a progress bar that also says why it waits; without a terminal, a line when it pauses or continues."""
     if not sys.stderr.isatty():
         was_waiting = None
         for told in work.steps():

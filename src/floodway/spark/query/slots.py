@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-PPM = 1_000_000
+from floodway.units import PPM
+
 _SEED = np.uint64(42)
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(prime)

@@ -21,7 +21,7 @@ from typing import Any
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision
-from floodway.job.store.line_log import KeptLines
+from floodway.job.store.line_log import KEPT_SEGMENTS, KeptLines
 from floodway.job.store.store import LocalStore
 
 PLANS = "plans"
@@ -32,8 +32,8 @@ REMEMBERED = 1000
 class PlanBook:
     """Notes the plans that batches are cut under; `issued` and `cut` may be called from different threads."""
 
-    def __init__(self, root: Path) -> None:
-        self._lines = KeptLines(LocalStore(root), PLANS)
+    def __init__(self, root: Path, *, kept_segments: int = KEPT_SEGMENTS) -> None:
+        self._lines = KeptLines(LocalStore(root), PLANS, kept_segments=kept_segments)
         self._issued: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._written: OrderedDict[str, None] = OrderedDict()
         self._lock = Lock()

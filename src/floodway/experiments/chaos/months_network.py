@@ -7,6 +7,7 @@ minutes. A tag that the log still holds is appended again now and then, as after
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from floodway.job.store.store import LocalStore
 from floodway.spark.log import LogReader, LogWriter, Retention, create_log
 
 STREAM, SINK, QUERY = "clicks", "out", "A.main@6f0c2c5e1b2a"
-LEDGER_SEGMENTS, PARTS, ROWS = 4, 10, 100
+LEDGER_SEGMENTS, PLAN_SEGMENTS, PARTS, ROWS = 4, 2, 10, 100
 RETENTION = Retention(max_bytes=1 << 18)
 FIRST_SECOND = 1_700_000_000
 
@@ -43,12 +44,13 @@ class AgeingNetwork:
         """A month: started anew, then batch after batch, written some hours at a time."""
         ledger = Ledger(self._store, kept_segments=LEDGER_SEGMENTS)
         figures = BatchLog(self._store, {QUERY: self._batches - 1} if self._batches else {})
-        plans = PlanBook(self._store.folder)
+        plans = self._plans()
         with LogWriter(self._log, retention=RETENTION, sync=False, compact_every=16) as writer:
             end = self._batches + self._batches_a_month
             while self._batches < end:
                 last = min(self._batches + self._at_once, end)
                 lines = [line for number in range(self._batches, last) for line in self._lines(number, plans)]
+                plans.cut(line.plan for line in lines if line.plan)
                 ledger.append(lines)
                 figures.append(_figures(lines))
                 for _ in range(PARTS):
@@ -65,7 +67,7 @@ class AgeingNetwork:
         """What a run, its sink and its page read when they start."""
         with LogWriter(self._log, sync=False) as writer:
             end = writer.end()
-        figures, plans = BatchReader(self._store).advance(), PlanBook(self._store.folder)
+        figures, plans = BatchReader(self._store).advance(), self._plans()
         return end, Ledger(self._store, kept_segments=LEDGER_SEGMENTS).fold(), figures, plans
 
     def _audited(self) -> list[str]:
@@ -78,6 +80,9 @@ class AgeingNetwork:
         if end != self._appends * ROWS:
             told.append(f"the log ends at {end}, not at {self._appends * ROWS}")
         return told
+
+    def _plans(self) -> PlanBook:
+        return PlanBook(self._store.folder, kept_segments=PLAN_SEGMENTS)
 
     def _append(self, writer: LogWriter) -> None:
         rows = pa.table({"id": pa.array(range(ROWS), pa.int64())})
@@ -93,12 +98,10 @@ class AgeingNetwork:
         time_us = (FIRST_SECOND + 60 * number) * 1_000_000
         keep = {STREAM: StreamDecision(self._rng.randrange(1_000_000))}
         decision = named(JobDecision(mode="enforce", streams=keep, issued_us=time_us))
-        if number % PARTS == 0:
-            plans.issued(decision)
-            plans.cut([decision.plan])
+        plans.issued(decision)
         shed = LedgerLine(QUERY, number, STREAM, Reason.SHEDDER.value, offered, kept, offered - kept, decision.plan)
-        sunk = LedgerLine(QUERY, number, SINK, Reason.DELIVERED.value, kept, kept, 0, time_us=time_us)
-        return [shed, sunk]
+        sunk = LedgerLine(QUERY, number, SINK, Reason.DELIVERED.value, kept, kept, 0)
+        return [replace(line, time_us=time_us) for line in (shed, sunk)]
 
 
 def _figures(lines: list[LedgerLine]) -> Batch:

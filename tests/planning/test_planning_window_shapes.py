@@ -77,7 +77,7 @@ def test_windows_that_leave_and_go_on_are_both_covered() -> None:
             f"{PARSE}\n{COUNT}\nnames: {{node: A, from: count, cost: 0}}\n"
             "most: {node: A, from: names, kind: aggregate, window: 60s, cost: 0}",
             "q: {from: names}, p: {from: most}",
-            "both leave and go on",
+            "both leave and continue",
         ),
         (
             f"{PARSE}\ncount: {{node: A, from: parse, kind: aggregate, window: 1h, slide: 1s, cost: 0}}",

@@ -180,5 +180,5 @@ def test_a_picture_of_runs_appears_when_it_is_drawn_and_changes_with_it(made: Ma
         expect(shown).to_be_hidden()
         for width in (300, 400):
             draw(width)
-            page.wait_for_function(f"document.getElementById('comparison').naturalWidth === {width}")
+            expect(page.locator("#comparison")).to_have_js_property("naturalWidth", width)
             expect(shown).to_be_visible()

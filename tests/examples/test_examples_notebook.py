@@ -19,8 +19,8 @@ NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "overload.ipynb"
 LARGEST = 100_000
 READ: Callable[..., Any] = nbformat.read
 MEASURED = "rate = 2 * round(rows_per_second())"
-OVERLOAD = """WORK = "length(reflect('java.lang.Thread', 'sleep', 1L)) AS work"; rate = 4_000"""
-"""Two cores sleep for 2000 rows in a second at most, whatever else the machine does: twice that is too much.
+OVERLOAD = """WORK = "length(reflect('java.lang.Thread', 'sleep', 1L)) AS work"; rate = 8_000"""
+"""Two cores sleep for 2000 rows in a second at most, whatever else the machine does: four times that is too much.
 
 Twice what was found while other processes ran, or while the machine stood still, may be none when they have ended.
 """

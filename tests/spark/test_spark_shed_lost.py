@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.shed_state import ShedFiles
+from floodway.job.store.store import LocalStore
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import EVER_US
@@ -106,6 +107,7 @@ def test_a_state_that_is_there_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_shed_that_is_new_in_an_old_query_has_lost_nothing(tmp_path: Path) -> None:
     job = Job(tmp_path / "other")
+    LocalStore(tmp_path / "old").write("commits/499", b"v1\n{}")
     job.loop.on_start("q", str(tmp_path / "old"))
     job.loop.on_start("foreign", str(tmp_path / "foreign"))
     job.batch = 500

@@ -41,7 +41,7 @@ from tests.oracles.plan_checks import example
 KEY = b"0123456789abcdef0123456789abcdef"
 NETWORK = example("figure1")
 NOW = 1_000_000.0
-MAX_BYTES = 20_000
+MAX_BYTES = 200_000
 PATHS = ("/v1/table", "/v1/plan", "/v1/statistics", "/v1/mode", "/v1/status", "/", "/v1/node", "/v2/table", "/..//v1")
 Item = TypeVar("Item")
 SPECIAL = ("null", "-1", "1e999", "NaN", "2", "[]", "{}", '""', "true", '"\\ud800"', "9" * 30, "[" * 50)

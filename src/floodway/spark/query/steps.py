@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from floodway.network.model import Network, Operator, OperatorKind
-from floodway.spark.query.slots import PPM, slots_ppm
+from floodway.spark.query.slots import slots_ppm
+from floodway.units import PPM
 
 ID, WEIGHT = "_id", "_weight"
 _DEFAULT = frozenset({OperatorKind.MAP, OperatorKind.FILTER, OperatorKind.DELAY})

@@ -14,18 +14,10 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import (
-    disks,
-    driver_clocks,
-    namespaces,
-    networks,
-    packets,
-    partner_clocks,
-    plane_clocks,
-    set_clock,
-)
+from floodway.experiments.chaos import disks, namespaces, networks, packets
+from floodway.experiments.chaos.clocks import driver_clocks, partner_clocks, plane_clocks, set_clock
+from floodway.experiments.chaos.clocks.driver_clocks import Wish, against_mode
 from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
-from floodway.experiments.chaos.driver_clocks import Wish, against_mode
 from floodway.experiments.chaos.federation_world import BrokenPromiseError
 from floodway.experiments.chaos.registry import FAULTS, choose, load, share
 from floodway.experiments.chaos.result import FaultResult, Trial

@@ -30,7 +30,7 @@ from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import committed_batches
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
-from floodway.spark.query.steps import busy_wait
+from floodway.spark.query.python_pass.steps import busy_wait
 from floodway.units import PPM
 
 GOAL_SECONDS = 0.3

@@ -32,15 +32,25 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     entry.id: entry
     for entry in (
-        Fault("clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "plane_clocks:faults", 80),
-        Fault("driver-clocks", "clocks", "a driver's clock set while it sheds", "driver_clocks:faults", 6, "spark"),
-        Fault("node-clocks", "clocks", "clocks of nodes and coordinator", "node_clocks:faults", 4, "spark"),
-        Fault("partner-clocks", "clocks", "clocks of partners set, and drift: one owner", "partner_clocks:faults", 8),
+        Fault(
+            "clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks.plane_clocks:faults", 80
+        ),
+        Fault(
+            "driver-clocks", "clocks", "a driver's clock set while it sheds", "clocks.driver_clocks:faults", 6, "spark"
+        ),
+        Fault("node-clocks", "clocks", "clocks of nodes and coordinator", "clocks.node_clocks:faults", 4, "spark"),
+        Fault(
+            "partner-clocks",
+            "clocks",
+            "clocks of partners set, and drift: one owner",
+            "clocks.partner_clocks:faults",
+            8,
+        ),
         Fault(
             "participant-clocks",
             "clocks",
             "the same to `floodway participant`",
-            "partner_clocks:spark_faults",
+            "clocks.partner_clocks:spark_faults",
             2,
             "spark",
         ),

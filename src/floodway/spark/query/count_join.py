@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from floodway.job.store.store import LocalStore
-from floodway.spark.query.steps import busy_wait
+from floodway.spark.query.python_pass.steps import busy_wait
 from floodway.spark.source.drops import mix
 
 SIDE, IDENTITY, ARRIVED = "_side", "_identity", "_arrived"

@@ -32,7 +32,7 @@ from floodway.spark.query.count_join import (
     join_batches,
 )
 from floodway.spark.query.drops import column, hash_ppm, identity_columns
-from floodway.spark.query.steps import ID, in_one_pass, is_default, step_of
+from floodway.spark.query.python_pass.steps import ID, in_one_pass, is_default, step_of
 from floodway.units import PPM
 
 ARRIVAL = "_arrival"

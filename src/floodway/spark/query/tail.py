@@ -19,8 +19,8 @@ from floodway.spark.query.count_join import JoinWindows
 from floodway.spark.query.drops import arc_drop, arc_kept, column, literal, quoted
 from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.operators import apply_chain
+from floodway.spark.query.python_pass.steps import chains
 from floodway.spark.query.sinks import Written
-from floodway.spark.query.steps import chains
 
 TAG = "_source"
 """Which source a row is of, where a query has several: the row is a struct in the column of that name."""

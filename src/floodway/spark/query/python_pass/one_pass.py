@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, types
 
 from floodway.network.model import Arc, Network
 from floodway.spark.query.fragments import Fragment
+from floodway.spark.query.python_pass.steps import ID, WEIGHT, Batches, PassStep, is_default, step_of
 from floodway.spark.query.sinks import SINK, STATS, Appender, public_names, written_of
-from floodway.spark.query.steps import ID, WEIGHT, Batches, PassStep, is_default, step_of
 from floodway.spark.query.tail import TAG, TailResult, sink_arcs
 
 _OFFERED = "offered"

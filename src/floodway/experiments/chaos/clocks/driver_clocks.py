@@ -19,13 +19,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from floodway.experiments.chaos import set_clock
+from floodway.experiments.chaos.clocks import set_clock
+from floodway.experiments.chaos.clocks.plane_clocks import MOST_DRIFT_PPM, all_steps
 from floodway.experiments.chaos.kills.input_feed import TUPLES_A_SECOND, LogFeeding
 from floodway.experiments.chaos.kills.kills import START_SECONDS, until
 from floodway.experiments.chaos.kills.processes import Job
 from floodway.experiments.chaos.kills.run_kills import RunJob
 from floodway.experiments.chaos.kills.shed_kills import ShedJob
-from floodway.experiments.chaos.plane_clocks import MOST_DRIFT_PPM, all_steps
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.status import read_status

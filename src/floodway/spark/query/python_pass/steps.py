@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from floodway.network.model import Network, Operator, OperatorKind
-from floodway.spark.query.slots import slots_ppm
+from floodway.spark.query.python_pass.slots import slots_ppm
 from floodway.units import PPM
 
 ID, WEIGHT = "_id", "_weight"

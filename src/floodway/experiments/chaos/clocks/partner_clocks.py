@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from floodway.contracts.federation_file import parse_federation
-from floodway.experiments.chaos import set_clock
+from floodway.experiments.chaos.clocks import set_clock
+from floodway.experiments.chaos.clocks.plane_clocks import MOST_DRIFT_PPM, STEPS_SECONDS, all_steps
 from floodway.experiments.chaos.federation_world import FAST, FederationWorld, agent, must, try_point
 from floodway.experiments.chaos.kills.processes import CommandJob, Job
 from floodway.experiments.chaos.kills.spark_partners import PACE, SparkWorld
-from floodway.experiments.chaos.plane_clocks import MOST_DRIFT_PPM, STEPS_SECONDS, all_steps
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import PROCESS_CLOCK
 
-MODULE = "floodway.experiments.chaos.partner_clocks"
+MODULE = "floodway.experiments.chaos.clocks.partner_clocks"
 LEASE_SECONDS = 45.0
 """Renewed three times a second: a process that a busy machine holds up has not let it run out, a clock that is set by a
 minute or more would have."""

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
-from floodway.experiments.chaos import set_clock
-from floodway.experiments.chaos.driver_clocks import Query, set_clocks
+from floodway.experiments.chaos.clocks import set_clock
+from floodway.experiments.chaos.clocks.driver_clocks import Query, set_clocks
+from floodway.experiments.chaos.clocks.plane_clocks import MOST_DRIFT_PPM, all_steps
 from floodway.experiments.chaos.kills.input_feed import STREAM, LogFeeding
 from floodway.experiments.chaos.kills.node_kills import NodesJob
 from floodway.experiments.chaos.kills.processes import CommandJob, Job
-from floodway.experiments.chaos.plane_clocks import MOST_DRIFT_PPM, all_steps
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.spark.query.journal import committed_offsets
 

@@ -1,0 +1,1 @@
+"""Clocks that are set while jobs run: a file per kind of process."""

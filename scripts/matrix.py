@@ -2,6 +2,7 @@
 
     make matrix                        # 3.5, 4.0, 4.1, 4.2 and 4.3, Classic and Connect
     make matrix ARGS="3.5 4.1 --classic"
+    make matrix ARGS="4.3 --python python3.13"
 
 Each version has an environment of its own in the project's cache: that PySpark, the wheel as it would be released, and
 pytest. Floodway's own dependencies come with the wheel, which must leave PySpark's version as it is. The tests are
@@ -16,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 from floodway.spark.session.java import find_java
@@ -33,6 +33,7 @@ SERVER = JarSet(
 )
 """The Connect server of 3.5, which is not in its Python package; the newest release that could be had."""
 
+MINOR = "import sys; print('{}.{}'.format(*sys.version_info))"
 TOOLS = ("pytest>=8", "hypothesis>=6")
 CONNECT = ("grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65", "zstandard", "pandas>=2.0.3,<3")
 """What a Connect client needs; the extra `pyspark[connect]` asks for the same, in older versions without wheels."""
@@ -47,13 +48,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("lines", nargs="*", choices=[*VERSIONS, []], help="e.g. 3.5 4.1; all if left out")
     parser.add_argument("--classic", action="store_true", help="only sessions with a JVM of their own")
     parser.add_argument("--connect", action="store_true", help="only sessions through Spark Connect")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter to try, this one if left out")
     chosen = parser.parse_args(arguments)
     kinds = [kind for kind in ("classic", "connect") if getattr(chosen, kind) or not (chosen.classic or chosen.connect)]
     results: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="floodway-matrix-") as folder:
         wheel = build(Path(folder))
         for line in chosen.lines or VERSIONS:
-            python = environment(VERSIONS[line], wheel)
+            python = environment(chosen.python, VERSIONS[line], wheel)
             for kind in kinds:
                 print(f"\n== Spark {VERSIONS[line]}, {kind} ==", flush=True)
                 code = run_tests(python, VERSIONS[line], kind, Path(folder))
@@ -71,14 +73,14 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def environment(version: str, wheel: Path) -> Path:
+def environment(interpreter: str, version: str, wheel: Path) -> Path:
     """The Python of an environment with this PySpark and the wheel; made once, the wheel installed anew every time."""
-    home = cache() / "matrix" / f"spark-{version}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    home = cache() / "matrix" / f"spark-{version}-py{_output(interpreter, MINOR)}"
     python = home / "bin" / "python"
     if not (home / "ready").exists():
         shutil.rmtree(home, ignore_errors=True)
         print(f"making an environment with PySpark {version}", flush=True)
-        venv.create(home, with_pip=True)
+        subprocess.run([interpreter, "-m", "venv", str(home)], check=True)
         old = OLD if version.startswith("3.") else ()
         pip(python, f"pyspark=={version}", *TOOLS, *CONNECT, *old)
         (home / "ready").touch()
@@ -92,8 +94,12 @@ def environment(version: str, wheel: Path) -> Path:
 
 def installed(python: Path) -> str:
     """PySpark's version there."""
-    code = "import importlib.metadata as m; print(m.version('pyspark'))"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return _output(str(python), "import importlib.metadata as m; print(m.version('pyspark'))")
+
+
+def _output(interpreter: str, code: str) -> str:
+    """What a line of Python prints there."""
+    return subprocess.run([interpreter, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def pip(python: Path, *arguments: str) -> None:

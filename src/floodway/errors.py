@@ -1,12 +1,13 @@
-"""Every error Floodway raises on purpose, under one base class.
+"""Every error Floodway raises on purpose, under one base class, and the known name nearest to a mistyped one.
 
 An error says what is wrong, where, and what to do; the command line prints it without a traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 
 class FloodwayError(Exception):
@@ -23,6 +24,8 @@ class FloodwayError(Exception):
 MOST_KEY, MOST_MESSAGE = 120, 400
 """Characters of a problem that are shown."""
 MOST_PROBLEMS = 20
+_LISTED = 8
+_COMPARED = 500
 
 
 def _cut(text: str, most: int) -> str:
@@ -110,3 +113,57 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     return MissingExtraError(
         f"this needs {library}, which is not installed", hint=f"Run: pip install 'floodway[{EXTRAS[library]}]'"
     )
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Known names that look like `name`, best first; several only where none stands out.
+
+    >>> nearest("strems", ["streams", "nodes"]), nearest("s9", ["s1", "s2"])
+    (['streams'], ['s1', 's2'])
+    """
+    # Alike names that differ only in case are the likeliest slip of all, and difflib counts them far apart.
+    by_lower: dict[str, str] = {}
+    for candidate in known:
+        by_lower.setdefault(candidate.lower(), candidate)
+    lowered = name.lower()
+    if lowered in by_lower:
+        return [by_lower[lowered]]
+    # difflib is quadratic in the lengths and slow over many names: a huge file must not hang on its errors.
+    if len(name) > 200:
+        return []
+    candidates = list(by_lower)
+    if len(candidates) > _COMPARED:
+        candidates = [other for other in candidates if other[:2] == lowered[:2]][:_COMPARED]
+    close = get_close_matches(lowered, candidates, n=1, cutoff=0.65)
+    if not close:
+        close = sorted(get_close_matches(lowered, candidates, n=3, cutoff=0.5))
+    return [by_lower[match] for match in close]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown name, ready to append to a message.
+
+    >>> did_you_mean("strems", ["streams", "nodes"])
+    'did you mean streams?'
+    >>> did_you_mean("xyz", ["streams", "nodes"])
+    'known: streams, nodes'
+    """
+    names = list(known)
+    close = nearest(name, names)
+    if close:
+        head = ", ".join(close[:-1])
+        return f"did you mean {head} or {close[-1]}?" if head else f"did you mean {close[0]}?"
+    if not names:
+        return "none is defined"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"known: {', '.join(names[:_LISTED])}{more}"
+
+
+def suggestion(text: str, words: Iterable[str]) -> str:
+    """The nearest word, or all of them, as a sentence of its own.
+
+    >>> suggestion("bach", ["batch", "pid"])
+    'Did you mean batch?'
+    """
+    found = did_you_mean(text, words)
+    return found[0].upper() + found[1:]

@@ -21,7 +21,7 @@ from floodway.agent.loop.steering_loop import fragments_of
 from floodway.buffering.options import BufferOptions
 from floodway.job.clocks import SteadyClock
 from floodway.job.decision import DecisionFile, JobDecision, Mode, write_decision
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner

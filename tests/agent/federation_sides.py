@@ -23,6 +23,7 @@ from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.participant_figures import ParticipantFigures
 from floodway.agent.federation.participant_journal import BookedEntry, Journal
 from floodway.agent.federation.partners import Partners, Reach
+from floodway.agent.federation.settlement import KEPT_SECONDS
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
 from floodway.contracts.load import Load, Task
@@ -130,6 +131,7 @@ class Sides:
     ahead: dict[str, float] = field(default_factory=dict)
     """By how much the clock of a member is ahead of the true time."""
     members: dict[str, Side] = field(default_factory=dict)
+    kept_seconds: float = KEPT_SECONDS
     watched: Callable[[str, str], None] = lambda name, step: None
     """Told of each step that a side comes to; it may raise `Killed`."""
 
@@ -156,7 +158,7 @@ class Sides:
         moving = Moving(
             name, fragments, self.store, journal, engine, clock, at, figures.fail, monotonic=lambda: self.now
         )
-        books = Books(name, journal, self.store, contracts, period_seconds=PERIOD)
+        books = Books(name, journal, self.store, contracts, period_seconds=PERIOD, kept_seconds=self.kept_seconds)
         billing = Billing(name, books, journal, Wire(self, name, figures), contracts, figures, at)
         self.members[name] = Side(engine, journal, moving, books, billing, figures)
         self.dead.discard(name)

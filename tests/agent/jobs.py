@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from floodway.agent.loop.run_files import save_network
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.node.node import NodeAgent
 from floodway.agent.node.node_options import NodeOptions
@@ -23,7 +24,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.buffering.options import Manager
 from floodway.contracts.federation_file import parse_federation
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.places import JobPlace
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
@@ -66,12 +67,20 @@ def unchanged(df: DataFrame) -> DataFrame:
 
 
 class Job:
-    """A job that runs: where its state is, how it gets more tuples, and what has ended it."""
+    """A job that runs: where its state is, how it gets more tuples, what has ended it, and how it is audited."""
 
-    def __init__(self, folder: Path, feed: Callable[[], None], failed: Sequence[BaseException] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        feed: Callable[[], None],
+        failed: Sequence[BaseException] = (),
+        audited: Sequence[Path | str] | None = None,
+    ) -> None:
         self.folder = folder
         self.feed = feed
         self._failed = failed
+        self.audited = [str(word) for word in audited or (folder,)]
+        """What follows `floodway audit`."""
 
     @property
     def place(self) -> JobPlace:
@@ -163,9 +172,11 @@ def node_job(spark: Session, root: Path, buffer: Manager | None = None) -> Itera
     options = NodeOptions(
         node="A", root=root / "state", mode="enforce", target=Target(2.0), replan=False, buffer=buffer
     )
-    agent = NodeAgent(parse_network(NETWORK.format(log=root / "log")), options)
+    network = parse_network(NETWORK.format(log=root / "log"))
+    agent = NodeAgent(network, options)
+    save_network(root / "state", network)  # as the command does
     with writer, _thread(lambda: agent.run(spark), agent.stop) as failed:
-        yield Job(root / "state" / "nodes" / "A", feed, failed)
+        yield Job(root / "state" / "nodes" / "A", feed, failed, audited=[root / "state"])
 
 
 @contextmanager
@@ -178,13 +189,15 @@ def buffered_node_job(spark: Session, root: Path) -> Iterator[Job]:
 def participant_job(spark: Session, root: Path) -> Iterator[Job]:
     writer, feed = log_writer(root / "shared" / "log", "id bigint")
     port, other = free_ports(2)
-    federation = parse_federation(FEDERATION.format(port=port, other=other))  # B never runs: nobody takes the load
+    text = FEDERATION.format(port=port, other=other)
+    federation = parse_federation(text)  # B never runs: nobody takes the load
+    (root / "federation.yaml").write_text(text)
     pace = replace(PACE, patience=0.0)
     agent = participant_on(spark, federation, "A", root, CATALOGUE, pace=pace, mode="enforce")
     running = Running(agent)
     try:
         with writer:
-            yield Job(root / "A", feed)
+            yield Job(root / "A", feed, audited=[root / "federation.yaml", "--shared", root / "shared"])
     finally:
         running.close()
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from floodway.agent.wire.ports import free_ports
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.status import ControlPart, ProcessPart, Status, read_status
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 FIGURE1 = """

@@ -20,7 +20,7 @@ from floodway.agent.wire.messages import COORDINATOR, decode, encode
 from floodway.agent.wire.signing import Security
 from floodway.job.decision import JobDecision
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.spark.query.journal import JournaledBatch

@@ -30,7 +30,7 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Network
 from floodway.planning.factory import make_planner

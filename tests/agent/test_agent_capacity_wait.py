@@ -13,11 +13,11 @@ from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steered
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.shed.executors import ExecutorRequests
+from floodway.spark.shed.executors import EVERY_SECONDS, ExecutorRequests
 from floodway.units import PPM
 from tests.agent.test_agent_steering import split_network, steering
 from tests.patience import PATIENCE_SECONDS
@@ -64,6 +64,9 @@ def test_executors_are_asked_for_by_the_capacity_that_is_needed() -> None:
     wait.take(decided(50.0), 0.5, 0.0)
     wait.take(decided(500.0), 1.5, 10.0)
     assert asked == [3]
+    wait.efficiency.measured = 0.5
+    wait.take(decided(500.0), 1.5, 10.0 + EVERY_SECONDS)
+    assert asked == [3, 4]
 
 
 @pytest.mark.spark

@@ -15,8 +15,8 @@ from floodway.agent.loop.steering_loop import fragments_of
 from floodway.agent.node.node import NodeAgent
 from floodway.agent.node.node_options import NodeOptions
 from floodway.errors import InputError
-from floodway.job.options.targets import Target
-from floodway.job.status.latencies import Sketch
+from floodway.job.options.values import Target
+from floodway.job.status.batches import Sketch
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.spark.query.journal import JournaledBatch

@@ -11,6 +11,7 @@ import pytest
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.status.batches import Batch, BatchReader, Sketch
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
@@ -37,18 +38,38 @@ outputs:
 CAPACITY = 500.0
 
 
+SETTLED, JUDGED = 8, 15
+"""Batches of the slower class: those of the start, in which a process compiles and learns its costs, and the next."""
+
+
 @pytest.mark.timing
 @pytest.mark.slow
 def test_both_classes_are_at_their_targets_at_twice_the_capacity(spark: Session, tmp_path: Path) -> None:
-    network = parse_network(NETWORK)
+    """The mean over many batches, however long the start took: of one batch a busy machine may make anything."""
+    network, ended, batches = parse_network(NETWORK), Event(), list[Batch]()
+    reader = BatchReader(RunLayout(tmp_path).store)
+
+    def slower() -> list[Batch]:
+        return [batch for batch in batches if "reports" in batch.delivered and batch.latencies.count]
+
+    def look(_: Status) -> None:
+        if not ended.is_set():
+            batches.extend(reader.advance() or ())
+        if len(slower()) >= SETTLED + JUDGED:
+            ended.set()
+
     feeds = dict.fromkeys(network.streams, Feed(rate=2 * CAPACITY))
-    options = RunOptions(seconds=150.0, settle_seconds=60.0, root=tmp_path, feeds=feeds)
+    options = RunOptions(
+        seconds=2 * PATIENCE_SECONDS, settle_seconds=0.0, root=tmp_path, feeds=feeds, progress=look, ended=ended
+    )
     report = run_network(network, options, spark)
-    assert report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
-    found = report.to_dict()["latencies"]
-    assert {name: one["target"] for name, one in found.items()} == {"alerts": 2.0, "reports": 8.0}
-    for one in found.values():
-        assert one["mean"] / one["target"] == pytest.approx(1.0, abs=0.15), found
+    assert ended.is_set() and report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
+    since, found = slower()[SETTLED - 1].ended_seconds, {name: Sketch() for name in network.outputs}
+    for batch in batches:
+        for name in batch.delivered if batch.cut_seconds >= since else ():
+            found[name].merge(batch.latencies)
+    assert found["alerts"].mean == pytest.approx(2.0, rel=0.1), report.to_dict()["latencies"]
+    assert found["reports"].mean == pytest.approx(8.0, rel=0.1), report.to_dict()["latencies"]
 
 
 def test_each_class_is_steered_and_shown_by_itself(spark: Session, tmp_path: Path) -> None:

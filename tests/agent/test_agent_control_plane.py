@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
+from floodway.job.store.store import LocalStore
 from tests.agent.wire.certificates import make_authority, make_files
 from tests.oracles.plan_checks import example
 from tests.patience import wait_until
@@ -152,18 +155,26 @@ def test_a_peer_with_another_key_is_refused_counted_and_changes_nothing(tmp_path
 def test_status_and_mode(tmp_path: Path) -> None:
     alone = make_control_plane("alone", NETWORK, "A", KEY, {}, tmp_path)
     assert isinstance(alone.agent.machine, Alone)
+    modes: list[str] = []
     with HttpServer(alone.routes(), security=KEY) as server:
         client = Client(server.url, KEY)
         assert client.get_json("/v1/status")["cut_off"] == []
         order = Mode(network="figure1", sender="user", receiver="A", mode="observe")
+        with pytest.raises(PeerError, match="there is no mode"):  # nobody here would carry it out
+            client.post_bytes("/v1/mode", encode(order))
+        alone.keep_mode = partial(write_mode, LocalStore(tmp_path / "mode.json"))
+        (tmp_path / "mode.json").touch()  # where a folder should be
+        with pytest.raises(PeerError):  # nor is a mode promised that is not written
+            client.post_bytes("/v1/mode", encode(order))
+        alone.keep_mode = modes.append
         answer = decode(client.post_bytes("/v1/mode", encode(order)), network="figure1", receiver="user")
-        assert answer.kind == "noted" and alone.mode == "observe"
+        assert answer.kind == "noted" and modes == ["observe"]
         beat = TablePush(network="figure1", sender="B", receiver="A", form="beat", version=1)
         for path, message in (("/v1/table", beat), ("/v1/plan", order), ("/v1/mode", beat)):
             with pytest.raises(PeerError) as error:
                 client.post_bytes(path, encode(message))
             assert error.value.reason == "unknown"
-        assert server.refused == {"unknown": 3} and alone.mode == "observe"
+        assert server.refused == {"unknown": 4, "failed": 1} and modes == ["observe"]
 
 
 def test_alone_plans_for_itself_with_the_costs_it_measures(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.job.status.status import Status, read_status
 from floodway.planning.plan import Objective
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from tests.agent.test_agent_coordinator import RATES, Office1
 from tests.oracles.plan_checks import example
 from tests.patience import wait_until

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from floodway.agent.watch.metrics import metrics_text
+from floodway.cli.audit import audit
 from floodway.cli.report import report
 from floodway.cli.top import top
 from floodway.dashboard.board import Board
@@ -23,9 +25,8 @@ from floodway.dashboard.job_sources import StateSource
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.places import JobPlace
-from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.batches import BUCKETS, Batch, BatchReader, Sketch
 from floodway.job.status.figures import WINDOW_SECONDS
-from floodway.job.status.latencies import BUCKETS, Sketch
 from floodway.job.status.status import Status, decode_status
 from tests.agent.jobs import Job, buffered_node_job, node_job, participant_job, run_job, shed_job
 
@@ -50,9 +51,11 @@ STABLE = {
 class Ended:
     """A job that ran in all three modes, enforce first and off last, and was stopped."""
 
-    def __init__(self, kind: str, job: Job, last: Status) -> None:
+    def __init__(self, kind: str, job: Job, last: Status, root: Path) -> None:
         self.kind = kind
+        self.root = root
         self.folder = job.folder
+        self.audited = job.audited
         self.place: JobPlace = job.place
         self.lines = job.lines()
         self.last = last
@@ -62,12 +65,7 @@ class Ended:
         return [batch for store in self.place.records() for batch in BatchReader(store).advance() or ()]
 
     def command(self, command: Callable[..., None], *arguments: str) -> dict[str, Any]:
-        app = typer.Typer()
-        app.command()(command)
-        answer = CliRunner().invoke(app, [str(self.folder), *arguments, "--json"])
-        assert answer.exit_code == 0, answer.output
-        found: dict[str, Any] = json.loads(answer.stdout)
-        return found
+        return output_of(command, str(self.folder), *arguments)
 
     def samples(self) -> dict[tuple[str, str], float]:
         """The metrics of the job, by name and place or bound, added up over other labels."""
@@ -80,16 +78,27 @@ class Ended:
         return found
 
 
+def output_of(command: Callable[..., None], *arguments: str, code: int = 0) -> dict[str, Any]:
+    """What a command prints as JSON when it ends with this code."""
+    app = typer.Typer()
+    app.command()(command)
+    answer = CliRunner().invoke(app, [*arguments, "--json"])
+    assert answer.exit_code == code, answer.output
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def ended(spark: Session, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     kind, start = KINDS[request.param]
-    with start(spark, tmp_path_factory.mktemp("job")) as job:
+    root = tmp_path_factory.mktemp("job")
+    with start(spark, root) as job:
         job.feed_until("drops", lambda lines: any(line.dropped for line in lines))
         for mode in ("observe", "off"):
             job.place.switch(mode)
             job.feed_until(f"a batch in mode {mode}", partial(_has_batch, mode))
         last = job.status_when("a whole status in mode off", _is_whole)
-    return Ended(kind, job, last)
+    return Ended(kind, job, last, root)
 
 
 def _is_whole(status: Status) -> bool:
@@ -133,6 +142,29 @@ def test_the_ledger_accounts_for_every_tuple(ended: Ended) -> None:
     totals = fold.total
     for at in ended.last.inputs:
         assert totals.offered[at] == totals.kept[at] + sum(totals.by_place()[at].values())
+
+
+def test_the_audit_accounts_for_every_tuple(ended: Ended) -> None:
+    found = output_of(audit, *ended.audited)
+    assert found["reconciled"] and found["differences"] == []
+    ((_, one),) = (found.get("nodes") or found.get("fragments") or {"": found}).items()
+    fold = Fold(ended.lines)
+    assert one["offered"] == sum(fold.total.offered[at] for at in ended.last.inputs) > 0
+    batches = {line.batch for line in ended.lines if line.reason not in (Reason.GAP, Reason.CONFLICT)}
+    assert one["batches"] == len(batches)
+
+
+def test_the_audit_misses_a_batch_that_the_ledger_has_lost(ended: Ended, tmp_path: Path) -> None:
+    """In a copy of what the job has left, so that the others find it as it was."""
+    copy = shutil.copytree(ended.root, tmp_path / "copy")
+    (lost, *_) = sorted({line.batch for line in ended.lines if line.dropped})
+    for path in copy.rglob("ledger/*.jsonl"):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if json.loads(line)["batch"] != lost))
+    words = [word.replace(str(ended.root), str(copy)) for word in ended.audited]
+    found = output_of(audit, *words, "--full", code=1)
+    assert not found["reconciled"]
+    assert any(re.search(rf"\b{lost}\b", text) for text in found["differences"]), found["differences"]
 
 
 def test_only_enforce_drops(ended: Ended) -> None:

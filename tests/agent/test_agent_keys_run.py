@@ -15,7 +15,7 @@ from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.errors import InputError
 from floodway.job.ledger.backfill import Live
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit

@@ -14,7 +14,7 @@ from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.ledger.ledger import Ledger, Reason
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.planning.factory import make_planner

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from floodway.agent.federation.participant_figures import MemberRecord
 from floodway.agent.watch.metrics import Watched, metrics_text
 from floodway.dashboard.routes import page_server
-from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.batches import Latency, Sketch
 from floodway.job.status.parts import ParticipantPart
 from floodway.job.status.status import LedgerPart, NodePart, Place, PlanPart, ProcessPart, Rates, Status, at_inputs
 from tests.dashboard.made_state import MadeJob

@@ -18,7 +18,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.job.status.status import read_status
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from floodway.spark.session.java import find_java
 from tests.patience import PATIENCE_SECONDS, wait_until
 

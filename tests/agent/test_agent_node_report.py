@@ -8,10 +8,9 @@ import pytest
 
 from floodway.agent.node.nodes_report import NodesReport, report_nodes
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
-from floodway.job.status.batches import Batch, BatchLog
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.batches import Batch, BatchLog, Sketch
 from floodway.network.file import parse_network
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from tests.agent.nodes import FIGURE1
 
 

@@ -12,7 +12,7 @@ from floodway.agent.planes.plane import make_control_plane
 from floodway.agent.wire.signing import Security
 from floodway.experiments.on_spark.runs import uncoordinated
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from floodway.network.flow import flows
 from floodway.network.model import Network

@@ -3,18 +3,18 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.finished import finished_batch, loop_status, reason_of, result_latencies
+from floodway.agent.loop.finished import LastCuts, finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.record import RunRecord, score_of
 from floodway.agent.loop.steering import Steering
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import LedgerLine
-from floodway.job.options.targets import Target
-from floodway.job.status.batches import Batch
+from floodway.job.options.values import Target
+from floodway.job.status.batches import Batch, Sketch
 from floodway.job.status.figures import Figures
-from floodway.job.status.latencies import Sketch
-from floodway.job.status.reasons import BY_COSTS, NO_MEASUREMENT
+from floodway.job.status.parts import BY_COSTS, NO_MEASUREMENT
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective
@@ -22,6 +22,9 @@ from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.query.sinks import Written
+from floodway.spark.shed.keys.key_shares import ALL_NULL, NO_LARGE_KEY
+from floodway.spark.source.keys import KeyDrops, with_keys
+from floodway.spark.source.offsets import BatchOffset
 
 NETWORK = Network(
     "n", {"s": Stream("s")}, {"A": Node("A")}, {"a": Operator("a", "A", ("s",), cost=1.0)}, {"q": Output("q", "a")}
@@ -90,7 +93,10 @@ def test_the_status_names_the_plan_and_who_made_it() -> None:
             waiting={"s": 9},
             reason=reason_of(steered, steering.period_seconds, 2.0),
             decision_seen=None,
+            executors=2,
+            efficiency=0.8,
         )
+        assert (status.executors_more, status.executor_efficiency) == (20, 0.8)
         assert status.plan is not None and status.plan.id == steered.decision.plan != ""
         assert (status.plan.planner, status.plan.objective) == ("exact", objective)
         assert status.keep == pytest.approx(1 / 9)
@@ -171,3 +177,22 @@ def test_an_output_that_is_more_than_the_file_says_is_no_more_than_the_optimum()
     found = record(112.0, 114.0, 117.0)
     judged = score_of(NETWORK, found)
     assert judged.score == judged.optimum == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("tenants", "warnings"),
+    [
+        (pa.nulls(4000, pa.int64()), (ALL_NULL,)),
+        (pa.array(range(4000)), (NO_LARGE_KEY,)),
+        (pa.array([number % 100 for number in range(4000)]), ()),
+    ],
+    ids=["null", "too many", "some"],
+)
+def test_keys_that_make_no_difference_are_named(tenants: pa.Array, warnings: tuple[str, ...]) -> None:
+    drops, rows = KeyDrops(share_by="tenant"), pa.record_batch({"tenant": tenants})
+    cut = BatchOffset("s", {0: 0}, {0: 4000}, keep_ppm=300_000, mode="enforce")
+    batch = with_keys(cut, drops, lambda span: iter([(np.arange(4000), rows)]))
+    last = LastCuts({"s": drops})
+    assert last.warnings() == ()
+    last.cut("A.main", JournaledBatch(0, 0, {"s": batch}))
+    assert last.warnings() == warnings

@@ -9,7 +9,7 @@ import pytest
 
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from tests.agent.busy_operators import SECONDS_A_TUPLE
 

@@ -14,7 +14,7 @@ from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.dashboard.job_report import make_report
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.options import OnLoss
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Arc

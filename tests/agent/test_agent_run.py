@@ -17,8 +17,8 @@ from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.options.targets import Target
-from floodway.job.shed_state import ShedFiles
+from floodway.job.options.values import Target
+from floodway.job.places import ShedFiles
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -290,6 +290,18 @@ def test_the_mode_is_switched_while_running(spark: Session, tmp_path: Path) -> N
     assert modes[0] == "enforce" and modes[-1] == "off"
     assert modes == sorted(modes)  # one switch, no way back
     assert all(line.dropped == 0 for line in lines if line.mode == "off")
+
+
+@pytest.mark.parametrize(("wish", "mode"), [('{"mode": "off"}', "off"), ('{"mode": "of', "observe")])
+def test_a_wish_holds_from_the_first_batch_also_a_damaged_one(
+    spark: Session, tmp_path: Path, wish: str, mode: str
+) -> None:
+    (tmp_path / "mode.json").write_text(wish)
+    run_until(spark, tmp_path, 1.2 * CAPACITY, len)
+    assert {(line.mode, line.dropped) for line in batches(tmp_path)} == {(mode, 0)}
+    status = ShedFiles(tmp_path).read_status()
+    said = [text for text in status.warnings if f"{tmp_path}/mode.json is damaged" in text] if status else []
+    assert status is not None and (len(said), status.errors) == ((0, 0) if mode == "off" else (1, 1))
 
 
 def test_observing_drops_nothing_and_says_what_it_would(spark: Session, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from floodway.agent.loop.sizes import MeasuredSizes, Sizes
+from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes
 from floodway.agent.planes.dfit.own import NodeMeasures, as_measured, has_moved
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.file import parse_network
@@ -60,7 +60,7 @@ def report(
 
 
 def test_the_bytes_of_a_link_are_what_was_appended_to_it() -> None:
-    sizes = Sizes(NETWORK)
+    sizes = NetworkSizes(NETWORK)
     batch = {"wide->b1": (400, 224_000), "thin->count": (400, 24_000), "q1": (400, 99_999)}
     found = sizes.observe(report(batch, {}, {}, 1.0), ["wide", "thin"])
     assert found is not None and found.tuples == {"wide": 560.0, "thin": 60.0}
@@ -71,13 +71,13 @@ def test_the_bytes_of_a_link_are_what_was_appended_to_it() -> None:
 
 
 def test_the_links_of_a_node_are_its_parts_outputs() -> None:
-    sizes = Sizes(node_part(NETWORK, "A"))
+    sizes = NetworkSizes(node_part(NETWORK, "A"))
     found = sizes.observe(report({"wide->b1": (200, 112_000)}, {}, {}, 1.0), ["wide"])
     assert found is not None and found.tuples == {"wide": 560.0}
 
 
 def test_state_is_counted_for_the_tuples_of_a_window() -> None:
-    sizes = Sizes(NETWORK)
+    sizes = NetworkSizes(NETWORK)
     for second in range(30):
         held = StateSize(50_000 + 300 * 100 * min(second + 1, 11), 100 * min(second + 1, 11))  # two tuples a row
         sizes.observe(report({}, {"thin->count": 200}, {("count",): held}, float(second)), ["b1", "count"])

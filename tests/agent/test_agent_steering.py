@@ -10,7 +10,7 @@ from floodway.agent.loop.stages import Stage
 from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
 from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.spark.query.fragments import fragments

@@ -10,7 +10,7 @@ from floodway.agent.node.node_options import Control
 from floodway.agent.node.nodes_report import NodesReport
 from floodway.agent.node.up import UpOptions, bring_up
 from floodway.experiments.on_spark.runs import uncoordinated
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from tests.agent.nodes import FIGURE1, THREE_NODES
 

@@ -18,15 +18,14 @@ from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.node.node import NodeAgent
 from floodway.agent.node.node_options import NodeOptions
 from floodway.job.ledger.ledger import Ledger, Reason
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.log.meta import META
-from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout, RunLayout
 from tests.agent.nodes import Up
 from tests.agent.window_sums import SIZE_SECONDS, SLIDE_SECONDS
 from tests.patience import PATIENCE_SECONDS, wait_until

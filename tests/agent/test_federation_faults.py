@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from floodway.agent.federation import leases as leases_module
-from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.errors import MoveError, StorageError
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.participant_figures import SHOWN_FAILURES
 from floodway.agent.federation.participant_journal import MoveRow
@@ -174,6 +174,20 @@ def test_a_taker_that_lost_a_move_before_it_ran_books_what_its_giver_books(sides
     row = sides.members["B"].journal.move("A/0")
     assert row is not None and row.state == "done"
     assert [one.entry.reason for one in sides.members["B"].journal.entries()] == ["penalty"]
+
+
+def test_a_participant_does_not_begin_again_where_its_storage_is_missing(sides: Sides) -> None:
+    """Not mounted after a restart: all leases seem free, and what B runs would run at A too, from the start."""
+    sides.give("A/0", "B", "f0")
+    real = sides.store.root.rename(sides.store.root.with_name("unmounted"))
+    sides.store.root.mkdir()
+    with pytest.raises(StorageError, match="holds no lease of f0, f1, which A has run before"):
+        sides.restart("A")
+    assert list(sides.store.root.iterdir()) == []
+    sides.store.root.rmdir()
+    real.rename(sides.store.root)
+    sides.restart("A")
+    sides.check()
 
 
 def test_a_request_that_comes_twice_at_once_is_carried_out_once(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

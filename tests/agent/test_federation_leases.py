@@ -61,8 +61,18 @@ def test_of_many_who_claim_an_epoch_one_wins(store: LeaseStore) -> None:
 
 
 def test_of_many_who_decide_a_move_all_get_one_answer(store: LeaseStore) -> None:
+    store.claim("f", "A", after=0, now=0.0)
     answers = at_once(lambda place: store.decide(decision(taken=place % 2 == 0, at=float(place))))
     assert len(set(map(str, answers))) == 1 and store.decision("A/0") == answers[0]
+
+
+def test_without_its_storage_a_move_is_not_open(store: LeaseStore) -> None:
+    """An empty folder where the storage should be mounted says nothing about a move."""
+    with pytest.raises(StorageError, match="Is the shared storage mounted"):
+        store.decision("A/0")
+    with pytest.raises(StorageError, match="Is the shared storage mounted"):
+        store.decide(decision(taken=False))
+    assert list(store.root.iterdir()) == []
 
 
 def test_a_lease_that_was_taken_over_is_lost(store: LeaseStore) -> None:

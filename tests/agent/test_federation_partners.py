@@ -29,8 +29,7 @@ from floodway.contracts.messages import Move, Offer
 from floodway.contracts.participant_state import NegotiationTimes as Times
 from floodway.errors import InputError
 from floodway.experiments.chaos.log_engine import LogEngine, measured
-from floodway.job.decision import read_decision
-from floodway.job.store.state_files import write_mode
+from floodway.job.decision import read_decision, write_mode
 from floodway.job.store.store import LocalStore
 from floodway.units import PPM
 from tests.agent.federation_world import (
@@ -187,6 +186,11 @@ def test_what_nobody_takes_is_shed_and_no_longer_than_needed(pair: Pair) -> None
     write_mode(LocalStore(file.parent), "off")
     pair.wait("the kill switch", lambda: read_decision(file).mode == "off")
     pair.wait("everything kept", lambda: pair.members["A"].status().keep == 1.0)
+    (file.parent / "mode.json").write_text('{"mode": "of')
+    pair.wait("the warning", lambda: any("mode.json is damaged" in one for one in pair.members["A"].status().warnings))
+    issued = read_decision(file).issued_us
+    pair.wait("decisions after it", lambda: read_decision(file).issued_us > issued)
+    assert read_decision(file).mode == "off" and pair.members["A"].status().errors > 0
     write_mode(LocalStore(file.parent), "enforce")
     part = part_of(pair.members["A"])
     assert any(key.startswith("B: unreachable") for key in part.silent)

@@ -18,8 +18,8 @@ from examples.intrusion_logs import SCHEMA, generated
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, FragmentSpec, parse_federation
+from floodway.job.decision import write_mode
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import LocalStore
 from floodway.spark.audit.run import audit_federation
 from floodway.spark.log import LogReader, LogWriter, create_log

@@ -73,5 +73,5 @@ def test_bad_samples_are_refused() -> None:
         QueueSample(waiting=0, limit=-1)
     with pytest.raises(InputError, match="fewer than no tuples"):
         QueueSample(waiting=-1, limit=1)
-    with pytest.raises(InputError, match="Did you mean 'tail-drop'"):
+    with pytest.raises(InputError, match="Did you mean tail-drop"):
         adaptor("taildrop")

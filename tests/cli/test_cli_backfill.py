@@ -8,8 +8,7 @@ import pytest
 
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.store.lease import take
-from floodway.job.store.state_files import write_atomically
-from floodway.job.store.store import LocalStore
+from floodway.job.store.store import LocalStore, write_atomically
 from tests.command import floodway
 
 RUN = ("--run", "json:dumps")
@@ -54,8 +53,9 @@ def test_a_second_one_at_the_same_time(shed: Path) -> None:
         assert "another backfill of clicks is running" in refused("clicks", "--state", shed, *RUN, *KAFKA)
 
 
-def test_a_shed_whose_topic_is_not_named(shed: Path) -> None:
-    assert "--kafka does not say where the tuples of clicks are read again" in refused("clicks", "--state", shed, *RUN)
+def test_a_shed_whose_source_is_not_named(shed: Path) -> None:
+    message = "neither --kafka nor --source says where the tuples of clicks are read again"
+    assert message in refused("clicks", "--state", shed, *RUN)
     assert "has no streams" in refused("clicks", "--state", shed, *RUN, *KAFKA, "--stream", "x")
 
 

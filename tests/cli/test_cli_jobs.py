@@ -18,9 +18,8 @@ from floodway.cli.set import set as set_
 from floodway.cli.top import top
 from floodway.contracts.federation_file import parse_federation
 from floodway.errors import InputError
-from floodway.job.places import note_place
-from floodway.job.shed_state import ShedFiles
-from floodway.job.status.latencies import Latency
+from floodway.job.places import ShedFiles, note_place
+from floodway.job.status.batches import Latency
 from floodway.job.status.status import NodePart, Place, ProcessPart, Rates, Status, at_inputs, write_status
 from floodway.job.store.store import LocalStore
 from tests.agent.federation_world import FILE, agent

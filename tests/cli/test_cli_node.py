@@ -14,7 +14,7 @@ from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.file import load_network
 from floodway.network.model import Arc, Node
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from tests.command import floodway
 
 FIGURE1 = Path(__file__).parents[2] / "examples" / "networks" / "figure1.yaml"

@@ -15,11 +15,11 @@ from floodway.cli.report import report
 from floodway.cli.set import set as set_
 from floodway.cli.top import top
 from floodway.dashboard.job_sources import StateSource
+from floodway.job.decision import read_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.places import note_place
 from floodway.job.status.status import Status, write_status
-from floodway.job.store.state_files import read_mode
 from floodway.job.store.store import Store
 from floodway.spark.session.stores import open_store
 from scripts.s3_server import S3Server

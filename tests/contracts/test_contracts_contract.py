@@ -47,9 +47,9 @@ def test_one_contract_a_pair_and_direction() -> None:
 
 def test_unknown_partners_are_named_with_the_nearest() -> None:
     found = as_giver("A", [fixed_price("A", "utah", 0.1)])
-    with pytest.raises(ContractError, match="Did you mean 'utah'"):
+    with pytest.raises(ContractError, match="Did you mean utah"):
         with_partner(found, "utha", me="A")
-    with pytest.raises(ContractError, match="Partners: none"):
+    with pytest.raises(ContractError, match="None is defined"):
         with_partner({}, "utah", me="A")
 
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from floodway.control.base import Controller
-from floodway.control.keep_loop import FinishedBatch, KeepLoop
+from floodway.control.loop import FinishedBatch, KeepLoop
 from floodway.spark.shed.control_table import Entry
 from floodway.units import PPM
 

@@ -9,10 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from floodway.control.base import Controller, Decision, Observation, State
-from floodway.control.forecast import Forecast
-from floodway.control.keep_loop import FinishedBatch, KeepLoop
-from floodway.control.loop import Loop
+from floodway.control.base import Controller, Decision, Forecast, Observation, State
+from floodway.control.loop import FinishedBatch, KeepLoop, Loop
 from floodway.control.registry import controllers, make_controller
 
 TARGET = 3.0

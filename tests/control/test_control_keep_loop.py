@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.control.keep_loop import FinishedBatch, KeepDecision, KeepLoop
+from floodway.control.loop import FinishedBatch, KeepDecision, KeepLoop
 from floodway.control.registry import make_controller
 
 TARGET = 3.0

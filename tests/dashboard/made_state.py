@@ -9,11 +9,10 @@ from pathlib import Path
 from floodway.agent.loop.run_files import save_network
 from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles
-from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.places import ShedFiles
+from floodway.job.status.batches import Batch, BatchLog, Sketch
 from floodway.job.status.figures import read_figures
-from floodway.job.status.latencies import Sketch
-from floodway.job.status.reasons import keep_reason
+from floodway.job.status.parts import keep_reason
 from floodway.job.status.status import NodePart, PlanPart, Status, at_inputs, write_status
 from floodway.job.store.store import LocalStore
 from floodway.network.file import load_network
@@ -178,6 +177,7 @@ class MadeJob:
                 floor_seconds=0.4,
                 capacity_needed=1.8,
                 executors_more=4,
+                executor_efficiency=0.83,
                 batch_count=self.figures.batch_count,
                 places=places,
                 delivered=dict(self.figures.fold.total.delivered),

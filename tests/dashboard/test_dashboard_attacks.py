@@ -16,7 +16,7 @@ from floodway.agent.wire.client import Client
 from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from tests.browser import new_tab
 from tests.dashboard.conftest import Served
 from tests.oracles.plan_checks import example
@@ -107,9 +107,11 @@ def test_a_page_of_another_site_switches_and_reads_nothing(elsewhere: Page, page
 
 def test_a_page_of_another_site_speaks_to_no_agent(elsewhere: Page, tmp_path: Path) -> None:
     plane = make_control_plane("alone", example("figure1"), "A", Security(), {}, tmp_path)
+    modes: list[str] = []
+    plane.keep_mode = modes.append
     wish = encode(Mode(network="figure1", receiver="A", sender="page", mode="off"))
     with HttpServer(plane.routes()) as server:
         assert elsewhere.evaluate(TRIES, [server.url, "/v1/mode", wish.decode()]) == []
-        assert plane.mode is None and server.refused["foreign"] >= 10
+        assert modes == [] and server.refused["foreign"] >= 10
         Client(server.url, timeout_seconds=PATIENCE_SECONDS).post_bytes("/v1/mode", wish)
-        assert plane.mode == "off"
+        assert modes == ["off"]

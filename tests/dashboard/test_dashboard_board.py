@@ -17,7 +17,7 @@ from floodway.agent.watch.metrics import metrics_text
 from floodway.dashboard.board import Board
 from floodway.dashboard.job_sources import Reading, Sources, StateSource
 from floodway.errors import InputError
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.status.parts import FragmentPart, ParticipantPart
 from floodway.job.status.status import ProcessPart, write_status
 from floodway.job.store.store import LocalStore

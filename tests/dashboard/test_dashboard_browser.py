@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.routes import page_server
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from tests.browser import new_tab
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import MadeJob

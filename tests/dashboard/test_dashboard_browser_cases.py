@@ -22,7 +22,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
 from floodway.dashboard.routes import page_server
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.status.parts import FragmentPart
 from floodway.job.status.status import LedgerPart, Place, ProcessPart, write_status
 from floodway.job.store.store import LocalStore
@@ -111,7 +111,8 @@ def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: Ma
         page.goto(server.url)
         expect(page.locator("#sentence")).to_contain_text("the mode is observe; enforcing would keep 91.1%")
         expect(page.locator('[data-field="would"]')).to_have_text("8.9% if enforced")
-        expect(page.locator("#tile-capacity")).to_contain_text("1.80 × the present one: 4 executors more")
+        needed = "1.80 × the present one: 4 executors more, measured efficiency 0.83"
+        expect(page.locator("#tile-capacity")).to_contain_text(needed)
         expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for throughput.")
         expect(page.locator("#notes")).to_contain_text("network.json cannot be read")
 

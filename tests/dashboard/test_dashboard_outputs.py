@@ -16,7 +16,7 @@ from floodway.cli.top import table_of
 from floodway.dashboard.board import Board
 from floodway.dashboard.job_sources import StateSource
 from floodway.dashboard.routes import page_server
-from floodway.job.status.latencies import Latency
+from floodway.job.status.batches import Latency
 from floodway.job.status.status import Status, merge_nodes, read_status, write_status
 from floodway.job.store.store import LocalStore
 from tests.dashboard.made_state import MadeJob

@@ -15,8 +15,8 @@ from floodway.dashboard.job_report import make_report
 from floodway.dashboard.routes import page_server
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.options.targets import Target
-from floodway.job.status.latencies import Sketch
+from floodway.job.options.values import Target
+from floodway.job.status.batches import Sketch
 from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log

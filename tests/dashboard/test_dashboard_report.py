@@ -18,8 +18,8 @@ from floodway.cli.report import report
 from floodway.dashboard.advice import advice
 from floodway.dashboard.job_report import make_report, to_html
 from floodway.errors import InputError
-from floodway.job.shed_state import ShedFiles
-from floodway.job.status.latencies import Latency
+from floodway.job.places import ShedFiles
+from floodway.job.status.batches import Latency
 from floodway.job.status.status import LedgerPart, Place, Status, at_inputs
 from tests.dashboard.made_state import CLICKS, KEEPS, TARGET, MadeJob, demo_network
 

@@ -11,7 +11,7 @@ import pytest
 from floodway.agent.wire.client import Client
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.routes import page_server, to_json
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from tests.dashboard.conftest import Served
 from tests.dashboard.made_state import MadeJob
 from tests.patience import PATIENCE_SECONDS

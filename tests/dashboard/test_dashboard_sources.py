@@ -18,7 +18,7 @@ from floodway.dashboard.board import Board
 from floodway.dashboard.job_sources import Sources, StateSource
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.status.status import Place, Status
 from floodway.network.file import load_network
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob
@@ -79,6 +79,8 @@ def test_a_wrong_folder_or_name_is_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("patient_page")
 def test_agents_are_asked_and_switched_over_http() -> None:
     plane = ControlPlane(Alone(load_network(EXAMPLES / "figure1.yaml"), "A"))
+    modes: list[str] = []
+    plane.keep_mode = modes.append
 
     (port,) = free_ports(1)  # nobody else gets it when the agent has gone
     with HttpServer([*plane.routes(), *node_routes(lambda: node_status("A"))], port=port) as server:
@@ -87,7 +89,7 @@ def test_agents_are_asked_and_switched_over_http() -> None:
         assert reading.name == "A" and reading.status is not None
         assert reading.status.loss == pytest.approx(0.1)
         source.switch(reading, "observe")
-        assert plane.mode == "observe"
+        assert modes == ["observe"]
     (reading,) = source.read()
     assert reading.status is not None and reading.status.loss == pytest.approx(0.1), "what was heard last stays"
     assert reading.problem is not None

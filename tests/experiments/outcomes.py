@@ -20,7 +20,7 @@ from examples.intrusion_logs import SCHEMA, generated
 from floodway.agent.loop.record import BatchPoint, RunReport
 from floodway.agent.node.nodes_report import NodeFigures, NodesReport
 from floodway.contracts.federation_file import parse_federation
-from floodway.control.forecast import BATCH_SHARE
+from floodway.control.base import BATCH_SHARE
 from floodway.experiments import control_planes, dfit_agents
 from floodway.experiments.contracts import scale
 from floodway.experiments.dissp import spark_fig5, spark_fig6, spark_fig7
@@ -33,7 +33,7 @@ from floodway.experiments.on_spark.runs import NetworkRun, NodesRun, uncoordinat
 from floodway.experiments.result import Result
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.status.latencies import Latency
+from floodway.job.status.batches import Latency
 from floodway.job.status.parts import MovePart
 from floodway.network.file import parse_network
 from floodway.network.model import Network
@@ -245,7 +245,7 @@ def agents(root: Path, *, error: float = 0.01, sent: int = 6_000, changed_rows: 
     """Agents that agree twice."""
     first = dfit_agents.Agreement(2.0, 400, sent, 90, 200, 10_000, error)
     change = replace(first, rows=changed_rows)
-    return dfit_agents.judged([dfit_agents.Run(count, 5, first, change) for count in dfit_agents.AGENTS])
+    return dfit_agents.judged([dfit_agents.AgentsRun(count, 5, first, change) for count in dfit_agents.AGENTS])
 
 
 def sizes(root: Path, size: int = 995, **changed: Any) -> Result:

@@ -39,15 +39,16 @@ class TestRegistry:
         assert choose([], kafka=True) == choose(GROUPS) == list(BENCHMARKS)
         of_loads = {f"shed-{kind}-{load}" for kind in ("kafka", "step") for load in ("1.3", "2", "4")}
         assert set(BENCHMARKS) - set(choose([])) == {"kafka-source", "shed-price", *of_loads}
-        assert all(callable(load(identifier)) for identifier in BENCHMARKS)
+        assert all(callable(load(identifier, servers="127.0.0.1:9092")) for identifier in BENCHMARKS)
 
     def test_order_is_kept_and_nothing_runs_twice(self) -> None:
         chosen = choose(["spark-source", "spark", "spark-source"])
         assert chosen[0] == "spark-source" and len(chosen) == len(set(chosen))
 
-    def test_kafka_needs_a_broker(self) -> None:
-        with pytest.raises(InputError, match="--kafka HOST:PORT"):
-            load("kafka-source")(long=False, progress=lambda part: None)
+    @pytest.mark.parametrize("identifier", [known for known, entry in BENCHMARKS.items() if entry.broker])
+    def test_kafka_needs_a_broker(self, identifier: str) -> None:
+        with pytest.raises(InputError, match=r"needs a broker.*--kafka HOST:PORT"):
+            load(identifier)
 
     def test_an_unknown_name_is_refused(self) -> None:
         with pytest.raises(InputError, match="did you mean spark-source"):
@@ -145,9 +146,11 @@ class TestSparkArithmetic:
 
     def test_an_option_is_judged_by_what_it_adds_turn_by_turn(self) -> None:
         tuples = shed_options.LARGE - shed_options.SMALL
-        plain = shed_options.Seen([100.0, 200.0, 100.0], [400.0, 500.0, 400.0], [0.5] * 6)
-        cheap = shed_options.Seen([104.0, 205.0, 103.0], [404.0 + 0.2e-3 * tuples, 505.0, 403.0], [0.5] * 6)
-        costly = shed_options.Seen([104.0, 205.0, 103.0], [x + 1e-3 * tuples for x in (404.0, 505.0, 403.0)], [0.4] * 6)
+        plain = shed_options.VariantTimes([100.0, 200.0, 100.0], [400.0, 500.0, 400.0], [0.5] * 6)
+        cheap = shed_options.VariantTimes([104.0, 205.0, 103.0], [404.0 + 0.2e-3 * tuples, 505.0, 403.0], [0.5] * 6)
+        costly = shed_options.VariantTimes(
+            [104.0, 205.0, 103.0], [x + 1e-3 * tuples for x in (404.0, 505.0, 403.0)], [0.4] * 6
+        )
         result = shed_options.result({"plain": plain, "max_age": cheap, "keep_rare": costly})
         assert result.detail["max_age"]["ms per batch"] == 4.0
         assert result.detail["max_age"]["ms per batch, spread"] == [3.0, 5.0]

@@ -50,7 +50,7 @@ def test_every_registered_module_has_a_title_and_a_run() -> None:
 
 
 def test_unknown_ids_get_the_nearest_one() -> None:
-    with pytest.raises(InputError, match="Did you mean 'buffer-fig3'"):
+    with pytest.raises(InputError, match="Did you mean buffer-fig3"):
         load("bufer-fig3")
 
 

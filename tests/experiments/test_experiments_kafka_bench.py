@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.errors import InputError
-from floodway.experiments.bench.kafka_job import Figures, Ran, batches
-from floodway.experiments.bench.kafka_price import price
+from floodway.experiments.bench.kafka_job import BatchFigures, Ran, batches
 from floodway.experiments.bench.kafka_shed import Capacity, batches_until
 from floodway.experiments.bench.spark_common import BenchError
 
@@ -24,11 +22,11 @@ def test_progress_without_records_is_no_batch() -> None:
 
 
 def test_latency_is_weighted_by_what_was_kept() -> None:
-    figures = Figures.of([ran(0.0, 0.2), ran(1.0, 0.2, seconds=2.0), ran(3.0, 0.6)])
+    figures = BatchFigures.of([ran(0.0, 0.2), ran(1.0, 0.2, seconds=2.0), ran(3.0, 0.6)])
     assert figures.latency == pytest.approx((200 * 1.5 + 200 * 2.5 + 600 * 1.5) / 1000)
     assert (figures.processed, figures.offered) == (250.0, 750.0)
     with pytest.raises(BenchError, match="only 1 batches"):
-        Figures.of([ran(0.0, 1.0)])
+        BatchFigures.of([ran(0.0, 1.0)])
 
 
 def test_a_step_is_answered_once_two_keeps_in_a_row_are_near_the_last_ones() -> None:
@@ -47,8 +45,3 @@ def test_the_filter_is_tuned_to_the_latency_of_ours() -> None:
     assert capacity.keep_change(3.0, 2.0, 100_000.0) < 0.0 < capacity.keep_change(2.0, 3.0, 100_000.0)
     with pytest.raises(BenchError, match="an empty batch takes"):
         capacity.rate(0.5)
-
-
-def test_a_broker_must_be_named() -> None:
-    with pytest.raises(InputError, match="needs a broker"):
-        price(long=False, progress=lambda share: None, servers=None, conf={})

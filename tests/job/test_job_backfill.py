@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from floodway.job.ledger.backfill import STEP_BATCHES, Batch, live_job, next_step
 from floodway.job.ledger.facts import BatchFacts
-from floodway.job.status.latencies import Latency
+from floodway.job.status.batches import Latency
 from floodway.job.status.status import Status
 from floodway.spark.shed.recovery.recover import MOST_BATCHES
 

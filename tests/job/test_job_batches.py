@@ -8,8 +8,7 @@ import pytest
 
 from floodway.job.ledger.timeline import DAY
 from floodway.job.status import batches as module
-from floodway.job.status.batches import FOLDER, HISTORY, Batch, BatchLog, BatchReader, segments
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.batches import FOLDER, HISTORY, Batch, BatchLog, BatchReader, Sketch, segments
 from floodway.job.store.store import LocalStore
 
 START = 1_700_000_000

@@ -10,8 +10,8 @@ import pytest
 
 from floodway.job.ledger import facts
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
-from floodway.job.store import line_files
-from floodway.job.store.line_files import FileLog
+from floodway.job.store import line_log
+from floodway.job.store.line_log import FileLog
 from floodway.job.store.store import LocalStore
 
 
@@ -32,7 +32,7 @@ def test_facts_are_read_as_they_were_written_each_batch_once(tmp_path: Path) -> 
 
 
 def test_the_first_facts_of_a_start_cost_no_more_in_an_old_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 2_000)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 2_000)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(facts, "KEPT_SEGMENTS", 20)
     log = FactsLog(LocalStore(tmp_path))

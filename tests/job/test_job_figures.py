@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from floodway.job.ledger.ledger import LedgerLine
-from floodway.job.status.batches import Batch
+from floodway.job.status.batches import Batch, Sketch
 from floodway.job.status.figures import BATCH_SECONDS, Figures
-from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import Place, Rates, Status
 
 START = 1_000

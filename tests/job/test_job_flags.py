@@ -18,7 +18,7 @@ from floodway.errors import InputError, PlanningError
 from floodway.job.options.accuracy import Accuracy
 from floodway.job.options.flags import FLAGS, Kind, arguments, parsed
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from floodway.planning.plan import Objective
 from floodway.spark.shed.options import refuse_unknown

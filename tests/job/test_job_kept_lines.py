@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from floodway.job.store import line_files
-from floodway.job.store.line_files import FileLog
-from floodway.job.store.line_log import KeptLines
+from floodway.job.store import line_log
+from floodway.job.store.line_log import FileLog, KeptLines
 from floodway.job.store.store import LocalStore
 
 
@@ -19,7 +18,7 @@ def size(folder: Path) -> int:
 
 def test_a_year_of_lines_takes_no_more_than_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """365 days of 100 appends each, with segments as much smaller than the real ones as the year is shorter."""
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 2_000)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 2_000)
     store, sizes = LocalStore(tmp_path), []
     lines = KeptLines(store, "figures", kept_segments=4)
     for day in range(365):
@@ -37,7 +36,7 @@ def test_a_year_of_lines_takes_no_more_than_a_day(tmp_path: Path, monkeypatch: p
 
 
 def test_a_start_reads_the_newest_segments_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 2_000)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 2_000)
     lines = KeptLines(LocalStore(tmp_path), "figures", kept_segments=100)
     for number in range(3_000):
         lines.append([{"number": number}])

@@ -11,10 +11,9 @@ import pytest
 
 from floodway.job.ledger import ledger_line
 from floodway.job.ledger.fold import Fold
-from floodway.job.ledger.ledger import Ledger, LedgerError, LedgerLine
+from floodway.job.ledger.ledger import Ledger, LedgerError, LedgerLine, LedgerTail
 from floodway.job.ledger.ledger_line import RecentLines
-from floodway.job.ledger.ledger_tail import LedgerTail
-from floodway.job.store import line_files, line_objects
+from floodway.job.store import line_log, line_objects
 from floodway.job.store.store import LocalStore, Store
 from tests.job.ledgers import Objects, line, open_segment, stores
 
@@ -28,7 +27,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.fixture
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of about 20 lines, or 16 appends; a writer that remembers 5 to 10 batches."""
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 4000)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 4000)
     monkeypatch.setattr(line_objects, "GROUPS", (4, 16))
     monkeypatch.setattr(ledger_line, "KEPT_BATCHES", 5)
 

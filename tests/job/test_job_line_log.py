@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from floodway.job.store import line_files, line_objects
-from floodway.job.store.line_files import FileLog
-from floodway.job.store.line_log import LineLog
+from floodway.job.store import line_log, line_objects
+from floodway.job.store.line_log import FileLog, LineLog
 from floodway.job.store.line_objects import GRACE_SECONDS, ObjectLog, chain
 from floodway.job.store.store import LocalStore, StoreError
 from tests.job.ledgers import Objects
@@ -21,7 +20,7 @@ KINDS = ("disk", "objects")
 
 @pytest.fixture(autouse=True)
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 100)
     monkeypatch.setattr(line_objects, "GROUPS", (4, 16))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodway.errors import InputError
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
-from floodway.job.store import line_files
+from floodway.job.store import line_log
 from floodway.network.file import load_network
 from floodway.network.model import Arc
 from floodway.spark.audit.nodes import NodesAudit, audit_nodes
 from floodway.spark.log.kafka_links import append_link, parse_kafka, prepare_link
 from floodway.spark.log.kafka_target import KafkaTarget
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from floodway.spark.source.kafka import KafkaBackend
 from scripts.kafka_broker import Broker
 
@@ -30,7 +30,7 @@ TUPLES, TASKS = 10, 2
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sums of closed segments are saved: of the open one every line is read."""
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 11)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 1 << 11)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.job.ledger.ledger import Ledger, Reason
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from scripts.kafka_broker import Broker
 from tests.kafka.backfill_job import WAYS, kafka, parsed, windows
 from tests.kafka.producers import ordered

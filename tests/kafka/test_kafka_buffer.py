@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from floodway.agent.loop.runner import RunOptions, run_network
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.ledger.backfill import Live
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit

@@ -20,7 +20,7 @@ from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.log.kafka_links import LinkError, append_link, link_counts, link_schema, parse_kafka, prepare_link
 from floodway.spark.log.kafka_target import KafkaTarget
 from floodway.spark.log.schema import parse_schema
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker

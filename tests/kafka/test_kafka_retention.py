@@ -16,7 +16,7 @@ from floodway.spark.audit.run import audit
 from floodway.spark.log import PositionError
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.source.backend import open_backend
-from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.notes import PassingOver
 from floodway.spark.source.options import parse_options
 from scripts.kafka_broker import Broker
 from tests.kafka.test_kafka_buffer import produce

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from floodway.cli import main
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from scripts.kafka_broker import Broker
 from tests.docs.pages import ROOT, Block, blocks_of, command_line, commands

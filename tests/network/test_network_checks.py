@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from floodway.errors import NetworkError
+from floodway.errors import NetworkError, did_you_mean, nearest
 from floodway.network.file import load_network, network_to_json, network_to_yaml, parse_network
 from floodway.network.file_checks import check_keeps, check_rates, require_costs
 from floodway.network.flow import flows, max_feasible_rates
 from floodway.network.model import Arc, Network, Node, Operator, Output, Stream
-from floodway.network.suggest import did_you_mean, nearest
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
 FILES = sorted(EXAMPLES.glob("*.yaml"))

@@ -13,7 +13,7 @@ from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.lattice import feasible_codes
 from floodway.planning.fit.leaf import greedy_order, leaf_table
-from floodway.planning.fit.planner import FitPlanner, Spread
+from floodway.planning.fit.planner import FitPlanner, SpreadRule
 from floodway.planning.fit.spread import absolute_spreads, fixed_size_spreads, percent_points, steps, uniform_spreads
 from floodway.planning.fit.table import FitTable, outside_triangle, without_dominated, without_similar
 from floodway.planning.program import Program
@@ -120,7 +120,7 @@ class TestSplit:
 @pytest.mark.parametrize(("inputs", "rows"), [(2, 66), (4, 1001), (8, 43758)])
 def test_uniform_grid_of_one_server(inputs: int, rows: int) -> None:
     assert rows == math.comb(10 + inputs, inputs)
-    planner = FitPlanner(Program(servers(inputs)), 0.1, spread=Spread.UNIFORM)
+    planner = FitPlanner(Program(servers(inputs)), 0.1, spread=SpreadRule.UNIFORM)
     assert planner.size == rows
 
 

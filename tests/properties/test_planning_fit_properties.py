@@ -11,7 +11,7 @@ from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.cluster import cluster_forest
 from floodway.planning.fit.dfit import DFitPlanner
-from floodway.planning.fit.planner import FitPlanner, Spread
+from floodway.planning.fit.planner import FitPlanner, SpreadRule
 from floodway.planning.fit.reduce import reduce_program
 from floodway.planning.program import Program
 from tests.effort import tries
@@ -38,9 +38,9 @@ def test_fit_stays_within_epsilon_at_any_rates(network: Network, seed: int, epsi
 @given(
     networks(max_streams=3, max_operators=5, splits=False),
     SEEDS,
-    st.sampled_from([Spread.ABSOLUTE, Spread.FIXED, Spread.PERCENT, Spread.UNIFORM]),
+    st.sampled_from([SpreadRule.ABSOLUTE, SpreadRule.FIXED, SpreadRule.PERCENT, SpreadRule.UNIFORM]),
 )
-def test_every_spread_rule_keeps_epsilon(network: Network, seed: int, spread: Spread) -> None:
+def test_every_spread_rule_keeps_epsilon(network: Network, seed: int, spread: SpreadRule) -> None:
     program = Program(network)
     try:
         planner = FitPlanner(program, 0.1, spread=spread)

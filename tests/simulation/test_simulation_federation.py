@@ -14,7 +14,7 @@ from floodway.contracts.messages import Move
 from floodway.contracts.participant_state import NegotiationTimes, participant
 from floodway.contracts.pricing import PAPER_TASK, chain_range, unit_price
 from floodway.errors import InputError
-from floodway.experiments.contracts.common import Case
+from floodway.experiments.contracts.common import FederationCase
 from floodway.experiments.contracts.lemmas import best_case, overloaded, travels
 from floodway.experiments.contracts.scale import settle
 from floodway.simulation.federation import SimulatedFederation, of_topology
@@ -119,7 +119,7 @@ def test_table_2_starts_with_the_printed_numbers() -> None:
 @pytest.mark.parametrize("variant", list(Variant))
 @pytest.mark.parametrize("overload", [False, True])
 def test_995_nodes_come_to_rest(variant: Variant, overload: bool) -> None:
-    case = Case(1, variant, 10, overload)
+    case = FederationCase(1, variant, 10, overload)
     outcome, limit = case.run()
     assert outcome.converged and outcome.rounds[-1].transfers == 0 and len(outcome.rounds) < 100
     assert outcome.tasks.sum() == case.start.sum(), "load is moved, not made or lost"
@@ -133,9 +133,9 @@ def test_995_nodes_settle_in_two_seconds_and_a_hundred_thousand_in_sixty() -> No
     for variant in Variant:
         for seed in range(1, 10):
             for overload in (False, True):
-                found = settle(Case(seed, variant, 10, overload))
+                found = settle(FederationCase(seed, variant, 10, overload))
                 assert found["settled"] and found["cpu_seconds"] < 2.0, (variant, seed, overload, found)
-        found = settle(Case(1, variant, 10, nodes=100_000))
+        found = settle(FederationCase(1, variant, 10, nodes=100_000))
         assert found["settled"] and found["cpu_seconds"] < 60.0, (variant, found)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.experiments.contracts.common import Case
+from floodway.experiments.contracts.common import FederationCase
 from floodway.experiments.registry import load
 from floodway.simulation.federation_cases import Variant
 from tests.experiments.verdicts import check_verdict
@@ -25,14 +25,14 @@ def test_the_claim_holds_and_the_plot_is_drawn(name: str, tmp_path: Path) -> Non
 
 
 def test_a_seed_gives_every_variant_the_same_network_and_start() -> None:
-    one, other = Case(4, Variant.FIXED, 5), Case(4, Variant.RANDOM_RANGE, 5)
+    one, other = FederationCase(4, Variant.FIXED, 5), FederationCase(4, Variant.RANDOM_RANGE, 5)
     assert (one.topology.partners == other.topology.partners).all()
     assert (one.start == other.start).all()
-    assert (Case(4, Variant.FIXED, 5).run()[0].tasks == one.run()[0].tasks).all()
+    assert (FederationCase(4, Variant.FIXED, 5).run()[0].tasks == one.run()[0].tasks).all()
 
 
 def test_ten_thousand_nodes_come_to_rest_without_excess() -> None:
-    case = Case(2, Variant.RANGE, 10, nodes=10_000)
+    case = FederationCase(2, Variant.RANGE, 10, nodes=10_000)
     outcome, limit = case.run()
     assert outcome.converged
     assert (outcome.tasks <= limit).all()

@@ -11,9 +11,8 @@ import pyarrow as pa
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.query.journal import read_batch
+from floodway.spark.query.journal import note_beginnings, read_batch
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.query_notes import note_beginnings
 from floodway.spark.source.offsets import BatchOffset
 
 NETWORK = Network(

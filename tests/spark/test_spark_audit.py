@@ -17,9 +17,8 @@ from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.audit.run import audit, audit_federation
 from floodway.spark.log import LogWriter, Retention, create_log
-from floodway.spark.query.journal import read_batch
+from floodway.spark.query.journal import NOTES, note_beginnings, read_batch, read_notes
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.query_notes import NOTES, note_beginnings, read_notes
 from floodway.spark.query.sinks import batch_folder
 from floodway.spark.source.offsets import BatchOffset
 from tests.job.ledgers import open_segment

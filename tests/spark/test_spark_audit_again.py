@@ -12,7 +12,7 @@ import pytest
 
 from floodway.job.ledger.audit_point import POINT, REMOVED
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.store import line_files
+from floodway.job.store import line_log
 from floodway.spark.audit.run import Audit, audit
 from floodway.spark.log import LogWriter, Retention
 from floodway.spark.log.segments import Segment, SegmentName, open_segment
@@ -23,7 +23,7 @@ SEGMENT_BYTES = 1 << 13
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", SEGMENT_BYTES)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", SEGMENT_BYTES)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from floodway.spark.log.kafka_links import (
     positions_of,
 )
 from floodway.spark.log.schema import parse_schema
-from floodway.spark.query.node_layout import NodeLayout, parse_links
+from floodway.spark.query.layout import NodeLayout, parse_links
 from floodway.spark.source.decode import decode_rows, encode_rows
 from floodway.spark.source.options import parse_options
 

@@ -19,7 +19,7 @@ from floodway.spark.log.compact import LARGE, LEAVE_NEWEST, MIN_RUN, SMALL, Size
 from floodway.spark.log.errors import LogError
 from floodway.spark.log.segments import SegmentName
 from floodway.spark.source.backend import open_backend
-from floodway.spark.source.gone import PassingOver
+from floodway.spark.source.notes import PassingOver
 from floodway.spark.source.options import parse_options
 
 

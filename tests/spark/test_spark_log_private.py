@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from floodway.agent.loop.run_files import locked
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.query.query_notes import note_tasks
+from floodway.spark.query.journal import note_tasks
 from floodway.spark.source.notes import leave
 
 

@@ -12,7 +12,7 @@ from floodway.network.file import load_network
 from floodway.network.model import Arc, Network
 from floodway.spark.audit.nodes import LinkAccount, audit_nodes
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 
 LINK = "a1->b1"
 

@@ -16,10 +16,9 @@ from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.fragments import fragments
+from floodway.spark.query.journal import NOTES, note_tasks, read_notes
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.query_notes import NOTES, note_tasks, read_notes
-from floodway.spark.source.gone import forget_gone
-from floodway.spark.source.notes import leave, left
+from floodway.spark.source.notes import forget_gone, leave, left
 from floodway.spark.source.offsets import BatchOffset
 
 NETWORK = Network(

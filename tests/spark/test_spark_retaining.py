@@ -10,8 +10,7 @@ import pytest
 from floodway.network.file import load_network, parse_network
 from floodway.network.model import Arc, Network
 from floodway.spark.log import Retention
-from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout, RunLayout
 from floodway.spark.query.retaining import node_retaining, run_retaining
 from floodway.spark.source.offsets import BatchOffset
 

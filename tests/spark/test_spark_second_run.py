@@ -19,10 +19,9 @@ from floodway.spark.audit.run import audit
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.fragment_query import FragmentQuery
 from floodway.spark.query.fragments import fragments
-from floodway.spark.query.journal import committed_offsets, query_key
+from floodway.spark.query.journal import NOTES, committed_offsets, query_key, read_notes
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
-from floodway.spark.query.query_notes import NOTES, read_notes
 from floodway.spark.source import register
 
 if TYPE_CHECKING:

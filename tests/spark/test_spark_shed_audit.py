@@ -17,8 +17,8 @@ from floodway.errors import InputError
 from floodway.job.ledger.backfill import BackfillStep, recovered_lines
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles
-from floodway.job.store import line_files
+from floodway.job.places import ShedFiles
+from floodway.job.store import line_log
 from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import ShedAudit, audit_shed
 from floodway.spark.shed.checkpoints import MOST, Record, first_record, note_checkpoint, noted_checkpoints
@@ -131,7 +131,7 @@ def test_audit_finds_a_shed_by_name_as_top_does(tmp_path: Path) -> None:
 def test_what_a_second_audit_of_a_shed_reads_does_not_grow_with_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 1 << 13)
     files = job(tmp_path, range(0), [line(0)])
     ledger, checkpoint, last, needed = Ledger(files.store, kept_segments=3), tmp_path / "checkpoint", 0, []
     for age in (100, 1000):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodway.planning.lag import Waiting
-from floodway.spark.shed.positions import backlog, waiting
+from floodway.spark.shed.checkpoints import backlog, waiting
 
 
 def source(end: str | None, latest: str | None) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodway.errors import InputError
+from floodway.job.status.parts import executors_more
 from floodway.spark.shed.executors import EVERY_SECONDS, ExecutorRequests, executor_requests, wanted_executors
 from tests.spark.test_spark_shed_keys import NOISY, Tenants
 
@@ -36,6 +37,28 @@ def test_an_overloaded_shed_asks_and_one_that_keeps_up_does_not(tmp_path: Path) 
         status = job.loop.files.read_status()
         assert status is not None and bool(status.executors_more) == more
         assert bool(asked) == more and all(1 <= one <= 2 for one in asked)
+
+
+def test_a_shed_measures_what_an_executor_adds_when_one_comes(tmp_path: Path) -> None:
+    job = Tenants(tmp_path / "job", NOISY)
+    job.loop.present = lambda: 2
+    job.run(20)
+    status = job.loop.files.read_status()
+    assert status is not None and status.capacity_needed is not None and status.executor_efficiency is None
+    assert status.executors_more == executors_more(2, status.capacity_needed)
+    job.loop.present = lambda: 3
+    job.tuple_seconds /= 1.3  # of half as many more, each does 0.6 of what one did before
+    job.run(20)
+    status = job.loop.files.read_status()
+    assert status is not None and status.executor_efficiency == pytest.approx(0.6, rel=0.15)
+    assert status.executors_more == executors_more(3, status.capacity_needed, status.executor_efficiency)
+    asked: list[int] = []
+    job.start()  # what was measured is known after a restart
+    job.loop.present, job.loop.executors = lambda: 3, ExecutorRequests(lambda: 3, asked.append)
+    job.run(3)
+    again = job.loop.files.read_status()
+    assert again is not None and again.executor_efficiency == status.executor_efficiency
+    assert asked == [min(3, again.executors_more or 0)]
 
 
 @pytest.mark.spark

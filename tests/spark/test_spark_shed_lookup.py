@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from floodway.spark.shed import control_columns
-from floodway.spark.shed.control_columns import DECIDED, ENFORCED, KEEP, SALT, TIME, Decided, decided, with_control
-from floodway.spark.shed.control_table import MODES, Entry, Table
+from floodway.spark.shed.control_columns import DECIDED, ENFORCED, KEEP, SALT, TIME, Decided, decision_sql, with_control
+from floodway.spark.shed.control_table import MODES, Entry, Table, table_schema
+from floodway.spark.shed.control_view import control_view
 from floodway.units import PPM
 
 pytestmark = pytest.mark.spark
@@ -40,16 +40,14 @@ def entries(rng: Random) -> Table:
     return table
 
 
-def test_a_batch_finds_what_the_table_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(control_columns, "_NOW", "id")  # a row per timestamp, instead of a batch
+def test_a_batch_finds_what_the_table_says(spark: SparkSession, tmp_path: Path) -> None:
     rng = Random(SEED)
     for number in range(4):
         table, file = entries(rng), tmp_path / f"{number}.json"
         file.write_bytes(table.encode())
-        found = with_control(spark.range(LAST_US), file.as_uri(), ()).withColumn(DECIDED, decided())
-        for row in found.collect():
+        view = control_view(spark, file.as_uri(), table_schema(()))
+        found = spark.sql(decision_sql(f"SELECT id AS time, t.* FROM range({LAST_US}), {view}"))
+        for row in found.select("decision.*").collect():
             at, entry = row[TIME], table.at(row[TIME])
             seen, expired = Decided.read(row[DECIDED]), entry.expired(row[TIME])
             assert (seen.seq, seen.mode, row[SALT]) == (entry.seq, entry.mode, entry.salt), f"seed {SEED}, at {at}"
@@ -62,7 +60,5 @@ def test_a_batch_finds_what_the_table_says(
 
 def test_without_a_table_nothing_is_enforced(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "torn.json").write_text('{"version": 2, "lat')
-    row = (
-        with_control(spark.range(1), (tmp_path / "torn.json").as_uri(), ()).withColumn(DECIDED, decided()).collect()[0]
-    )
+    row = with_control(spark.range(1), (tmp_path / "torn.json").as_uri(), ()).collect()[0]
     assert (row[ENFORCED], row[KEEP], Decided.read(row[DECIDED])) == (False, None, Decided())

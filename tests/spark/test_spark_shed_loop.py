@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.ledger.facts import OffsetRange
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.shed.control_table import Entry
@@ -51,8 +52,7 @@ class Job:
 
     def start(self) -> ShedLoop:
         controller = make_controller("batch", target_seconds=self.own_target or self.target)
-        mode = ShedFiles(self.folder).read_mode() or "enforce"
-        settings = ShedSettings("job", self.target, controller, mode, salt=1, shed_after_seconds=self.shed_after)
+        settings = ShedSettings("job", self.target, controller, "enforce", salt=1, shed_after_seconds=self.shed_after)
         return ShedLoop(settings, ShedFiles(self.folder), clock_us=lambda: self.now_us)
 
     def run(self, batches: int) -> None:
@@ -183,13 +183,46 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
     assert job.loop.control.latest.mode == "off"
 
 
-def test_a_wish_that_is_no_mode_is_passed_over(tmp_path: Path) -> None:
-    files = ShedFiles(tmp_path / "job")
-    files.folder.mkdir()
-    (files.folder / "mode.json").write_text('{"mode": "of')
-    assert files.read_mode() is None
-    (files.folder / "mode.json").write_text('{"mode": "sometimes"}')
-    assert files.read_mode() is None
+@pytest.mark.parametrize("damaged", [b'{"mode": "of', b'{"mode": "sometimes"}', b""])
+def test_a_kill_switch_holds_when_its_file_is_damaged(tmp_path: Path, damaged: bytes) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    job.loop.on_start("q", str(tmp_path / "checkpoint"))
+    job.run(6)
+    job.loop.files.write_mode("off")
+    job.run(2)
+    before = Ledger(job.loop.files.store).fold().total.dropped.total()
+    (job.folder / "mode.json").write_bytes(damaged)
+    job.run(4)
+    status = job.loop.files.read_status()
+    assert status is not None and (status.mode, status.errors) == ("off", 1)
+    assert f"{job.folder}/mode.json is damaged" in status.warnings[0] and "the mode stays off" in status.warnings[0]
+    # A new process knows no last mode: it observes.
+    job.loop = job.start()
+    job.loop.on_start("q", str(tmp_path / "checkpoint"))
+    job.run(4)
+    status = job.loop.files.read_status()
+    assert status is not None and (status.mode, status.errors) == ("observe", 1)
+    assert "everything is kept, the mode is observe" in status.warnings[0]
+    assert 0 < before == Ledger(job.loop.files.store).fold().total.dropped.total()
+    # Nor is the wish lost in the copies: what begins with one observes too.
+    (copy,) = (tmp_path / "checkpoint" / "floodway").glob("*/control.json")
+    assert json.loads(copy.read_text())["mode"] == "observe"
+    job.loop.files.write_mode("enforce")
+    job.run(6)
+    status = job.loop.files.read_status()
+    assert status is not None and status.mode == "enforce" and status.warnings == ()
+    assert Ledger(job.loop.files.store).fold().total.dropped.total() > before
+
+
+def test_a_damaged_wish_is_said_while_nothing_arrives(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job")
+    job.loop.on_start("q", None)
+    job.run(1)
+    (job.folder / "mode.json").write_bytes(b"of")
+    job.loop.on_idle("q", job.now_us)
+    job.loop.renew()
+    status = job.loop.files.read_status()
+    assert status is not None and "is damaged" in status.warnings[0]
 
 
 @pytest.mark.parametrize("status", ["as it was", "older", "empty"])

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.shed.loop import ShedLoop
@@ -89,8 +89,31 @@ def test_without_a_copy_the_first_decision_of_a_replay_is_not_known(tmp_path: Pa
     loop = restarted(job, tmp_path)
     loop.on_batch(again)
     status = loop.files.read_status()
-    assert status is not None and LOST.format(mode="enforce") in status.warnings[0]
+    assert status is not None and LOST.format(mode="observe") in status.warnings[0] and status.errors == 1
+    assert (status.mode, loop.files.read_mode()) == ("observe", "observe"), "the operator may have asked for anything"
     assert status.warnings[1] == "batch 6 of query q is a replay; its first decision is not known"
+
+
+def test_reports_that_were_lost_are_no_lost_state(tmp_path: Path) -> None:
+    """The driver died between the commits of its first batches and their reports; the state is where it was."""
+    job = ran(tmp_path)
+    rmtree(job.folder / "ledger")
+    loop = restarted(job, tmp_path, lost=False)
+    job.run(1)
+    status = loop.files.read_status()
+    assert status is not None and status.warnings == (
+        "batches 0 to 5 of query q are not accounted for: the driver ended before it had their reports",
+    )
+
+
+def test_a_damaged_record_in_a_checkpoint_is_said(tmp_path: Path) -> None:
+    job = ran(tmp_path)
+    record = tmp_path / "checkpoint" / "floodway" / "job.json"
+    record.write_text("null")
+    loop = restarted(job, tmp_path)
+    job.run(1)
+    status = loop.files.read_status()
+    assert status is not None and status.errors == 1 and record.read_text() == "null"
 
 
 def test_a_state_that_is_there_is_not_replaced(tmp_path: Path) -> None:

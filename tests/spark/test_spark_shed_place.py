@@ -10,10 +10,10 @@ import pytest
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.options.accuracy import Accuracy
-from floodway.job.shed_state import state_root
+from floodway.job.places import state_root
 from floodway.job.store.store import LocalStore, StoreError, probe
+from floodway.spark.session.stores import place_files, state_place
 from floodway.spark.shed.options import FROM_TEXT, ShedOptions, refuse_unknown
-from floodway.spark.shed.place import place_files, state_place
 from floodway.spark.shed.shed import shed
 
 CLUSTER = {"spark.master": "spark://far:7077"}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.key_columns import key_counts, key_hash, key_metrics, with_quota
+from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_counts, key_hash, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import NULL_KEY
-from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA
+from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.units import PPM
 from tests.oracles.max_min import max_min_shares
@@ -137,7 +138,7 @@ def test_no_key_is_a_key_and_stale_tuples_are_nobodys(spark: SparkSession, tmp_p
 def test_a_million_keys_are_told_in_bounded_space(spark: SparkSession) -> None:
     """One key has a tenth of the tuples, a tenth has no key, and all others differ."""
     of = "CASE WHEN id % 10 = 0 THEN -1 WHEN id % 10 = 1 THEN null ELSE id END"
-    quotas = fn.from_json(fn.lit('{"keys": [], "keeps": [], "others_ppm": 500000}'), f"struct<{QUOTAS_SCHEMA}>")
+    quotas = fn.from_json(fn.lit("{}"), f"struct<{QUOTAS_SCHEMA}>")
     control = {QUOTAS: quotas, KEEP: fn.lit(500_000), AIMED: fn.lit(500_000)}
     marked = with_quota(spark.range(1_000_000).withColumns(control), key_hash(fn.expr(of)))
     (row,) = marked.agg(*key_metrics(of, fn.lit(True))).collect()
@@ -146,6 +147,35 @@ def test_a_million_keys_are_told_in_bounded_space(spark: SparkSession) -> None:
     assert points[minus.h] == pytest.approx(100, abs=2) and points[NULL_KEY] == pytest.approx(100, abs=2)
     assert len(row.key_points) == 1000 and max(n for key, n in points.items() if key not in (minus.h, NULL_KEY)) == 1
     assert key_counts(row.key_counts) == {0: 1_000_000}
+
+
+@pytest.mark.parametrize("tuples", [64_000, 66_000, 71_000, 77_000])
+def test_the_counts_of_a_hundred_keys_are_exact_in_two_partitions(spark: SparkSession, tuples: int) -> None:
+    """Spark joins what two partitions counted at the mean of their places, which is a little beside them."""
+    place = fn.expr("CAST(pow(101D, pmod(id * 0.6180339887498949D, 1D)) AS bigint)")
+    none = fn.from_json(fn.lit("{}"), f"struct<{QUOTAS_SCHEMA}>")
+    rows = spark.range(0, tuples, 1, 2).select(place.alias(KEY_AT)).withColumns({KEY: fn.col(KEY_AT), QUOTAS: none})
+    (row,) = rows.agg(*key_metrics("null", fn.lit(True))).collect()
+    assert key_counts(row.key_counts) == {one[KEY_AT]: one["count"] for one in rows.groupBy(KEY_AT).count().collect()}
+
+
+def test_a_batch_finds_the_quotas_that_its_facts_have(spark: SparkSession) -> None:
+    """To the millionth, whatever the keep in force is: dropped tuples are found again by the facts."""
+    aimed, keeps = 317_003, [0, 1, 79_251, 100_000, 237_117, 317_002, 317_003, 330_001, 396_253, 500_000, 999_999, PPM]
+    (hashes,) = spark.range(1).select(*[key_hash(fn.lit(key).cast("bigint")) for key in range(4)]).collect()
+    loads = dict(zip(hashes[:3], (0.61, 0.13, 0.02), strict=True))
+    for quotas in (
+        Quotas.fair(aimed / PPM, loads, 0.002, {hashes[1]: 1.7}),
+        Quotas.of_groups(aimed / PPM, list(loads), [0.3, 1.0, 0.123456], 0.4, 0.13, ()),
+        Quotas(),
+    ):
+        text = json.dumps({name: value for name, value in asdict(quotas).items() if value is not None})
+        control = {QUOTAS: fn.from_json(fn.lit(text), f"struct<{QUOTAS_SCHEMA}>"), AIMED: fn.lit(aimed)}
+        rows = spark.createDataFrame([(keep, key) for keep in keeps for key in range(4)], f"{KEEP} int, key bigint")
+        found = with_quota(rows.withColumns(control), key_hash(fn.col("key"))).select(KEEP, KEY, QUOTA).collect()
+        for keep, key, quota in found:
+            changed, others = quotas.in_batch(keep, aimed)
+            assert quota == dict(changed).get(key, others), (quotas, keep, key)
 
 
 def test_what_cannot_have_a_share_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from floodway.job.ledger.backfill import BackfillStep, Recount, counted_lines, r
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.store.store import LocalStore
-from floodway.spark.shed.positions import FIRST_BATCH, NOT_RUN, journaled_ranges, positions
+from floodway.spark.shed.checkpoints import FIRST_BATCH, NOT_RUN, journaled_ranges, positions
 from tests.spark.test_spark_shed_loop import Job
 
 TUPLES = 40

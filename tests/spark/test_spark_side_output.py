@@ -7,8 +7,8 @@ import pytest
 
 from floodway.job.decision import Drop
 from floodway.spark.log import LogWriter, Retention, create_log, tally
-from floodway.spark.query import side_output
-from floodway.spark.query.side_output import dropped_sample, save_sample
+from floodway.spark.query import fragment_sources
+from floodway.spark.query.fragment_sources import dropped_sample, save_sample
 from floodway.spark.source.backend import Backend, open_backend
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.source.options import parse_options
@@ -46,7 +46,7 @@ def test_nothing_dropped_gives_no_sample(backend: Backend) -> None:
 def test_the_side_output_is_capped_in_all_and_takes_a_batch_once(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_output, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(fragment_sources, "MOST_BYTES", 50_000)
     sample = dropped_sample(backend, batch(400_000), 100)
     assert sample is not None
     path = tmp_path / "dropped"

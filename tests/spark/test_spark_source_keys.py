@@ -20,7 +20,7 @@ from floodway.job.decision import JobDecision, Mode, StreamDecision
 from floodway.job.ledger.ledger import Reason
 from floodway.spark.log import Span
 from floodway.spark.query.fragment_lines import source_stages
-from floodway.spark.query.side_output import dropped_sample
+from floodway.spark.query.fragment_sources import dropped_sample
 from floodway.spark.source.admit import admit, output_schema, split_ranges
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.cut import cut_batch

@@ -20,7 +20,7 @@ from floodway.spark.query.fragment_lines import source_stages
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.source.admit import output_schema
 from floodway.spark.source.backend import open_backend
-from floodway.spark.source.gone import count_gone
+from floodway.spark.source.notes import count_gone
 from floodway.spark.source.offsets import parse_offset
 from floodway.spark.source.options import parse_options
 from floodway.spark.source.readers import FloodwayBatchReader, FloodwayStreamReader, Slice

@@ -20,7 +20,7 @@ from floodway.job.decision import JobDecision, Mode, StreamDecision
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_keeps import WindowKeeps, from_numbers
 from floodway.spark.log import LogReader, LogWriter, Span, create_log
-from floodway.spark.query.side_output import dropped_sample
+from floodway.spark.query.fragment_sources import dropped_sample
 from floodway.spark.source.admit import admit, output_schema
 from floodway.spark.source.backend import Backend, Piece, open_backend
 from floodway.spark.source.cut import cut_batch

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.job.shed_state import ShedFiles
-from floodway.job.store.state_files import read_mode, write_atomically, write_mode
-from floodway.job.store.store import LocalStore
+from floodway.job.decision import read_mode, write_mode
+from floodway.job.places import ShedFiles
+from floodway.job.store.store import LocalStore, StoreError, write_atomically
 
 
 def test_a_status_is_replaced_without_a_flush_and_a_wish_with_one(
@@ -31,7 +31,8 @@ def test_a_shed_and_a_network_have_the_same_mode_file(tmp_path: Path) -> None:
     ShedFiles(tmp_path).write_mode("observe")
     assert read_mode(LocalStore(tmp_path)) == ShedFiles(tmp_path).read_mode() == "observe"
     (tmp_path / "mode.json").write_text("[]")
-    assert read_mode(LocalStore(tmp_path)) is None
+    with pytest.raises(StoreError, match=r"mode\.json is damaged"):
+        read_mode(LocalStore(tmp_path))
     with pytest.raises(InputError, match="'on' is not known"):
         write_mode(LocalStore(tmp_path), "on")
 

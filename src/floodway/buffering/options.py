@@ -10,9 +10,8 @@ from typing import Literal, get_args
 from floodway.buffering.adaptors import adaptor
 from floodway.buffering.queues import QueueClass, check_limit
 from floodway.buffering.schedulers import scheduler
-from floodway.errors import InputError
+from floodway.errors import InputError, did_you_mean
 from floodway.network.model import Network
-from floodway.network.suggest import did_you_mean
 
 Manager = Literal["cwb", "cob", "aurora"]
 MANAGERS: tuple[str, ...] = get_args(Manager)

@@ -6,13 +6,12 @@ and the end of its processing (buffer-preposed paper, section 3). A class withou
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from floodway.errors import InputError
+from floodway.errors import InputError, suggestion
 
 Policy = TypeVar("Policy")
 
@@ -50,9 +49,7 @@ def lookup(kind: str, policies: Mapping[str, Policy], name: str) -> Policy:
     """A registered policy by name; an unknown name is refused with the nearest known one."""
     if name in policies:
         return policies[name]
-    near = difflib.get_close_matches(name, policies, n=1, cutoff=0.4)
-    known = ", ".join(policies)
-    raise InputError(f"no {kind} is called {name!r}", hint=f"Did you mean {near[0]!r}?" if near else f"Known: {known}")
+    raise InputError(f"no {kind} is called {name!r}", hint=suggestion(name, policies))
 
 
 def check_limit(limit: int, *, where: str) -> int:

@@ -107,7 +107,7 @@ def _audit_run(network: Network, folder: Path, *, full: bool, as_json: bool) -> 
 
 
 def _audit_shed(job: JobPlace, checkpoints: Sequence[str], *, full: bool, as_json: bool) -> None:
-    from floodway.job.shed_state import ShedFiles
+    from floodway.job.places import ShedFiles
     from floodway.spark.audit.shed import audit_shed
 
     if job.nodes:
@@ -133,7 +133,7 @@ def _recovered(one: ShedAudit) -> str:
 
 def _audit_nodes(network: Network, folder: Path, *, full: bool, as_json: bool) -> None:
     from floodway.spark.audit.nodes import audit_nodes
-    from floodway.spark.query.node_layout import NodeLayout
+    from floodway.spark.query.layout import NodeLayout
 
     result = audit_nodes(network, NodeLayout(folder), full=full)
     lines = [f"{name}: {_line(one)}" for name, one in result.nodes.items()]

@@ -35,6 +35,10 @@ def backfill(
         list[str] | None,
         typer.Option(help="An option of the Kafka source of a job with floodway.shed, key=value; may be repeated."),
     ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="The same where the job reads a Floodway source: path=clicks.log; may be repeated."),
+    ] = None,
     through: Annotated[
         str | None, typer.Option(help="package.module:function that the job applies between its source and the shed.")
     ] = None,
@@ -65,17 +69,18 @@ def backfill(
     function = named_function("--run", run)
     before = None if through is None else named_function("--through", through)
     options: dict[str, str] = settings("--kafka")("\n".join(kafka or ()))
+    own_options: dict[str, str] = settings("--source")("\n".join(source or ()))
     since_us, until_us = moment_us("--since", since), moment_us("--until", until)
     spark_settings = parse_conf(conf)
     from floodway.spark.shed.recovery.streams import network_of
 
     job = find(name, state)
     network = network_of(job)
-    at, store = _place(job, network, stream, options)
+    at, store = _place(job, network, stream, options or own_options)
     _hold(job.name, store, at)
     os.nice(QUIET_NICE)
 
-    from floodway.job.shed_state import ShedFiles
+    from floodway.job.places import ShedFiles
     from floodway.job.status.status import read_status
     from floodway.spark.query.layout import RunLayout
     from floodway.spark.session.session import LOCAL_MASTER, spark_session
@@ -88,29 +93,29 @@ def backfill(
 
     spark = spark_session(f"floodway-backfill-{at}", master=master or LOCAL_MASTER, conf=spark_settings)
     try:
-        source: DroppedSource
+        recovery: DroppedSource
         if network is None:
-            source = Recovery(spark, ShedFiles(store), options, before)
+            recovery = Recovery(spark, ShedFiles(store), options, before, own_options)
         else:
-            source = StreamRecovery(spark, network, RunLayout(Path(job.place)), at, store)
-        work = Backfill(at, source, function, live, since_us, until_us, pace=BackfillPace(step, most_tuples=step))
+            recovery = StreamRecovery(spark, network, RunLayout(Path(job.place)), at, store)
+        work = Backfill(at, recovery, function, live, since_us, until_us, pace=BackfillPace(step, most_tuples=step))
         _show(work)
         _report(work, as_json=as_json)
     finally:
         spark.stop()
 
 
-def _place(job: JobPlace, network: Network | None, stream: str | None, kafka: Mapping[str, str]) -> tuple[str, Store]:
+def _place(job: JobPlace, network: Network | None, stream: str | None, given: Mapping[str, str]) -> tuple[str, Store]:
     """Under which name a shed or a stream stands in which ledger; InputError for what cannot be processed later."""
     from floodway.spark.shed.recovery.streams import dropped_streams, stream_store
 
     if network is None:
         if stream is not None:
             raise InputError(f"{job.name} is a job with floodway.shed and has no streams", hint="Leave --stream out")
-        if not kafka:
+        if not given:
             raise InputError(
-                f"--kafka does not say where the tuples of {job.name} are read again",
-                hint="Give --kafka kafka.bootstrap.servers=HOST:PORT, as the job's source has it",
+                f"neither --kafka nor --source says where the tuples of {job.name} are read again",
+                hint="Give --kafka kafka.bootstrap.servers=HOST:PORT or --source path=LOG, as the job's source has it",
             )
         return job.name, job.store
     dropped = dropped_streams(job, network)

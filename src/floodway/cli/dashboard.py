@@ -44,7 +44,7 @@ def dashboard(
     """
     from floodway.agent.wire.signing import Security, load_security
     from floodway.job.options import values
-    from floodway.job.shed_state import home_root, state_root
+    from floodway.job.places import home_root, state_root
 
     length = math.inf if seconds is None else values.duration("--seconds", zero=True)(seconds)
     places = [find_or_root(job) for job in jobs or []]

@@ -133,7 +133,7 @@ def wanted(words: Iterable[str]) -> tuple[str, ...]:
         return (*COMMANDS, *ALIASES)
     if name in COMMANDS or name in ALIASES:
         return (name,)
-    from floodway.network.suggest import nearest
+    from floodway.errors import nearest
 
     near = nearest(name, COMMANDS)
     hint = MEANT.get(name.lower()) or (f"Did you mean floodway {' or floodway '.join(near)}?" if near else "")

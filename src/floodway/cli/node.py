@@ -98,7 +98,7 @@ def node(
         return
     from floodway.agent.loop.run_files import save_network
     from floodway.agent.node.node import run_node
-    from floodway.spark.query.node_layout import NodeLayout
+    from floodway.spark.query.layout import NodeLayout
 
     options = NodeOptions(
         node=node,

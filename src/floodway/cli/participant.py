@@ -12,7 +12,7 @@ import typer
 
 from floodway.cli.arguments import GivenOptions, job_command
 from floodway.cli.view.output import print_json
-from floodway.cli.view.page import ReadToken, watched
+from floodway.cli.view.page import ReadToken, parse_address, watched
 from floodway.errors import InputError
 
 
@@ -80,7 +80,7 @@ def participant(
         entries.check(spec.run, spec.logs, spec.parameters)
     shared_key = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)
     credentials = Credentials(name, shared_key, load_pairs(found, name, federation.parent, os.environ))
-    address = _address(listen or found.members[name].url.partition("://")[2])
+    address = parse_address((listen or found.members[name].url.partition("://")[2]).rstrip("/"))
     # Refuse before Spark starts: an address that will not do, a folder that another process has.
     credentials.check_address(address[0])
     HttpServer((), host=address[0], port=address[1], security=credentials.receiving())
@@ -123,10 +123,3 @@ def participant(
     elif last.participant is not None:
         running = ", ".join(last.participant.fragments) or "none"
         typer.echo(f"{name} ran {running}; moves: {sum(last.participant.moves_total.values())}; journal in {state}")
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rstrip("/").rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise InputError(f"{text!r} is no address to listen on", hint="Write HOST:PORT, such as 127.0.0.1:8471")
-    return host.strip("[]") or "127.0.0.1", int(port)

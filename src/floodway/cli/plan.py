@@ -93,7 +93,7 @@ def plan(
 
 def parse_objective(name: str) -> Objective:
     """One of the objectives, or a clear error."""
-    from floodway.network.suggest import did_you_mean
+    from floodway.errors import did_you_mean
     from floodway.planning.plan import Objective
 
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.cli.arguments import Job, find_or_root, writable
-from floodway.cli.view.output import latency_line, print_json
+from floodway.cli.view.output import latency_line, losses_row, losses_table, print_json
 
 if TYPE_CHECKING:
     from floodway.job.status.status import Status
@@ -43,13 +43,11 @@ def report(
 def _print(found: Any, html: Path | None) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     status: Status = found.status
-    table = Table("place", "offered", "kept", "dropped by reason", title=f"{found.name}: what arrived, what was lost")
+    table = losses_table("place", title=f"{found.name}: what arrived, what was lost")
     for at, place in status.places.items():
-        reasons = ", ".join(f"{reason} {lost:,}" for reason, lost in place.dropped.items())
-        table.add_row(at, f"{place.offered:,}", f"{place.kept:,}", reasons or "–")
+        table.add_row(at, *losses_row(place.offered, place.kept, place.dropped))
     console = Console()
     console.print(table)
     body = found.to_dict()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from floodway.cli.arguments import GivenOptions, job_command, usable_folder, writable
-from floodway.cli.view.output import deadline_lines, latency_line, print_json, status_line
+from floodway.cli.view.output import deadline_lines, hand_out, latency_line, losses_row, losses_table, status_line
 from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
@@ -79,12 +78,7 @@ def run(
     with watched(options.root, options):
         result = run_network(net, options)
     body = {"network": net.name, "state": str(options.root), **result.to_dict()}
-    if report is not None:
-        report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
-    if as_json:
-        print_json(body)
-    else:
-        _print(result, options.root)
+    hand_out(body, report, lambda: _print(result, options.root), as_json=as_json)
     if result.differences:
         typer.echo("the ledger does not reconcile: " + "; ".join(result.differences), err=True)
         raise typer.Exit(1)
@@ -99,13 +93,11 @@ def _progress(*, quiet: bool) -> Callable[[Status], None]:
 
 def _print(result: RunReport, root: Path) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     body = result.to_dict()
-    table = Table("place", "offered", "kept", "dropped by reason", title="What arrived and what was lost")
+    table = losses_table("place", title="What arrived and what was lost")
     for at, offered in body["offered"].items():
-        dropped = ", ".join(f"{reason} {count:,}" for reason, count in body["dropped"].get(at, {}).items())
-        table.add_row(at, f"{offered:,}", f"{body['kept'][at]:,}", dropped or "–")
+        table.add_row(at, *losses_row(offered, body["kept"][at], body["dropped"].get(at, {})))
     console = Console()
     console.print()
     console.print(table)

@@ -20,7 +20,7 @@ def set(
 
     Example: floodway set clicks --mode off
     """
-    from floodway.job.store.state_files import checked_mode
+    from floodway.job.decision import checked_mode
 
     checked_mode(mode)
     found = find(job, state)

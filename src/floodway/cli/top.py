@@ -147,9 +147,10 @@ def _latency_rows(table: Table, status: Status) -> None:
     if status.unreachable and status.floor_seconds is not None:
         table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")
     if status.capacity_needed is not None:
-        from floodway.job.status.reasons import capacity_words
+        from floodway.job.status.parts import capacity_words
 
-        table.add_row("capacity", capacity_words(status.capacity_needed, status.executors_more))
+        words = capacity_words(status.capacity_needed, status.executors_more, status.executor_efficiency)
+        table.add_row("capacity", words)
     if status.behind is not None:
         colour = "red" if status.behind.catch_up_seconds is None else "green"
         table.add_row("behind", f"[{colour}]{status.behind.words}[/{colour}]")

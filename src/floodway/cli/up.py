@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ import typer
 
 from floodway.cli.arguments import GivenOptions, job_command, usable_folder, writable
 from floodway.cli.node import PROCESS
-from floodway.cli.view.output import latency_line, print_json, status_line
+from floodway.cli.view.output import hand_out, latency_line, losses_row, losses_table, status_line
 from floodway.cli.view.page import watched
 
 if TYPE_CHECKING:
@@ -99,12 +98,7 @@ def up(
     with claimed(root, net, "up"), watched(root, options, key_file=key_file):
         result = bring_up(net, options)
     body = {"network": net.name, "state": str(root), **result.to_dict()}
-    if report is not None:
-        report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
-    if as_json:
-        print_json(body)
-    else:
-        _print(result, root)
+    hand_out(body, report, lambda: _print(result, root), as_json=as_json)
     if result.differences:
         raise typer.Exit(1)
 
@@ -119,14 +113,11 @@ def _progress(*, quiet: bool) -> Callable[[Mapping[str, Status | None]], None]:
 
 def _print(result: NodesReport, root: Path) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table("node", "place", "offered", "kept", "dropped by reason", title="What arrived and what was lost")
+    table = losses_table("node", "place", title="What arrived and what was lost")
     for name, node in result.nodes.items():
         for at, offered in node.counts.offered.items():
-            reasons = node.counts.by_place().get(at, {})
-            dropped = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-            table.add_row(name, at, f"{offered:,}", f"{node.counts.kept[at]:,}", dropped or "–")
+            table.add_row(name, at, *losses_row(offered, node.counts.kept[at], node.counts.by_place().get(at, {})))
     console = Console()
     console.print()
     console.print(table)

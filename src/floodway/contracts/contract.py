@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import isfinite
 
 from floodway.contracts.cost import TOLERANCE
 from floodway.contracts.load import Task
-from floodway.errors import ContractError
+from floodway.errors import ContractError, suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,7 @@ def with_partner(contracts: Mapping[str, Contract], partner: str, *, me: str) ->
     """The contract with a partner, or an error that names the nearest one."""
     if partner in contracts:
         return contracts[partner]
-    near = get_close_matches(partner, contracts, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Partners: {', '.join(sorted(contracts)) or 'none'}"
+    hint = suggestion(partner, sorted(contracts))
     raise ContractError(f"{me} has no contract with {partner!r} in this direction", hint=hint)
 
 

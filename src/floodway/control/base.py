@@ -1,4 +1,4 @@
-"""The one interface of all controllers: what is observed, what is decided, and a law between the two.
+"""The one interface of all controllers: what is observed, decided and expected, a law between them, and what wraps it.
 
 A controller never reads a clock, draws a number or keeps anything in itself: config, law and state are three things,
 and `update` maps (state, observation) to (next state, decision). `loop.Loop` holds the state for callers that step it.
@@ -13,8 +13,54 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
-from floodway.control.forecast import Forecast
 from floodway.errors import InputError
+
+BATCH_SHARE = 1.5
+"""Mean latency over batch duration in a steady state: half a batch of waiting and one of processing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The duration of a batch that is offered N and keeps n units of work, and the work that a batch may hold.
+
+        P = a + s N + c n
+
+    `overhead_seconds` is a, `offered_cost` s and `kept_cost` c, both in seconds per unit of work. `fits` is the work
+    for which the law plans a batch, whatever waits; None while what was measured does not tell.
+
+    >>> forecast = Forecast(overhead_seconds=0.5, kept_cost=0.01, offered_cost=0.002)
+    >>> forecast.seconds(offered=400, kept=100), round(forecast.work(2.3, offered=400))
+    (2.3, 100)
+    """
+
+    overhead_seconds: float
+    kept_cost: float
+    offered_cost: float = 0.0
+    fits: float | None = None
+
+    def seconds(self, offered: float, kept: float) -> float:
+        """The expected duration of a batch."""
+        return self.overhead_seconds + self.offered_cost * offered + self.kept_cost * kept
+
+    def work(self, seconds: float, offered: float) -> float:
+        """The work that a batch of this duration can keep of what it is offered, at least 0."""
+        return max(0.0, (seconds - self.overhead_seconds - self.offered_cost * offered) / self.kept_cost)
+
+    def capacity_needed(self, rate: float, seconds: float) -> float | None:
+        """How many times the present capacity keeps all of this rate in batches of this duration; None for no number.
+
+        The overhead of a batch does not shrink with capacity.
+
+        >>> round(Forecast(overhead_seconds=0.5, kept_cost=0.01).capacity_needed(150.0, 2.0), 3)
+        2.0
+        """
+        room = seconds - self.overhead_seconds
+        return (self.kept_cost + self.offered_cost) * rate * seconds / room if room > 0.0 else None
+
+    def whole_work(self, seconds: float) -> float:
+        """The work of a batch of this duration that keeps all it is offered, at least 0."""
+        return max(0.0, (seconds - self.overhead_seconds) / (self.kept_cost + self.offered_cost))
+
 
 Plain = int | float | str
 
@@ -232,3 +278,56 @@ def _restored(key: str, value: Plain, kind: str) -> Plain:
     if not _is_number(value):
         raise InputError(f"{key} must be a finite number, got {value!r}", hint="Delete the snapshot to start afresh.")
     return int(value) if kind.startswith("int") else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedState(State, Generic[StateT]):
+    """The state of the law inside, and what the decorator remembers."""
+
+    law: Any
+    own: StateT
+
+    def snapshot(self) -> dict[str, Plain]:
+        """Made by `Decorator.snapshot`, which knows the law's name."""
+        return self.own.snapshot()
+
+
+@dataclass(frozen=True, slots=True)
+class Decorator(Controller[WrappedState[StateT]]):
+    """A controller round another one. In a snapshot the law's keys stay as they are, its own begin with `prefix`.
+
+    A snapshot without them, written before the decorator was there, resumes the law and starts the decorator afresh.
+    """
+
+    law: Controller[Any]
+    prefix: ClassVar[str]
+
+    @abstractmethod
+    def own_initial(self) -> StateT:
+        """What the decorator remembers before the first observation."""
+
+    @abstractmethod
+    def update(
+        self, state: WrappedState[StateT], observation: Observation
+    ) -> tuple[WrappedState[StateT], Decision]: ...
+
+    def initial(self) -> WrappedState[StateT]:
+        return WrappedState(self.law.initial(), self.own_initial())
+
+    def forecast(self, state: WrappedState[StateT]) -> Forecast | None:
+        return self.law.forecast(state.law)
+
+    @property
+    def warnings(self) -> tuple[GainWarning, ...]:
+        """Those of the law."""
+        return self.law.warnings
+
+    def snapshot(self, state: WrappedState[StateT]) -> dict[str, Plain]:
+        own = {self.prefix + key: value for key, value in state.own.snapshot().items()}
+        return {**self.law.snapshot(state.law), **own}
+
+    def restore(self, snapshot: Mapping[str, Plain]) -> WrappedState[StateT]:
+        own = {key: value for key, value in snapshot.items() if key.startswith(self.prefix)}
+        law = self.law.restore({key: value for key, value in snapshot.items() if key not in own})
+        bare = {key.removeprefix(self.prefix): value for key, value in own.items()}
+        return WrappedState(law, type(self.own_initial()).from_snapshot(bare))

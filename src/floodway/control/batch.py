@@ -29,10 +29,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from floodway.control.base import (
+    BATCH_SHARE,
     LEAST_SECONDS,
     LEAST_WORK,
     Controller,
     Decision,
+    Forecast,
     GainWarning,
     Observation,
     bounded,
@@ -42,7 +44,6 @@ from floodway.control.base import (
     within,
 )
 from floodway.control.cost_model import CostModel, learn
-from floodway.control.forecast import BATCH_SHARE, Forecast
 from floodway.control.latency import choose_gain, law_factor, stability_bound
 
 DELAY_BATCHES = 2.0

@@ -29,8 +29,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from floodway.control.base import LEAST_SECONDS, LEAST_WORK, State, clamp
-from floodway.control.forecast import Forecast
+from floodway.control.base import LEAST_SECONDS, LEAST_WORK, Forecast, State, clamp
 
 NOISE = 0.1
 """First guess of the relative standard deviation of a batch's duration, sqrt(R)."""

@@ -20,9 +20,17 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import ClassVar
 
-from floodway.control.base import LEAST_SECONDS, Decision, Observation, State, clamp, within
-from floodway.control.decorator import Decorator, WrappedState
-from floodway.control.forecast import BATCH_SHARE
+from floodway.control.base import (
+    BATCH_SHARE,
+    LEAST_SECONDS,
+    Decision,
+    Decorator,
+    Observation,
+    State,
+    WrappedState,
+    clamp,
+    within,
+)
 
 GAIN = 0.1
 FARTHEST = 1.0

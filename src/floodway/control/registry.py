@@ -4,51 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
-from floodway.control.aurora import AuroraConfig, AuroraController
 from floodway.control.base import Controller
-from floodway.control.batch import BatchConfig, BatchLatencyController
-from floodway.control.gradient import GradientConfig, GradientController
-from floodway.control.latency import LatencyConfig, LatencyController
-from floodway.control.pi import PiConfig, PiController
-from floodway.control.pid import PidConfig, PidController
-from floodway.control.red import RedConfig, RedController
-from floodway.control.tu import TuConfig, TuController
-from floodway.control.vegas import VegasConfig, VegasController
-from floodway.errors import InputError
+from floodway.errors import InputError, suggestion
 
 
 @dataclass(frozen=True, slots=True)
 class Factory:
-    """Makes one kind of controller: its config type, and the class that takes it."""
+    """Makes one kind of controller: the module of the law, its config type, and the class that takes it.
 
-    config: type[Any]
-    controller: Callable[[Any], Controller[Any]]
+    A law's module is loaded when the law is used: a job needs one of them.
+    """
+
+    module: str
+    config_name: str
+    controller_name: str
+
+    @property
+    def config(self) -> type[Any]:
+        """The type of the law's options."""
+        found: type[Any] = getattr(import_module(self.module), self.config_name)
+        return found
+
+    @property
+    def controller(self) -> Callable[[Any], Controller[Any]]:
+        """The law."""
+        found: Callable[[Any], Controller[Any]] = getattr(import_module(self.module), self.controller_name)
+        return found
 
     def __call__(self, name: str, options: Mapping[str, object]) -> Controller[Any]:
         known = [f.name for f in fields(self.config)]
         for key in options:
             if key not in known:
-                raise InputError(
-                    f"{name}.{key} is not an option of controller {name!r}", hint=_did_you_mean(key, known)
-                )
+                raise InputError(f"{name}.{key} is not an option of controller {name!r}", hint=suggestion(key, known))
         if "target_seconds" in known and "target_seconds" not in options:
             raise InputError(f"{name}.target_seconds is missing", hint="Give the latency target in seconds.")
         return self.controller(self.config(**options))
 
 
 _FACTORIES: Mapping[str, Factory] = {
-    "aurora": Factory(AuroraConfig, AuroraController),
-    "batch": Factory(BatchConfig, BatchLatencyController),
-    "gradient": Factory(GradientConfig, GradientController),
-    "latency": Factory(LatencyConfig, LatencyController),
-    "pi": Factory(PiConfig, PiController),
-    "pid": Factory(PidConfig, PidController),
-    "red": Factory(RedConfig, RedController),
-    "tu": Factory(TuConfig, TuController),
-    "vegas": Factory(VegasConfig, VegasController),
+    "aurora": Factory("floodway.control.aurora", "AuroraConfig", "AuroraController"),
+    "batch": Factory("floodway.control.batch", "BatchConfig", "BatchLatencyController"),
+    "gradient": Factory("floodway.control.gradient", "GradientConfig", "GradientController"),
+    "latency": Factory("floodway.control.latency", "LatencyConfig", "LatencyController"),
+    "pi": Factory("floodway.control.pi", "PiConfig", "PiController"),
+    "pid": Factory("floodway.control.pid", "PidConfig", "PidController"),
+    "red": Factory("floodway.control.red", "RedConfig", "RedController"),
+    "tu": Factory("floodway.control.tu", "TuConfig", "TuController"),
+    "vegas": Factory("floodway.control.vegas", "VegasConfig", "VegasController"),
 }
 
 
@@ -65,11 +70,5 @@ def make_controller(name: str, **options: object) -> Controller[Any]:
     """
     factory = _FACTORIES.get(name)
     if factory is None:
-        raise InputError(f"controller {name!r} is not known", hint=_did_you_mean(name, list(_FACTORIES)))
+        raise InputError(f"controller {name!r} is not known", hint=suggestion(name, _FACTORIES))
     return factory(name, options)
-
-
-def _did_you_mean(given: str, known: list[str]) -> str:
-    near = get_close_matches(given, known, n=1)
-    choices = f"Choose one of {', '.join(known)}"
-    return f"Did you mean {near[0]!r}? {choices}" if near else choices

@@ -16,10 +16,10 @@ from floodway.agent.wire.messages import Mode, encode
 from floodway.agent.wire.signing import Security
 from floodway.dashboard.job_sources import Reading, named
 from floodway.errors import FloodwayError, InputError
+from floodway.job.decision import checked_mode
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.status import Status, decode_status, merge_nodes
-from floodway.job.store.state_files import checked_mode
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 

@@ -21,8 +21,8 @@ from floodway.dashboard.past import SAMPLES, History, PageView, PastSample, rece
 from floodway.errors import InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
+from floodway.job.status.batches import Sketch
 from floodway.job.status.figures import WINDOW_SECONDS
-from floodway.job.status.latencies import Sketch
 from floodway.job.status.status import Status
 
 STALE_SECONDS = 15.0

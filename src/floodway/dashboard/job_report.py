@@ -23,9 +23,8 @@ from floodway.dashboard.past import PastSample, whole
 from floodway.dashboard.svg_chart import COLOURS, Series, chart, duration
 from floodway.errors import InputError
 from floodway.job.places import JobPlace
-from floodway.job.status.batches import Batch, BatchReader
+from floodway.job.status.batches import Batch, BatchReader, Latency
 from floodway.job.status.figures import Figures
-from floodway.job.status.latencies import Latency
 from floodway.job.status.status import Rates, Status
 from floodway.network.model import Network
 

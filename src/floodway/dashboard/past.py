@@ -15,8 +15,8 @@ from floodway.dashboard.gauge import Gauge
 from floodway.dashboard.job_sources import Reading
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Downsampled, Timeline
+from floodway.job.status.batches import Sketch
 from floodway.job.status.figures import WINDOW_SECONDS
-from floodway.job.status.latencies import Sketch
 
 SAMPLES = 900
 MOST_POINTS = 360

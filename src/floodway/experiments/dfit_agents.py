@@ -70,7 +70,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AgentsRun:
     """One network: depth of its tree, agreement after all have measured, and after one leaf has changed."""
 
     agents: int
@@ -81,14 +81,14 @@ class Run:
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Three sizes, one seed each: a run of a thousand agents is long."""
-    runs: list[Run] = []
+    runs: list[AgentsRun] = []
     for count in AGENTS:
         runs.append(simulate(count, seed=seeds[0]))
         progress(sum(AGENTS[: len(runs)]) / sum(AGENTS))
     return judged(runs)
 
 
-def judged(runs: Sequence[Run]) -> Result:
+def judged(runs: Sequence[AgentsRun]) -> Result:
     """The verdict on these runs, from the smallest network to the largest."""
     last = runs[-1]
     worst = max(max(found.first.error, found.change.error) for found in runs)
@@ -129,7 +129,7 @@ def judged(runs: Sequence[Run]) -> Result:
     )
 
 
-def simulate(agents: int, *, seed: int, wire: Wire = WIRE) -> Run:
+def simulate(agents: int, *, seed: int, wire: Wire = WIRE) -> AgentsRun:
     """All agents of one random tree from the start to the second agreement."""
     rng = np.random.default_rng([seed, agents])
     network = random_tree(agents, rng)
@@ -145,7 +145,7 @@ def simulate(agents: int, *, seed: int, wire: Wire = WIRE) -> Run:
     dearer = {name: 2.0 * cost for name, cost in measured[leaf].costs.items()}
     measured[leaf] = replace(measured[leaf], costs=dearer)
     sim.measure(leaf, measured[leaf])
-    return Run(agents, _depth(network), first, _agree(sim, measured, rng))
+    return AgentsRun(agents, _depth(network), first, _agree(sim, measured, rng))
 
 
 def random_tree(nodes: int, rng: np.random.Generator) -> Network:
@@ -204,7 +204,7 @@ def _depth(network: Network) -> int:
     return max(deep.values())
 
 
-def _draw(runs: Sequence[Run]) -> Figure:
+def _draw(runs: Sequence[AgentsRun]) -> Figure:
     from floodway.experiments.plots import lines, panels, style
 
     figure, axes = panels(1, 2, width=9.0, height=3.6)

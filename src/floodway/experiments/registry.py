@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import cast
 
-from floodway.errors import InputError
+from floodway.errors import InputError, suggestion
 from floodway.experiments.result import Experiment, Result
 
 ON_SPARK = "floodway.experiments.on_spark.examples"
@@ -83,9 +82,7 @@ LONG = frozenset(
 def load(identifier: str) -> Experiment:
     """Import one experiment; an unknown id is refused with the nearest known one."""
     if identifier not in EXPERIMENTS:
-        near = difflib.get_close_matches(identifier, EXPERIMENTS, n=1, cutoff=0.4)
-        hint = f"Did you mean {near[0]!r}?" if near else "Run `floodway reproduce --list` to see all ids"
-        raise InputError(f"no experiment is called {identifier!r}", hint=hint)
+        raise InputError(f"no experiment is called {identifier!r}", hint=suggestion(identifier, EXPERIMENTS))
     place = EXPERIMENTS[identifier]
     if isinstance(place, str):
         return cast(Experiment, import_module(place))

@@ -18,27 +18,45 @@ Keeps are parts per million, because a Spark offset holds integers, strings and 
 (250000, 1000000)
 >>> JobDecision(streams={"s1": StreamDecision(budget=300)}).keep_ppm("s1", waiting=1000)
 300000
+
+`mode.json` beside it is the operator's wish, {"mode": "observe" | "enforce" | "off"}: written by `floodway set` and by
+the page, read by every kind of job; it outlives restarts and wins over what the job was started with.
+
+A wish that is there and cannot be read is not the same as no wish: the file is damaged, or its store does not answer.
+The last mode stays in force then. A job that has just started knows no last mode and observes, because that drops
+nothing, whatever the operator asked for. Either way a sentence says so, in the log and in the status, until the file
+can be read again.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal
+from threading import Lock
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from floodway.errors import FloodwayError
-from floodway.job.store.store import LocalStore
+from floodway.errors import FloodwayError, InputError
+from floodway.job.store.store import LocalStore, Store, StoreError
+from floodway.json_text import load_json
 from floodway.units import PPM
+
+log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 10.0
 """After so many seconds without a new decision a buffer lets everything pass."""
 Mode = Literal["enforce", "observe", "off"]
+MODE = "mode.json"
+MODES: tuple[str, ...] = get_args(Mode)
+_MODE: TypeAdapter[Mode] = TypeAdapter(Mode)
+SAFE: Mode = "observe"
+"""In force while the operator's wish cannot be read and no last mode is known."""
 Drop = Literal["hash", "range"]
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
 
@@ -179,6 +197,16 @@ def write_decision(path: Path | str, decision: JobDecision) -> None:
     LocalStore(target.parent).write(target.name, _FORM.dump_json(decision), durable=False)
 
 
+def follow_mode(path: Path | str, mode: Mode) -> None:
+    """Put the decision in force into this mode, where no new one can be made; one that is damaged keeps everything."""
+    try:
+        decision = read_decision(path)
+    except DecisionError:
+        decision = JobDecision()
+    if decision.mode != mode:
+        write_decision(path, replace(decision, mode=mode))
+
+
 def read_decision(path: Path | str) -> JobDecision:
     """The decision in a file; without a file: keep everything, mode observe. Raises DecisionError for a bad file."""
     try:
@@ -243,3 +271,83 @@ class DecisionFile:
 def as_dict(decision: JobDecision) -> dict[str, object]:
     """Plain values, for reports and JSON output."""
     return asdict(decision)
+
+
+def read_mode(store: Store) -> Mode | None:
+    """The operator's wish; None if there is none. StoreError if there is one that cannot be understood."""
+    stored = store.read(MODE)
+    try:
+        return None if stored is None else _MODE.validate_python(load_json(stored)["mode"])
+    except (ValueError, LookupError, TypeError):
+        raise StoreError(
+            f"the operator's mode cannot be read: {store.uri}/{MODE} is damaged",
+            hint="Ask for a mode again: floodway set NAME --mode enforce, observe or off",
+        ) from None
+
+
+def write_mode(store: Store, mode: str) -> None:
+    """Leave a wish for the running job."""
+    store.write(MODE, json.dumps({"mode": checked_mode(mode)}).encode())
+
+
+def checked_mode(mode: str) -> Mode:
+    """Refuse what is no mode."""
+    try:
+        return _MODE.validate_python(mode)
+    except ValueError:
+        raise InputError(f"mode {mode!r} is not known", hint=f"Choose one of {', '.join(MODES)}.") from None
+
+
+class OperatorMode:
+    """The mode of one job, from any thread; `otherwise` is the mode that the job was started with.
+
+    >>> import tempfile
+    >>> store = LocalStore(tempfile.mkdtemp())
+    >>> mode = OperatorMode(store, "enforce", "clicks")
+    >>> write_mode(store, "off")
+    >>> mode.look()
+    'off'
+    """
+
+    def __init__(self, store: Store, otherwise: Mode, job: str) -> None:
+        self.errors = 0
+        """How often the wish has become unreadable."""
+        self._store = store
+        self._otherwise = otherwise
+        self._job = job
+        self._last: Mode | None = None
+        self._warning = ""
+        self._lock = Lock()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence while the wish cannot be read, else none."""
+        return (self._warning,) if self._warning else ()
+
+    def look(self) -> Mode:
+        """The mode in force from now on."""
+        return self.wish() or self._otherwise
+
+    def wish(self) -> Mode | None:
+        """What the operator asks for, None for nothing; while that cannot be read, the mode that is in force."""
+        with self._lock:
+            try:
+                found = read_mode(self._store)
+                self._warning = ""
+            except StoreError as error:
+                found = self._last or SAFE
+                self._warn(str(error), found)
+            self._last = found or self._otherwise
+            return found
+
+    def restore(self, mode: Mode | None) -> None:
+        """Leave the wish of an earlier state, if it had one, unless there is one here, readable or not."""
+        if mode is not None and self.wish() is None:
+            write_mode(self._store, mode)
+
+    def _warn(self, unreadable: str, mode: Mode) -> None:
+        if not self._warning:
+            self.errors += 1
+            known = "the mode stays" if self._last is not None else "everything is kept, the mode is"
+            self._warning = f"{unreadable}; until then {known} {mode}"
+            log.error("floodway %s: %s", self._job, self._warning)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from floodway import units
-from floodway.errors import Problem
-from floodway.network.suggest import did_you_mean, nearest
+from floodway.errors import Problem, did_you_mean, nearest
 from floodway.network.yaml_lines import Located, join
 
 MAX_NUMBER = 1e15  # Products of a few such numbers stay finite.

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from floodway.errors import NetworkError, Problem
+from floodway.errors import NetworkError, Problem, did_you_mean, nearest
 from floodway.network.fields import MAX_NAME, ProblemReport, shorten
 from floodway.network.model import Link, Network
-from floodway.network.suggest import did_you_mean, nearest
 from floodway.network.yaml_lines import join
 
 _BREAKS_NAMES = {",": "a comma", "=": "an equals sign", "->": "an arrow"}

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from floodway.errors import InputError
+from floodway.errors import InputError, did_you_mean
 from floodway.network.flow import Keeps
 from floodway.network.model import Arc, Network, Output, Stream
-from floodway.network.suggest import did_you_mean
 
 
 def node_part(network: Network, node: str) -> Network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from floodway.errors import did_you_mean, nearest
 from floodway.network.fields import Fields, ProblemReport, Unit, shorten
 from floodway.network.model import (
     DEFAULT_TUPLE_BYTES,
@@ -12,7 +13,6 @@ from floodway.network.model import (
     Output,
     Stream,
 )
-from floodway.network.suggest import did_you_mean, nearest
 from floodway.network.yaml_lines import Located, join
 
 _LOG = r"(?!kafka://).+|kafka://[^/\s:]+(:[0-9]{1,5})?(,[^/\s:]+(:[0-9]{1,5})?)*/[^/\s]+"

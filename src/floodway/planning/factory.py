@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from floodway.errors import InputError, PlanningError
+from floodway.errors import InputError, PlanningError, suggestion
 from floodway.network.model import Network
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
@@ -67,9 +66,7 @@ def _class(module: str, name: str) -> Callable[..., Planner]:
 def check_choice(name: str, objective: Objective, workload: Path | None = None) -> None:
     """Refuse an unknown planner, an objective that only the exact planner knows, and rates that a planner ignores."""
     if name not in PLANNERS:
-        near = difflib.get_close_matches(name, PLANNERS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Choose one of {', '.join(PLANNERS)}"
-        raise InputError(f"no planner is called {name!r}", hint=hint)
+        raise InputError(f"no planner is called {name!r}", hint=suggestion(name, PLANNERS))
     if objective is not Objective.THROUGHPUT and name != "exact":
         raise PlanningError(
             f"the {name!r} planner prepares plans for weighted throughput only, not for {objective.value!r}",

@@ -39,7 +39,7 @@ Entry = tuple[int, float, int, int, float, float, float]
 
 
 @dataclass(slots=True)
-class Counts:
+class TupleCounts:
     """Where tuples went, in one cycle or all; times in seconds."""
 
     offered: int = 0
@@ -52,7 +52,7 @@ class Counts:
     delay_seconds: float = 0.0
     busy_seconds: float = 0.0
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: TupleCounts) -> None:
         """Add another cycle's counts to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -79,8 +79,8 @@ class Run:
     """What a run gave: totals, one entry a CPU cycle, and the queue's length at every tick."""
 
     seconds: float
-    total: Counts
-    cycles: tuple[Counts, ...]
+    total: TupleCounts
+    cycles: tuple[TupleCounts, ...]
     occupancy: NDArray[np.int64]
     waiting: int
     limit: int | None
@@ -122,7 +122,7 @@ def simulate(
     engine = TupleByTuple(queue.deadline_seconds for queue in tuples.classes)
     machine = _Machine(make_manager(options, engine), first_estimate_seconds, clean_at_dispatch, rng)
     columns = _Columns(tuples, machine.manager.policy.scheduler, first_estimate_seconds)
-    total, cycles, cpu, seen = Counts(), list[Counts](), Counts(), Counts()
+    total, cycles, cpu, seen = TupleCounts(), list[TupleCounts](), TupleCounts(), TupleCounts()
     occupancy: list[int] = []
     ticks = round(BUFFER_CYCLE_SECONDS / TICK_SECONDS)
     per_cpu_cycle, per_control = (round(s / BUFFER_CYCLE_SECONDS) for s in (CPU_CYCLE_SECONDS, control_seconds))
@@ -130,7 +130,7 @@ def simulate(
     for step in range(steps):
         start, end = step * BUFFER_CYCLE_SECONDS, (step + 1) * BUFFER_CYCLE_SECONDS
         times, entries, offered = columns.between(start, end, machine.shedding.keep, rng)
-        counts = Counts(offered=offered, shed=offered - len(entries))
+        counts = TupleCounts(offered=offered, shed=offered - len(entries))
         owed = max(0.0, machine.free_at - start)
         bounds = np.searchsorted(times, start + TICK_SECONDS * np.arange(1, ticks + 1))
         bounds[-1] = len(times)
@@ -146,11 +146,11 @@ def simulate(
         seen.add(counts)
         if (step + 1) % per_control == 0:
             machine.control(end, control_seconds, seen)
-            seen = Counts()
+            seen = TupleCounts()
         if (step + 1) % per_cpu_cycle == 0 or step + 1 == steps:
             total.add(cpu)
             cycles.append(cpu)
-            cpu = Counts()
+            cpu = TupleCounts()
         # After the laws, so that what they decided holds at once.
         machine.adapt(counts)
         if progress is not None:
@@ -219,7 +219,7 @@ class _Machine:
         self.passed = 0
         self.shedding = Shedding()
         self._adaptor_state: Any = None
-        (view,) = manager.views([self._view(Counts())], BUFFER_CYCLE_SECONDS)
+        (view,) = manager.views([self._view(TupleCounts())], BUFFER_CYCLE_SECONDS)
         self.limit = view.limit
 
     @property
@@ -227,7 +227,7 @@ class _Machine:
         """The expected CPU-seconds of a tuple, ET_p."""
         return self.nominal_seconds * self.manager.engine.seconds_per_work
 
-    def _view(self, counts: Counts) -> QueueView:
+    def _view(self, counts: TupleCounts) -> QueueView:
         return QueueView(
             "all",
             QueueClass("all"),
@@ -238,7 +238,7 @@ class _Machine:
             rate=counts.offered / BUFFER_CYCLE_SECONDS,
         )
 
-    def adapt(self, counts: Counts) -> None:
+    def adapt(self, counts: TupleCounts) -> None:
         """The adaptor's share for the next buffer cycle, from what the last one showed."""
         (view,) = self.manager.views([self._view(counts)], BUFFER_CYCLE_SECONDS)
         self.limit = view.limit
@@ -246,7 +246,7 @@ class _Machine:
         state = adaptor.initial() if self._adaptor_state is None else self._adaptor_state
         self._adaptor_state, self.shedding = adaptor.update(state, view.sample)
 
-    def control(self, now: float, seconds: float, counts: Counts) -> None:
+    def control(self, now: float, seconds: float, counts: TupleCounts) -> None:
         """The laws see a finished cycle; what they let pass, passes evenly during the next one."""
         seen = CycleSeen(
             now,
@@ -264,7 +264,7 @@ class _Machine:
         self.pace_start, self.passed = now, 0
         self.gap_seconds = seconds * self.cost_seconds / max(budget or 0.0, 1e-9) if held else 0.0
 
-    def clean(self, now: float, counts: Counts) -> None:
+    def clean(self, now: float, counts: TupleCounts) -> None:
         """The cleaner's pass at the end of a buffer cycle: learn the cost, then purge from the front."""
         self.manager.engine.learn(counts.processed * self.nominal_seconds, counts.cost_seconds)
         if not self.manager.policy.cleans or not self.heap:
@@ -276,7 +276,7 @@ class _Machine:
         self.heap = [entry for entry, gone in zip(order, flags, strict=True) if not gone]
         counts.purged += sum(flags)
 
-    def advance(self, arrivals: list[float], entries: list[Entry], until: float, counts: Counts) -> None:
+    def advance(self, arrivals: list[float], entries: list[Entry], until: float, counts: TupleCounts) -> None:
         """Play the arrivals up to `until`. Locals instead of attributes: this is the one hot loop."""
         heap, free_at, passed = self.heap, self.free_at, self.passed
         pace_start, gap = self.pace_start, self.gap_seconds

@@ -90,8 +90,14 @@ def targets(root: Path) -> list[Target]:
 
 def _target(plane: Plane[Any], honest: list[AnyMessage], name: str) -> Target:
     refused: Counter[str] = Counter()
+    modes: list[str] = []
+    plane.keep_mode = modes.append
     app = guarded(plane.routes(), Security(KEY), max_bytes=MAX_BYTES, clock=lambda: NOW, refused=refused)
-    return Target(app, refused, honest, lambda: (plane.agent.state, plane.mode, plane.agent.lateness), name)
+
+    def looks() -> tuple[object, ...]:
+        return plane.agent.state, modes[-1] if modes else None, plane.agent.lateness
+
+    return Target(app, refused, honest, looks, name)
 
 
 class Fuzzer:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.chaos import disks, namespaces, networks, packets
+from floodway.experiments.chaos import disks, namespaces, networks, packets, partner_packets
 from floodway.experiments.chaos.clocks import driver_clocks, partner_clocks, plane_clocks, set_clock
 from floodway.experiments.chaos.clocks.driver_clocks import Wish, against_mode
 from floodway.experiments.chaos.disk_kinds import KINDS, KeptFiles
@@ -34,6 +34,13 @@ def test_points_are_divided_within_a_kind() -> None:
     for kind in {fault.kind for fault in FAULTS.values()}:
         of_kind = [shares[fault.id] for fault in FAULTS.values() if fault.kind == kind]
         assert abs(sum(of_kind) - 60) <= len(of_kind)
+
+
+@pytest.mark.parametrize("kind", sorted({fault.kind for fault in FAULTS.values()}))
+def test_the_name_of_a_kind_chooses_all_of_it(kind: str) -> None:
+    of_kind = [fault for fault in FAULTS.values() if fault.kind == kind]
+    assert choose([kind]) == of_kind
+    assert all(choose([fault.id]) == [fault] for fault in of_kind), "an id chooses one"
 
 
 def test_an_unknown_fault_names_the_nearest() -> None:
@@ -186,6 +193,29 @@ def test_agents_on_machines_whose_packets_suffer_come_to_agree(
     result = packets.faults(Trial(1, 7, tmp_path))
     assert (result.tried, result.holds, result.differences) == (1, True, [])
     assert sum(result.detail["met"].values()) > result.detail["met"]["none"], "no packet met a fault"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [*packets.FAULTS, "all"])
+def test_partners_whose_packets_suffer_have_one_owner_and_one_book(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    if (missing := namespaces.network_missing()) is not None:
+        pytest.skip(f"NO NETWORK NAMESPACES: {missing}")
+    monkeypatch.setattr(partner_packets, "FAULTS", packets.FAULTS if fault == "all" else (fault,))
+    result = partner_packets.faults(Trial(1, 7, tmp_path))
+    assert (result.tried, result.holds, result.differences) == (1, True, [])
+    assert sum(result.detail["met"].values()) > result.detail["met"]["none"], "no packet met a fault"
+
+
+def test_partners_that_stay_cut_off_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (missing := namespaces.network_missing()) is not None:
+        pytest.skip(f"NO NETWORK NAMESPACES: {missing}")
+    monkeypatch.setattr(partner_packets, "MOMENTS", ("offers",))
+    monkeypatch.setattr(partner_packets.PacketWorld, "faulty_seconds", 0.0)
+    monkeypatch.setattr(partner_packets.PacketWorld, "step_seconds", 5.0)
+    monkeypatch.setattr(packets.Switch, "_pass_on", lambda switch, packet: None)
+    assert not partner_packets.faults(Trial(1, 7, tmp_path)).holds
 
 
 def test_agents_that_stay_cut_off_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

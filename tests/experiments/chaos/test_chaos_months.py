@@ -11,7 +11,7 @@ from floodway.experiments.chaos.months_needs import Needs, grown
 from floodway.experiments.chaos.months_network import AgeingNetwork
 from floodway.experiments.chaos.months_partners import AgeingPartners
 from floodway.experiments.chaos.result import Trial
-from floodway.job.store import line_files
+from floodway.job.store import line_log
 from floodway.spark.log import LogWriter
 
 SEED = 3
@@ -20,7 +20,7 @@ BATCHES_A_DAY = 480
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 1 << 13)
     monkeypatch.setattr(months, "BATCHES_A_MONTH", BATCHES_A_DAY)
     monkeypatch.setattr(months, "AT_ONCE", 80)
     monkeypatch.setattr(months_partners, "PERIODS", 180)
@@ -44,7 +44,7 @@ def test_a_year_leaves_files_starts_and_audits_as_they_were(tmp_path: Path) -> N
 @pytest.mark.usefixtures("small")
 def test_a_ledger_that_is_never_rotated_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(months, "LEDGER_SEGMENTS", 1_000_000)
-    monkeypatch.setattr(line_files, "SEGMENT_BYTES", 1 << 13)
+    monkeypatch.setattr(line_log, "SEGMENT_BYTES", 1 << 13)
     monkeypatch.setattr(months, "BATCHES_A_MONTH", 200)
     monkeypatch.setattr(months, "AT_ONCE", 25)
     told = " ".join(months.faults(Trial(8, SEED, tmp_path)).differences)

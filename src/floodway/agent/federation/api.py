@@ -30,7 +30,7 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.federation_file import Federation, FragmentSpec
 from floodway.contracts.messages import Accept, Cancel, Counter, Message, Move, Offer, Recall, Reject, Room, sender
 from floodway.errors import ContractError
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.batches import Sketch
 from floodway.job.status.status import Status
 from floodway.json_text import load_json
 from floodway.spark.query.catalogue import CatalogueError

@@ -28,10 +28,11 @@ from math import floor, inf, isclose
 from statistics import fmean, median
 
 from floodway.agent.federation.errors import MoveError
-from floodway.agent.federation.leases import FragmentLease, LeaseStore
+from floodway.agent.federation.leases import LeasePast, LeaseStore, ServiceSpan
 from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
 from floodway.agent.federation.settlement import KEPT_SECONDS, MOMENT, Settlement
-from floodway.agent.federation.spans import ServiceSpan, spans
+from floodway.agent.federation.spans import following
+from floodway.agent.federation.storage_settlement import settle_storage
 from floodway.contracts.contract import Contract
 from floodway.contracts.load import NO_LOAD, Task
 from floodway.contracts.messages import Move
@@ -172,15 +173,18 @@ class Books:
         self._journal = journal
         self._store = store
         self._contracts = {(one.giver, one.taker): one for one in contracts}
-        self._past: dict[str, list[FragmentLease]] = {}
+        self._past: dict[str, LeasePast] = {}
         self._billed: dict[tuple[str, str], float] = {}
-        self._settlement = Settlement(journal, self._due, self._span, kept_seconds=kept_seconds)
+        self._settlement = Settlement(journal, store, self._due, self._span, kept_seconds=kept_seconds)
+        self._kept_seconds = kept_seconds
         self._settle_at = -inf
 
     def settle(self, now: float) -> None:
         """Once an hour, and while there is much to do: make sums of what is old."""
         if now >= self._settle_at or now < self._settle_at - SETTLE_SECONDS:
             self._settle_at = now + SETTLE_SECONDS if self._settlement.settle(now) else now
+            settle_storage(self._store, self.name, now - self._kept_seconds)
+            self._past.clear()
 
     def close_moves(self, now: float) -> None:
         """Note the end of moves that are over for all their fragments; as giver, book what silence costs the taker."""
@@ -289,10 +293,12 @@ class Books:
 
     def _span(self, row: MoveRow, fragment: str) -> ServiceSpan | None:
         """Where a move stands. Leases that others followed do not change what follows from them: read once."""
-        past = self._past.get(fragment, [])
-        leases = past + self._store.history(fragment, after=len(past))
-        self._past[fragment] = leases[:-1]
-        return spans(leases).get(row.id)
+        past = max(self._past.get(fragment, LeasePast()), self._store.past(fragment), key=lambda one: one.epoch)
+        leases = self._store.history(fragment, after=past.epoch)
+        if leases and leases[0].epoch != past.epoch + 1:  # they became past in this very moment
+            return self._span(row, fragment)
+        self._past[fragment] = past = following(past, leases[:-1])
+        return following(past, leases[-1:]).spans.get(row.id)
 
     def _due(self, row: MoveRow, load: BookedEntry) -> set[str]:
         """The ids of what a period comes to, by what its payment says of the service."""

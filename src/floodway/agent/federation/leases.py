@@ -1,8 +1,10 @@
 """Who runs a fragment: one lease a fragment and epoch, on the storage that all participants share.
 
     SHARED/fragments/NAME/lease-00000003.json   epoch 3: owner, since, until; the highest epoch is in force
+    SHARED/fragments/NAME/past.json             what the leases before came to, once both sides have settled them
     SHARED/fragments/NAME/checkpoint/           Spark's checkpoint, handed over with the lease
     SHARED/moves/A.4.json                       how move A/4 was decided: taken, or withdrawn
+    SHARED/moves/A.4.settled-B.json             B needs that file no more
 
 An epoch's file is created by a hard link, which fails if the file is there: of two who claim the same epoch one wins,
 whatever else is down. The owner pushes `until` ahead while it lives. Once a lease has run out its origin may claim the
@@ -16,13 +18,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from floodway.agent.federation.errors import FragmentLostError, StorageError
 from floodway.contracts.federation_file import NAME
@@ -32,6 +34,7 @@ from floodway.json_text import load_json
 Form = TypeVar("Form")
 _LEASE = re.compile(r"lease-([0-9]{8})\.json")
 _MOVE = re.compile(rf"{NAME.pattern}/[0-9]{{1,12}}")
+_DECISION = re.compile(rf"({NAME.pattern})\.([0-9]{{1,12}})\.json")
 
 
 @with_config(ConfigDict(allow_inf_nan=False))
@@ -77,8 +80,42 @@ class MoveDecision:
     units: Mapping[str, float]
 
 
+@with_config(ConfigDict(allow_inf_nan=False))
+@dataclass(frozen=True, slots=True)
+class ServiceSpan:
+    """A move's time with one fragment, in seconds since 1970: it is owed from `start` to `served`.
+
+    `end` is when it was over, None while it lasts. `outage` is the time of silence that ended it, if that is how it
+    ended; `to` who had the fragment next.
+    """
+
+    move: str
+    start: float
+    served: float
+    end: float | None = None
+    outage: tuple[float, float] | None = None
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePast:
+    """What the leases of a fragment up to an epoch come to: who has it from whom, and the span of every move.
+
+    `chain` has each holder with the move that brought it, the origin first.
+    """
+
+    epoch: Annotated[int, Field(ge=0)] = 0
+    chain: tuple[tuple[str, str | None], ...] = ()
+    spans: Mapping[str, ServiceSpan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if lacking := {move for _, move in self.chain if move is not None} - self.spans.keys():
+            raise ValueError(f"no span of {', '.join(sorted(lacking))}")
+
+
 _LEASES = TypeAdapter(FragmentLease)
 _DECISIONS = TypeAdapter(MoveDecision)
+_PASTS = TypeAdapter(LeasePast)
 
 
 class LeaseStore:
@@ -124,8 +161,7 @@ class LeaseStore:
         lease = FragmentLease(fragment, after + 1, owner, now, now + self.seconds, move)
         if lost is not None:
             lease = replace(lease, idle_since=lost.alive, idle_until=_end_of_silence(lost, now))
-        highest = self._highest(fragment)
-        if highest != after or not _create(self._path(fragment, lease.epoch), asdict(lease)):
+        if self._highest(fragment) != after or not self._create(lease):
             found = self.current(fragment)
             holder = f"{found.owner} holds epoch {found.epoch}" if found else "nobody holds it"
             raise FragmentLostError(
@@ -194,8 +230,7 @@ class LeaseStore:
         for fragment, epoch in decision.epochs.items():
             if decision.taken and self._highest(fragment) == epoch:
                 until = decision.at + self.seconds
-                lease = FragmentLease(fragment, epoch + 1, decision.taker, decision.at, until, decision.id)
-                _create(self._path(fragment, lease.epoch), asdict(lease))
+                self._create(FragmentLease(fragment, epoch + 1, decision.taker, decision.at, until, decision.id))
         return {name: tuple(self.history(name, after=epoch - 1)) for name, epoch in decision.epochs.items()}
 
     def after(self, fragment: str, epoch: int) -> FragmentLease | None:
@@ -204,23 +239,74 @@ class LeaseStore:
         return _read(path, _LEASES) if path.exists() else None
 
     def history(self, fragment: str, *, after: int = 0) -> list[FragmentLease]:
-        """All leases of a fragment above an epoch, oldest first."""
-        epochs = range(after + 1, self._highest(fragment) + 1)
+        """All leases of a fragment above an epoch, oldest first; of those that are past, the ones that are left."""
+        listed = self._epochs(fragment)
+        present = range(self.past(fragment).epoch + 1, max(listed, default=0) + 1)
+        epochs = sorted({one for one in (*listed, *present) if one > after})
         return [_read(self._path(fragment, epoch), _LEASES) for epoch in epochs]
+
+    def past(self, fragment: str) -> LeasePast:
+        """What the leases came to that are past."""
+        path = self._folder(fragment) / "past.json"
+        return _read(path, _PASTS) if path.exists() else LeasePast()
+
+    def forget_leases(self, fragment: str, past: LeasePast, needed: Collection[int]) -> None:
+        """Let the leases be past, and remove their files but for those that are needed; only the origin may."""
+        if past != self.past(fragment):
+            _replace(self._folder(fragment) / "past.json", asdict(past))
+        for epoch in self._epochs(fragment):
+            if epoch <= past.epoch and epoch not in needed:
+                _remove(self._path(fragment, epoch))
+
+    def decisions(self) -> list[MoveDecision]:
+        """All moves that are decided and not forgotten."""
+        folder = self.root / "moves"
+        found = (_DECISION.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
+        moves = sorted(f"{match[1]}/{match[2]}" for match in found if match)
+        return [decision for move in moves if (decision := self.decision(move)) is not None]
+
+    def note_settled(self, move: str, side: str) -> None:
+        """One side of a move needs its decision no more."""
+        if self._move_path(move).exists():
+            _create(self._settled_path(move, side), {})
+            if not self._move_path(move).exists():  # forgotten in this very moment
+                _remove(self._settled_path(move, side))
+
+    def is_settled(self, decision: MoveDecision) -> bool:
+        """Whether neither side needs a decision any more. Who was to take a move that was withdrawn may not know it."""
+        sides = (decision.giver, decision.taker) if decision.taken else (decision.giver,)
+        return all(self._settled_path(decision.id, side).exists() for side in sides)
+
+    def forget_move(self, decision: MoveDecision) -> None:
+        """Remove the files of a move that is settled; only its giver may."""
+        _remove(self._move_path(decision.id))
+        for side in (decision.giver, decision.taker):
+            _remove(self._settled_path(decision.id, side))
 
     def _in_force(self, lease: FragmentLease) -> bool:
         """By the names of two files: a listing may come from a cache, on NFS for as long as it keeps folders."""
         path = self._path(lease.fragment, lease.epoch)
         if not path.exists() or self._path(lease.fragment, lease.epoch + 1).exists():
             return False
+        if lease.epoch <= self.past(lease.fragment).epoch:  # written by one who had slept since it looked
+            return False
         return lease.process is None or _read(path, _LEASES).process == lease.process
 
+    def _create(self, lease: FragmentLease) -> bool:
+        """Take an epoch; False if somebody has it, or had it before it was past."""
+        return lease.epoch > self.past(lease.fragment).epoch and _create(
+            self._path(lease.fragment, lease.epoch), asdict(lease)
+        )
+
     def _highest(self, fragment: str) -> int:
+        return max(self._epochs(fragment), default=0)
+
+    def _epochs(self, fragment: str) -> list[int]:
         try:
             names = [path.name for path in self._folder(fragment).iterdir()]
         except FileNotFoundError:
-            return 0
-        return max((int(match[1]) for name in names if (match := _LEASE.fullmatch(name))), default=0)
+            return []
+        return [int(match[1]) for name in names if (match := _LEASE.fullmatch(name))]
 
     def _folder(self, fragment: str) -> Path:
         if not NAME.fullmatch(fragment):
@@ -233,7 +319,14 @@ class LeaseStore:
     def _move_path(self, move: str) -> Path:
         if not _MOVE.fullmatch(move):
             raise StorageError(f"{move[:80]!r} cannot be a move", hint="Moves are numbered GIVER/0, GIVER/1, …")
+        if not self.fragments():
+            # What is moved was claimed before: this is only the folder where the storage should be.
+            raise StorageError(f"there is no lease in {self.root}", hint="Is the shared storage mounted there?")
         return self.root / "moves" / f"{move.replace('/', '.')}.json"
+
+    def _settled_path(self, move: str, side: str) -> Path:
+        path = self._move_path(move)
+        return path.with_name(f"{path.stem}.settled-{side}.json")
 
 
 def _end_of_silence(lost: FragmentLease, now: float) -> float | None:
@@ -263,6 +356,13 @@ def _replace(path: Path, body: Mapping[str, Any]) -> None:
     try:
         with _written_aside(path, body) as temporary:
             temporary.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
 

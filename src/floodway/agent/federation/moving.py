@@ -16,7 +16,7 @@ from typing import assert_never
 
 from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.engine import FragmentEngine
-from floodway.agent.federation.errors import FragmentLostError, MoveError
+from floodway.agent.federation.errors import FragmentLostError, MoveError, StorageError
 from floodway.agent.federation.holding import Holdings
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
 from floodway.agent.federation.move_machine import MoveState, beginning, resuming, step
@@ -265,13 +265,21 @@ class Moving:
     def recover(self) -> None:
         """After a start: finish what was begun, then run every fragment whose lease names this participant.
 
-        A fragment of one's own that nobody ever claimed is claimed.
+        A fragment of one's own that nobody ever claimed is claimed; one that was, and has no lease now, is not: without
+        its storage it would run a second time, from the start.
         """
+        before = {str(lease["fragment"]) for lease in self.journal.leases()}
+        own = [spec.name for spec in self.specs.values() if spec.owner == self.name]
+        fresh = [name for name in own if self.store.current(name) is None]
+        if lost := sorted(before.intersection(fresh)):
+            raise StorageError(
+                f"{self.store.root} holds no lease of {', '.join(lost)}, which {self.name} has run before",
+                hint="Is the shared storage mounted there? Where it is a new one, begin with a new --state as well",
+            )
         self.take_open()
         self.settle_open()
-        for spec in self.specs.values():
-            if spec.owner == self.name and self.store.current(spec.name) is None:
-                self.store.claim(spec.name, self.name, after=0, now=self.clock())
+        for name in fresh:
+            self.store.claim(name, self.name, after=0, now=self.clock())
         found = self.store.held_by(self.name)
         mine = {name: lease for name, lease in found.items() if name in self.specs and name not in self.held}
         for fragment, lease in mine.items():

@@ -51,11 +51,10 @@ from floodway.contracts.messages import (
 from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
 from floodway.errors import ContractError, InputError
 from floodway.job.clocks import PROCESS_CLOCK
-from floodway.job.decision import JobDecision, Mode, named, write_decision
+from floodway.job.decision import JobDecision, Mode, OperatorMode, named, write_decision
 from floodway.job.options.options import JobOptions
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.batches import Sketch
 from floodway.job.status.status import ProcessPart, Status, write_status
-from floodway.job.store.state_files import read_mode
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Node
 from floodway.spark.query.moving_fragment import MovingLayout
@@ -116,6 +115,7 @@ class ParticipantAgent:
         self.server = HttpServer(api.routes(self), host=listen[0], port=listen[1], security=receiving)
         self._lost: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.options = options or JobOptions()
+        self._operator = OperatorMode(LocalStore(state), self.options.mode, f"participant {name}")
         self._steering = MemberSteering(
             Node(name, member.cpu),
             self.options,
@@ -137,7 +137,7 @@ class ParticipantAgent:
     @property
     def mode(self) -> Mode:
         """What the operator asked for last, else what it was started with."""
-        return read_mode(LocalStore(self.folder)) or self.options.mode
+        return self._operator.look()
 
     @property
     def ready(self) -> bool:
@@ -302,7 +302,9 @@ class ParticipantAgent:
         process = ProcessPart(
             os.getpid(), "running" if self.ready else "starting", self.server.url, refused=dict(self.server.refused)
         )
-        return self._record.status(part, now=time.time(), process=process, mode=self.mode)
+        mode = self.mode
+        warnings = self._operator.warnings
+        return self._record.status(part, now=time.time(), process=process, mode=mode, warnings=warnings)
 
     def latencies(self) -> Sketch:
         """Of all results of the fragments that run here."""

@@ -23,8 +23,8 @@ from floodway.contracts.messages import Offer
 from floodway.contracts.participant_state import Holding, Participant
 from floodway.contracts.payment import PaymentReason
 from floodway.job.decision import Mode
+from floodway.job.status.batches import Latency, Sketch
 from floodway.job.status.figures import JobTail
-from floodway.job.status.latencies import Latency, Sketch
 from floodway.job.status.parts import (
     ContractPart,
     FragmentPart,
@@ -168,7 +168,9 @@ class MemberRecord:
                 decision_seen=self._book.seen,
             )
 
-    def status(self, part: ParticipantPart, *, now: float, process: ProcessPart, mode: Mode) -> Status:
+    def status(
+        self, part: ParticipantPart, *, now: float, process: ProcessPart, mode: Mode, warnings: tuple[str, ...] = ()
+    ) -> Status:
         """The status of now: from any thread."""
         seen = self._seen
         # Before the first results: how long tuples wait.
@@ -182,7 +184,8 @@ class MemberRecord:
             time=now,
             latency=seen.latency if seen.latency.mean is not None else replace(seen.latency, mean=waited),
             reason=_reason(part),
-            errors=len(part.failures),
+            errors=len(part.failures) + len(warnings),
+            warnings=warnings,
             nodes={self._blank.name: NodePart(part.load, part.cpu)},
             process=process,
             participant=part,

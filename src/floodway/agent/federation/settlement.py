@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from floodway.agent.federation.leases import LeaseStore, ServiceSpan
 from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
-from floodway.agent.federation.spans import ServiceSpan
 from floodway.contracts.payment import PaymentReason
 
 KEPT_SECONDS = 7 * 86_400.0
@@ -53,8 +53,11 @@ class Settled:
 class Settlement:
     """Settles the journal of one participant."""
 
-    def __init__(self, journal: Journal, due: Due, span: Span, *, kept_seconds: float = KEPT_SECONDS) -> None:
+    def __init__(
+        self, journal: Journal, store: LeaseStore, due: Due, span: Span, *, kept_seconds: float = KEPT_SECONDS
+    ) -> None:
         self._journal = journal
+        self._store = store
         self._due = due
         self._span = span
         self._kept_seconds = kept_seconds
@@ -67,6 +70,8 @@ class Settlement:
                 for fragment in row.units:
                     complete &= self._settle_fragment(row, fragment, before)
             if self._is_over(row, before):
+                # Before the journal, which would not do it again.
+                self._store.note_settled(row.id, row.giver if row.role == "giver" else row.taker)
                 self._journal.forget(row)
         self._journal.forget_before(before)
         return complete
@@ -129,6 +134,8 @@ class Settlement:
         if not all(self._is_regular(row, period) for _, period in _periods(periods, fragment)):
             return False
         span, settled = self._span(row, fragment), self._settled(row, fragment)
+        if span is None and self._store.decision(row.id) is None:
+            return True  # both sides have noted that it is settled; this one ended before it forgot the move
         until = max((one.entry.at for one in periods), default=settled.until)
         whole = not settled.holes and all(one.start > settled.until - MOMENT for one in periods)
         return whole and span is not None and span.end is not None and until >= span.served - 2 * MOMENT

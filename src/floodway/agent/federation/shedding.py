@@ -24,7 +24,7 @@ from floodway.contracts.member_network import member_network
 from floodway.contracts.participant_state import Participant
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.model import Network, Node
 from floodway.spark.query.moving_fragment import moving_fragment
 from floodway.units import PPM

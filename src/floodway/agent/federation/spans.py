@@ -12,25 +12,9 @@ start what it took, and gave it back, is owed nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from floodway.agent.federation.leases import FragmentLease, MoveDecision
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceSpan:
-    """A move's time with one fragment, in seconds since 1970: it is owed from `start` to `served`.
-
-    `end` is when it was over, None while it lasts. `outage` is the time of silence that ended it, if that is how it
-    ended; `to` who had the fragment next.
-    """
-
-    move: str
-    start: float
-    served: float
-    end: float | None = None
-    outage: tuple[float, float] | None = None
-    to: str = ""
+from floodway.agent.federation.leases import FragmentLease, LeasePast, MoveDecision, ServiceSpan
 
 
 def spans(leases: Iterable[FragmentLease]) -> dict[str, ServiceSpan]:
@@ -44,10 +28,14 @@ def spans(leases: Iterable[FragmentLease]) -> dict[str, ServiceSpan]:
     >>> spans([first, moved, back])["A/0"].outage
     (15.0, 27.0)
     """
-    found: dict[str, ServiceSpan] = {}
-    chain: list[tuple[str, str | None]] = []
-    """Who has the fragment from whom: each holder with the move that brought it, the owner first."""
+    return dict(following(LeasePast(), leases).spans)
+
+
+def following(past: LeasePast, leases: Iterable[FragmentLease]) -> LeasePast:
+    """What the leases of a fragment come to with those that follow, oldest first."""
+    epoch, found, chain = past.epoch, dict(past.spans), list(past.chain)
     for lease in leases:
+        epoch = lease.epoch
         holders = [holder for holder, _ in chain]
         keep = holders.index(lease.owner) + 1 if lease.owner in holders else 0
         if lease.move is not None and keep == 0:
@@ -63,7 +51,7 @@ def spans(leases: Iterable[FragmentLease]) -> dict[str, ServiceSpan]:
         for _, move in chain:
             if move is not None:  # whoever runs it, all who were paid to have it run have served until now
                 found[move] = replace(found[move], served=max(found[move].start, lease.alive))
-    return found
+    return LeasePast(epoch, tuple(chain), found)
 
 
 def given_back(lease: FragmentLease) -> bool:

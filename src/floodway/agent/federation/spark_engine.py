@@ -24,8 +24,7 @@ from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import stream_name
 from floodway.job.ledger.fold import Counts
 from floodway.job.options.options import JobOptions
-from floodway.job.status.batches import BatchLog, BatchReader
-from floodway.job.status.latencies import Sketch
+from floodway.job.status.batches import BatchLog, BatchReader, Sketch
 from floodway.job.store.store import Store, StoreError
 from floodway.spark.log.inputs import Arrivals, place
 from floodway.spark.measure.cpu import CpuMeter

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from floodway.agent.loop.steering import Steered
+from floodway.control.loop import Efficiency
 from floodway.job.decision import JobDecision, StreamDecision, named
-from floodway.job.status.reasons import held_reason
+from floodway.job.status.parts import held_reason
 from floodway.spark.shed.executors import ExecutorRequests
 from floodway.units import PPM
 
@@ -22,11 +23,13 @@ class CapacityWait:
     reason: str | None = None
     """Why nothing is dropped though more waits than fits; None where nothing is held back."""
 
+    efficiency: Efficiency = field(default_factory=Efficiency)
+
     def take(self, steered: Steered, capacity_needed: float, now_seconds: float) -> Steered:
         """What was decided, or while the overload is young the same without drops."""
         self.reason = None
         if self.executors is not None:
-            self.executors.take(capacity_needed, now_seconds)
+            self.executors.take(capacity_needed, now_seconds, self.efficiency.measured)
         if not _drops(steered.decision):
             self.since_seconds = None
             return steered

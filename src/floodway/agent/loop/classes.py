@@ -15,7 +15,7 @@ from floodway.agent.loop.finished import reason_of
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.control.base import Decision
 from floodway.job.decision import Mode, named
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.plan import Plan, Planner

@@ -8,20 +8,21 @@ from floodway.agent.loop.steering import Steered
 from floodway.job.decision import Mode
 from floodway.job.ledger.fold import ORDER, Counts
 from floodway.job.options.accuracy import Accuracy
-from floodway.job.status.batches import Batch
+from floodway.job.status.batches import Batch, Latency, Sketch
 from floodway.job.status.figures import Figures
-from floodway.job.status.latencies import Latency, Sketch
-from floodway.job.status.parts import AccuracyPart, BehindPart
-from floodway.job.status.reasons import BY_COSTS, NO_MEASUREMENT, executors_more, keep_reason
+from floodway.job.status.parts import BY_COSTS, NO_MEASUREMENT, AccuracyPart, BehindPart, executors_more, keep_reason
 from floodway.job.status.status import KeyPart, Kind, NodePart, PlanPart, Status, at_inputs
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.journal import JournaledBatch
-from floodway.spark.shed.keys.key_shares import ALL_NULL, MOST_NULL
+from floodway.spark.shed.keys.key_shares import ALL_NULL, MOST_NULL, NO_LARGE_KEY
 from floodway.spark.source.keys import NULL_NAME, KeyDrops
 from floodway.spark.source.offsets import BatchOffset
 from floodway.units import PPM
+
+LEAST_LARGE = 1e-3
+"""The share of the tuples from which on a key counts as large."""
 
 FULL = 0.9
 """Share of a link or a memory from which on it counts as full."""
@@ -144,6 +145,7 @@ def loop_status(
     keys: tuple[KeyPart, ...] = (),
     accuracy: AccuracyPart | None = None,
     executors: int | None = None,
+    efficiency: float | None = None,
     warnings: tuple[str, ...] = (),
     outputs: Mapping[str, Latency] | None = None,
 ) -> Status:
@@ -168,7 +170,8 @@ def loop_status(
         unreachable=any(decision.unreachable for decision in control),
         floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
         capacity_needed=needed,
-        executors_more=executors_more(executors, needed),
+        executors_more=executors_more(executors, needed, efficiency),
+        executor_efficiency=efficiency,
         behind=behind,
         keys=keys,
         accuracy=accuracy,
@@ -238,7 +241,9 @@ class LastCuts:
     def warnings(self) -> tuple[str, ...]:
         """What an operator must know of the keys."""
         nulls = any(one.key.endswith(NULL_NAME) and one.share > MOST_NULL for one in self.keys())
-        return (ALL_NULL,) if nulls else ()
+        by_key = [one.keys for one in self._offsets.values() if one.keys is not None and one.keys.share_by]
+        small = bool(by_key) and all(one.share < LEAST_LARGE for one in self.keys())
+        return tuple(text for text, holds in ((ALL_NULL, nulls), (NO_LARGE_KEY, small)) if holds)
 
 
 def _accuracy(

@@ -23,9 +23,8 @@ from typing import Any
 
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
-from floodway.job.status.batches import Batch
+from floodway.job.status.batches import Batch, Latency, Sketch
 from floodway.job.status.figures import WINDOW_SECONDS
-from floodway.job.status.latencies import Latency, Sketch
 from floodway.network.flow import flows, link_of
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score

@@ -25,8 +25,7 @@ from floodway.errors import FloodwayError, InputError
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import note_place
 from floodway.job.store.lease import take
-from floodway.job.store.state_files import write_atomically
-from floodway.job.store.store import LocalStore
+from floodway.job.store.store import LocalStore, write_atomically
 from floodway.json_text import load_json
 from floodway.network.file import load_network, network_to_json
 from floodway.network.model import Network

@@ -122,7 +122,7 @@ class MeasuredSizes:
         )
 
 
-class Sizes:
+class NetworkSizes:
     """Sizes of a network that runs here, or of the part of it that one node runs."""
 
     def __init__(self, network: Network) -> None:

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodway.agent.loop.stages import Stage, stages
-from floodway.control.base import Controller, Decision, Observation
-from floodway.control.forecast import BATCH_SHARE, Forecast
+from floodway.control.base import BATCH_SHARE, Controller, Decision, Forecast, Observation
 from floodway.control.loop import Loop
 from floodway.control.percentile import Percentile, Spread
 from floodway.control.pid import PidConfig
@@ -31,7 +30,7 @@ from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.flow import flows
 from floodway.network.model import Arc, Network
 from floodway.planning.lossless import admitted_share, catch_up_seconds, fitting_rate

@@ -28,20 +28,18 @@ from floodway.agent.loop.finished import (
 from floodway.agent.loop.plans import PlanBook
 from floodway.agent.loop.record import OutputLatencies, RunRecord
 from floodway.agent.loop.refining import Counted, Refining
-from floodway.agent.loop.sizes import MeasuredSizes, Sizes
+from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
 from floodway.errors import FloodwayError, InputError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
-from floodway.job.decision import Mode, write_decision
+from floodway.job.decision import Mode, OperatorMode, follow_mode, write_decision
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.options import JobOptions
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.figures import read_figures
-from floodway.job.status.parts import BehindPart
-from floodway.job.status.reasons import NO_MEASUREMENT
+from floodway.job.status.parts import NO_MEASUREMENT, BehindPart
 from floodway.job.status.status import Kind, Status
-from floodway.job.store.state_files import read_mode
 from floodway.job.store.store import StoreError
 from floodway.network.model import Network
 from floodway.spark.log import LogReader
@@ -123,7 +121,8 @@ class SteeringLoop:
         targets = options.targets or options.job.output_targets(network)
         own = {name: target for name, target in targets.items() if name in network.outputs}
         self.output_latencies = OutputLatencies(own, differ=len(set(targets.values())) > 1)
-        self.mode: Mode = options.job.mode
+        self._operator = OperatorMode(layout.store, options.job.mode, f"network {network.name}")
+        self.mode: Mode = self._operator.look()
         self._buffering = options.job.buffering
         self.arrived: dict[str, int] = {}
         executors = executor_requests(spark, "--ask-executors") if options.job.ask_executors else None
@@ -157,7 +156,7 @@ class SteeringLoop:
         # Only where one query's CPU time is all there is can it be told whose it was.
         self._cpu = cpu_meter(spark) if len(parts) == 1 else None
         self.refining = Refining(self.network) if self._cpu is not None else None
-        self.sizes = Sizes(self.network)
+        self.sizes = NetworkSizes(self.network)
         self._on_costs = on_costs
         self._on_sizes = on_sizes
         self._on_batch = on_batch
@@ -181,7 +180,6 @@ class SteeringLoop:
     def tick(self, now: float) -> Steered:
         """One turn; raises RunError if a query has failed."""
         self._raise_failure()
-        self.mode = read_mode(self.layout.store) or self._options.job.mode
         self.collect(now)
         return self.steer(now)
 
@@ -197,12 +195,13 @@ class SteeringLoop:
             waiting=self.waiting(),
             reason=self.reason,
             decision_seen=self._plans.seen,
-            errors=self.errors,
+            errors=self.errors + self._operator.errors,
             behind=self._behind,
             keys=self._last.keys(),
             executors=self._executors(),
+            efficiency=self._wait.efficiency.measured,
             accuracy=self._last.accuracy(self.figures.latency(target_seconds).mean, target_seconds),
-            warnings=self._last.warnings(),
+            warnings=(*self._operator.warnings, *self._last.warnings()),
             outputs=self.output_latencies.now(),
         )
 
@@ -242,7 +241,8 @@ class SteeringLoop:
         self.collect(self.clock.now())
 
     def steer(self, now: float) -> Steered:
-        """Measure what has arrived, plan for the demand, write the decision."""
+        """Measure what has arrived, plan for the demand, write the decision in the operator's mode."""
+        self.mode = self._operator.look()
         self.arrived = self._logs.totals()
         self._meter.sample(now, self.arrived)
         rates = self._meter.rates()
@@ -259,6 +259,11 @@ class SteeringLoop:
         self.reason += limits_words(self.steering.first.network, steered) + self._last.words(self.mode)
         write_decision(self.layout.decision, steered.decision)
         return steered
+
+    def follow_mode(self) -> None:
+        """Without a plan the decision in force stays, in the operator's mode."""
+        self.mode = self._operator.look()
+        follow_mode(self.layout.decision, self.mode)
 
     def _look_behind(self, rates: Mapping[str, float]) -> BehindPart | None:
         """How far behind a job is that drops nothing."""
@@ -286,6 +291,8 @@ class SteeringLoop:
                     self._buffer.ended(now, batch, missed)
                 else:
                     self.steering.observe(now, batch, self.arrived)
+                if report.fragment == min(self._parts):  # one query is enough: all of them share the executors
+                    self._wait.efficiency.take(self._executors(), self.steering.scale(report.fragment))
                 self._refine(report)
             sizes = self.sizes.observe(report, self._parts[report.fragment].operators)
             self.record.state(figures, self.sizes.state_bytes)

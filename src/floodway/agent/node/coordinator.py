@@ -17,9 +17,9 @@ from floodway.agent.wire.server import HttpServer
 from floodway.agent.wire.signing import Security
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import ControlPart, ProcessPart, Status, write_status
-from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import write_atomically
 from floodway.network.model import Network
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 
 TICK_SECONDS = 0.5
 

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -33,15 +34,16 @@ from floodway.agent.planes.plane import ControlPlane, make_control_plane, silent
 from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.server import HttpServer
 from floodway.errors import PlanningError
-from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.decision import OperatorMode, write_mode
+from floodway.job.status.batches import Latency, Sketch
 from floodway.job.status.status import ControlPart, Phase, ProcessPart, Status, write_status
-from floodway.job.store.state_files import write_atomically, write_mode
+from floodway.job.store.store import write_atomically
 from floodway.network.file import network_to_json
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.fragment_windows import fragment_windows, timeless_streams
 from floodway.spark.query.key_drops import key_drops
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from floodway.spark.query.retaining import node_retaining, retention_of
 from floodway.spark.session.session import Session, spark_session
 from floodway.spark.source import register
@@ -72,6 +74,7 @@ class NodeAgent:
             self.files.control(options.node),
             options,
         )
+        self.plane.keep_mode = partial(write_mode, self.layout.store)
         timeless = timeless_streams(network, options)
         if self.files.links() is not None:
             # Nodes may share no folder then, and nobody could tell which windows the nodes before have dropped.
@@ -92,8 +95,9 @@ class NodeAgent:
         self._refused: Counter[str] = Counter()
         self._ended = threading.Event()
         self._process = ProcessPart(os.getpid(), "starting")
+        mode = OperatorMode(self.layout.store, options.mode, f"node {options.node}").look()
         self._status = Status(
-            name=self.part.name, kind="node", mode=options.mode, time=time.time(), latency=Latency(target=self.target)
+            name=self.part.name, kind="node", mode=mode, time=time.time(), latency=Latency(target=self.target)
         )
         self._latencies = Sketch()
         self._unplanned = 0
@@ -198,14 +202,15 @@ class NodeAgent:
             now = loop.clock.now()
             if self.options.seconds is not None and now - begun >= self.options.seconds:
                 return
-            self._take_mode()
             try:
                 self._steering.plan_with(self.plane.planner)
                 steered = loop.tick(now)
             except PlanningError as error:
                 # No plan is no reason to stop: the decision in force stays, as with a peer that is silent.
+                loop.follow_mode()
                 self._unplanned += 1
-                self._status = replace(self._status, reason=f"no plan could be made: {error.message}")
+                reason = f"no plan could be made: {error.message}"
+                self._status = replace(self._status, mode=loop.mode, reason=reason)
                 self._say("running")
             else:
                 costs = self._steering.costs_to_tell(now)
@@ -218,12 +223,6 @@ class NodeAgent:
                 self._latencies = loop.figures.latencies.copy()
                 self._say("running", idle=loop.idle, warm=loop.warm)
             self._ended.wait(max(0.0, TICK_SECONDS - (loop.clock.now() - now)))
-
-    def _take_mode(self) -> None:
-        """A mode that a peer or an operator asked for over HTTP outlives this process, as one from `floodway set`."""
-        if self.plane.mode is not None:
-            write_mode(self.layout.store, self.plane.mode)
-            self.plane.mode = None
 
     def _tell_latency(self, batch: FragmentBatch, report: FragmentReport) -> None:
         """What the results of a batch took from their first arrival, for the nodes before this one."""

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from floodway.agent.wire.signing import Security
-from floodway.errors import InputError
+from floodway.errors import InputError, did_you_mean
 from floodway.job.options.options import JobOptions
 from floodway.network.model import Node
-from floodway.network.suggest import did_you_mean
 from floodway.spark.session.session import LOG_SETTINGS
 
 Control = Literal["alone", "dfit", "coordinator"]

@@ -17,14 +17,13 @@ from typing import Any
 
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.status.batches import Batch, BatchReader
-from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.batches import Batch, BatchReader, Latency, Sketch
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score
 from floodway.planning.program import Program
 from floodway.spark.audit.nodes import LinkAccount, audit_nodes
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 
 
 @dataclass(frozen=True, slots=True)

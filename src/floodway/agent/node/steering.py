@@ -12,9 +12,9 @@ from dataclasses import replace
 from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.steering import ShareFactor, Steering, whole_share
 from floodway.agent.loop.steering_loop import RATE_WINDOW_SECONDS, LoopOptions, fragments_of
-from floodway.control.forecast import BATCH_SHARE
+from floodway.control.base import BATCH_SHARE
 from floodway.job.options.options import JobOptions
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.planning.plan import Planner

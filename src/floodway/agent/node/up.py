@@ -28,8 +28,8 @@ from floodway.job.options.flags import BUFFER, CONTROL, DROPS, PLANNING, SPARK, 
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import ProcessPart, Status, read_status
 from floodway.network.model import Network
+from floodway.spark.query.layout import NodeLayout
 from floodway.spark.query.logs import stream_arrivals
-from floodway.spark.query.node_layout import NodeLayout
 
 POLL_SECONDS = 0.25
 START_SECONDS = 400.0

@@ -5,6 +5,7 @@ Each is a machine without I/O (`agent.py`) under the one shell of this module. N
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -22,16 +23,18 @@ from floodway.agent.planes.dfit.own import NodeMeasures
 from floodway.agent.planes.dfit.topology import ClusterTopology
 from floodway.agent.planes.peers import Peers, peer_routes
 from floodway.agent.wire.messages import COORDINATOR
+from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
-from floodway.errors import InputError
+from floodway.errors import InputError, did_you_mean
 from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.options.options import JobOptions
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network
-from floodway.network.suggest import did_you_mean
 from floodway.planning.factory import check_choice
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
+
+log = logging.getLogger(__name__)
 
 KINDS = ("alone", "dfit", "coordinator")
 TICK_SECONDS = 0.1
@@ -44,10 +47,15 @@ def silent_peers(status: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
+def _refuse_mode(mode: str) -> None:
+    raise RefusedError("unknown", "nothing is dropped here, so there is no mode", hint="Ask the nodes of the network")
+
+
 class Plane(Generic[State]):
     """The shell of an agent: its clock and its ticks, its peers, its journal, the routes of its HTTP server.
 
-    `mode` is what a peer or an operator asked for last, None if nobody did. Without a `folder` nothing is journaled.
+    `keep_mode` gets the mode that an operator asks for, and returns when it is durable: the answer promises that.
+    Without a `folder` nothing is journaled.
     """
 
     def __init__(
@@ -59,14 +67,17 @@ class Plane(Generic[State]):
         *,
         clock: Callable[[], float] = PROCESS_CLOCK.now,
     ) -> None:
-        self.mode: str | None = None
+        self.keep_mode: Callable[[str], None] = _refuse_mode
         self.error: str | None = None
         self._clock = clock
         self._store = None if folder is None else LocalStore(folder)
         self._file = "coordinator.json" if machine.name == COORDINATOR else "control.json"
         kept = None if self._store is None else self._store.read(self._file)
         text = None if kept is None else kept.decode(errors="replace")
-        self.agent = Agent(machine, None if text is None else machine.from_journal(text, clock()))
+        known = None if text is None else machine.from_journal(text, clock())
+        if text is not None and known is None:
+            log.warning("%s/%s is damaged or another agent's: plans are agreed on again", folder, self._file)
+        self.agent = Agent(machine, known)
         others = {name: url for name, url in (urls or {}).items() if name != machine.name}
         self.peers = Peers(self.agent, others, security or Security(), clock=clock)
         self._written, self._journal_due = "", 0.0
@@ -80,7 +91,7 @@ class Plane(Generic[State]):
 
     def routes(self) -> list[BaseRoute]:
         """What peers talk to."""
-        return peer_routes(self.agent, status=self.status, on_mode=self._set_mode, clock=self._clock)
+        return peer_routes(self.agent, status=self.status, on_mode=lambda mode: self.keep_mode(mode), clock=self._clock)
 
     def start(self) -> None:
         """Begin to tick, and to talk to peers."""
@@ -110,9 +121,6 @@ class Plane(Generic[State]):
                 self.error = None
             except Exception as error:  # the thread must live; what went wrong is in the status
                 self.error = f"{type(error).__name__}: {error}"
-
-    def _set_mode(self, mode: str) -> None:
-        self.mode = mode
 
     def _journal(self, now: float) -> None:
         """Write the journal when it has changed, at most once a second."""

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.job.ledger.fold import ORDER
-from floodway.job.status.latencies import BUCKETS, Sketch
+from floodway.job.status.batches import BUCKETS, Sketch
 from floodway.job.status.status import Status
 
 MODES = ("enforce", "observe", "off")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from floodway.job.status.latencies import Latency
+    from rich.table import Table
+
+    from floodway.job.status.batches import Latency
     from floodway.job.status.status import Status
 
 
@@ -45,9 +48,31 @@ def deadline_lines(deadlines: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def losses_table(*titles: str, title: str) -> Table:
+    """An empty table of places, under these columns and what `losses_row` gives."""
+    from rich.table import Table
+
+    return Table(*titles, "offered", "kept", "dropped by reason", title=title)
+
+
+def losses_row(offered: int, kept: int, dropped: Mapping[str, int]) -> tuple[str, str, str]:
+    """What a place was offered, kept and dropped, for people."""
+    return f"{offered:,}", f"{kept:,}", ", ".join(f"{reason} {count:,}" for reason, count in dropped.items()) or "–"
+
+
 def print_json(body: dict[str, Any]) -> None:
     """Print exactly one JSON object on stdout; infinities and NaN become null, as JSON has neither."""
     typer.echo(json.dumps(_clean(body)))
+
+
+def hand_out(body: dict[str, Any], report: Path | None, show: Callable[[], None], *, as_json: bool) -> None:
+    """The report of a job that has ended: to a file if one is named, and as JSON or shown to people."""
+    if report is not None:
+        report.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(body)
+    else:
+        show()
 
 
 def _clean(value: Any) -> Any:

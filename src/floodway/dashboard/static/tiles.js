@@ -13,7 +13,8 @@ export function tiles(job) {
   mark("would", observed ? job.would_drop : null);
   const { dropped, recovered } = job.totals;
   tile("recovered", recovered || null, whole, `of ${whole(Object.values(dropped).reduce((sum, count) => sum + count, 0))} dropped tuples`);
-  tile("capacity", job.capacity_needed, (times) => `${times.toFixed(2)} ×`, job.executors_more ? `the present one: ${whole(job.executors_more)} executors more` : "the present one", job.capacity_needed <= 1);
+  const efficiency = job.executor_efficiency == null ? "efficiency assumed" : `measured efficiency ${job.executor_efficiency.toFixed(2)}`;
+  tile("capacity", job.capacity_needed, (times) => `${times.toFixed(2)} ×`, job.executors_more ? `the present one: ${whole(job.executors_more)} executors more, ${efficiency}` : "the present one", job.capacity_needed <= 1);
   const behind = job.behind, until = behind?.catch_up_seconds;
   tile("behind", behind?.tuples, (count) => `${whole(count)} tuples`, until == null ? "and falling further behind" : `caught up in ${duration(until)}`, until != null);
   const accuracy = job.accuracy;

@@ -14,7 +14,7 @@ from datetime import datetime
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from floodway.experiments.bench.kafka_load import SCHEMA, Load
+from floodway.experiments.bench.kafka_load import SCHEMA, Sender
 from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, as_dict
 from floodway.spark.measure.observed import observed
 
@@ -121,7 +121,7 @@ def _counted(
 
 
 def run(
-    bench: Workbench, frame: Frame, load: Load, seconds: float, on_time: Callable[[float], None], *, least: int = 0
+    bench: Workbench, frame: Frame, load: Sender, seconds: float, on_time: Callable[[float], None], *, least: int = 0
 ) -> list[Ran]:
     """The query's batches of that many seconds, counted from its first batch that held anything; `least` at least.
 
@@ -173,7 +173,7 @@ def batches(progress: Sequence[Any]) -> list[Ran]:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BatchFigures:
     """What a stretch of batches comes to: mean latency over records, records kept per second, spread of lengths."""
 
     latency: float
@@ -184,7 +184,7 @@ class Figures:
     count: int
 
     @classmethod
-    def of(cls, ran: Sequence[Ran]) -> Figures:
+    def of(cls, ran: Sequence[Ran]) -> BatchFigures:
         """At least three batches."""
         if len(ran) < 3:
             raise BenchError(f"only {len(ran)} batches ended while they were measured", hint="Run on a quieter machine")

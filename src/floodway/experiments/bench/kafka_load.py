@@ -61,7 +61,7 @@ def fill(servers: str, topic: str, count: int) -> None:
         raise BenchError(f"Kafka at {servers} did not take the records", hint="Is the broker up?")
 
 
-class Load:
+class Sender:
     """The sending process; `rate` is in records per second, `sent` counts them."""
 
     def __init__(self, servers: str, topic: str) -> None:
@@ -92,7 +92,7 @@ class Load:
         if not self._process.is_alive():
             raise BenchError("the process that sends records has ended", hint="Is the broker up? See the log above")
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Sender:
         self._process.start()
         return self
 

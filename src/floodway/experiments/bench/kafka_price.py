@@ -12,9 +12,8 @@ from multiprocessing import get_context
 from statistics import median
 from uuid import uuid4
 
-from floodway.errors import InputError
 from floodway.experiments.bench.kafka_job import Ran, job, plain, run, windowed_count
-from floodway.experiments.bench.kafka_load import Load, create_topic
+from floodway.experiments.bench.kafka_load import Sender, create_topic
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import Frame, Workbench, workbench
 from floodway.experiments.result import Progress
@@ -34,16 +33,11 @@ JOBS: Mapping[str, Callable[[Workbench, str, str, Callable[[Frame], Frame], Mapp
 }
 
 
-def price(*, long: bool, progress: Progress, servers: str | None, conf: Mapping[str, str]) -> BenchResult:
+def price(*, long: bool, progress: Progress, servers: str, conf: Mapping[str, str]) -> BenchResult:
     """Milliseconds of the median batch with and without."""
-    if servers is None:
-        raise InputError(
-            "this benchmark needs a broker",
-            hint="Name one with --kafka HOST:PORT; `python -m scripts.kafka_broker` in a clone starts one",
-        )
     topic = f"floodway-price-{uuid4().hex[:8]}"
     create_topic(servers, topic)
-    with Load(servers, topic) as load:
+    with Sender(servers, topic) as load:
         load.rate = RATE
         found = _warm(servers, topic, conf, load, 2 * TURNS if long else TURNS, progress)
         if long:
@@ -64,7 +58,7 @@ def price(*, long: bool, progress: Progress, servers: str | None, conf: Mapping[
 
 
 def _warm(
-    servers: str, topic: str, conf: Mapping[str, str], load: Load, turns: int, progress: Progress
+    servers: str, topic: str, conf: Mapping[str, str], load: Sender, turns: int, progress: Progress
 ) -> dict[str, dict[str, float]]:
     seen: dict[tuple[str, bool], list[float]] = {}
     with workbench("bench-price", conf) as work:
@@ -84,13 +78,13 @@ def _fresh(servers: str, topic: str, conf: Mapping[str, str], name: str, protect
 
 
 def _first_minute(servers: str, topic: str, conf: Mapping[str, str], name: str, protected: bool) -> list[float]:
-    with workbench("bench-price-fresh", conf) as work, Load(servers, topic) as idle:
+    with workbench("bench-price-fresh", conf) as work, Sender(servers, topic) as idle:
         ran = _turn(work, servers, topic, idle, name, protected, FRESH_SECONDS)
         return [batch.seconds * 1e3 for batch in ran[1:]]
 
 
 def _turn(
-    work: Workbench, servers: str, topic: str, load: Load, name: str, protected: bool, seconds: float
+    work: Workbench, servers: str, topic: str, load: Sender, name: str, protected: bool, seconds: float
 ) -> list[Ran]:
     protect: Callable[[Frame], Frame] = plain
     if protected:

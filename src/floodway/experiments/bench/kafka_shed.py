@@ -21,10 +21,9 @@ from statistics import fmean, median
 from typing import Any
 from uuid import uuid4
 
-from floodway.control.forecast import BATCH_SHARE
-from floodway.errors import InputError
-from floodway.experiments.bench.kafka_job import Figures, Ran, by_hand, drained, plain, run, sliding
-from floodway.experiments.bench.kafka_load import Load, create_topic, fill
+from floodway.control.base import BATCH_SHARE
+from floodway.experiments.bench.kafka_job import BatchFigures, Ran, by_hand, drained, plain, run, sliding
+from floodway.experiments.bench.kafka_load import Sender, create_topic, fill
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress
@@ -82,7 +81,7 @@ class Bench:
     work: Workbench
     servers: str
     topic: str
-    load: Load
+    load: Sender
     capacity: Capacity
 
     def stream(self, protect: Callable[[Frame], Frame]) -> Frame:
@@ -95,7 +94,7 @@ class Bench:
 
 
 def against_filter(
-    overload: float, *, long: bool, progress: Progress, servers: str | None, conf: Mapping[str, str]
+    overload: float, *, long: bool, progress: Progress, servers: str, conf: Mapping[str, str]
 ) -> BenchResult:
     """Records processed at the same latency, for every target."""
     targets, repeats = (ALL_TARGETS, REPEATS) if long else (QUICK_TARGETS, 1)
@@ -124,9 +123,7 @@ def against_filter(
     )
 
 
-def step(
-    overload: float, *, long: bool, progress: Progress, servers: str | None, conf: Mapping[str, str]
-) -> BenchResult:
+def step(overload: float, *, long: bool, progress: Progress, servers: str, conf: Mapping[str, str]) -> BenchResult:
     """Batches until the keep is within a tenth of its final value, after a step from half the capacity."""
     targets, repeats = (ALL_TARGETS, REPEATS) if long else (QUICK_TARGETS, 1)
     found: dict[str, list[int]] = {}
@@ -159,16 +156,16 @@ def _cell(bench: Bench, overload: float, target: float, repeats: int) -> dict[st
     # Learn at little load, then at full: what a job does that starts in overload is not measured here.
     _run(bench, bench.protected(name, target), 4.0 * target + settle, rate, at=4.0 * target)
     keep: float | None = None
-    turns: list[tuple[Figures, Figures, float]] = []
+    turns: list[tuple[BatchFigures, BatchFigures, float]] = []
     while len(turns) < repeats:
-        ours = Figures.of(_after(_run(bench, bench.protected(name, target), settle + measure, rate), settle))
+        ours = BatchFigures.of(_after(_run(bench, bench.protected(name, target), settle + measure, rate), settle))
         keep = ours.processed / ours.offered if keep is None else keep
         ran = _after(_run(bench, by_hand(keep), settle + measure, rate), settle)
         if any(batch.seconds > 2.0 * target for batch in ran):
             # A filter that keeps too much has ever longer batches: one who tunes it by hand would try a lower one.
             keep *= 1.0 - TUNING_STEP
             continue
-        peer = Figures.of(ran)
+        peer = BatchFigures.of(ran)
         change = bench.capacity.keep_change(peer.latency, ours.latency, rate)
         turns.append((ours, peer, peer.processed + change * peer.offered))
         keep = min(1.0, max(0.001, keep + change))
@@ -231,19 +228,14 @@ def _after(ran: list[Ran], settle: float) -> list[Ran]:
 
 
 @contextmanager
-def _bench(name: str, servers: str | None, conf: Mapping[str, str], overload: float) -> Iterator[Bench]:
-    if servers is None:
-        raise InputError(
-            "this benchmark needs a broker",
-            hint="Name one with --kafka HOST:PORT; `python -m scripts.kafka_broker` in a clone starts one",
-        )
+def _bench(name: str, servers: str, conf: Mapping[str, str], overload: float) -> Iterator[Bench]:
     topic = f"floodway-{name}-{uuid4().hex[:8]}"
     create_topic(servers, topic)
-    with workbench(name, conf) as work, Load(servers, topic) as load:
+    with workbench(name, conf) as work, Sender(servers, topic) as load:
         yield Bench(work, servers, topic, load, _calibrated(work, servers, load, overload))
 
 
-def _calibrated(work: Workbench, servers: str, load: Load, overload: float) -> Capacity:
+def _calibrated(work: Workbench, servers: str, load: Sender, overload: float) -> Capacity:
     """The capacity beside a sender and a broker that are busy with that many times as much.
 
     Before that the job runs on several times as many records: until Spark's code is compiled, everything takes twice

@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from floodway.errors import InputError
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import (
     SEED,
@@ -37,13 +36,8 @@ _CHUNK = 20_000
 _SHORT_LIVED = {"retention.ms": "3600000"}
 
 
-def against_connector(*, long: bool, progress: Progress, servers: str | None, conf: Mapping[str, str]) -> BenchResult:
+def against_connector(*, long: bool, progress: Progress, servers: str, conf: Mapping[str, str]) -> BenchResult:
     """Tuples a second and CPU a tuple, parsed from JSON and as plain bytes."""
-    if servers is None:
-        raise InputError(
-            "the Kafka benchmark needs a broker",
-            hint="Name one with --kafka HOST:PORT; `python -m scripts.kafka_broker` in a clone starts one",
-        )
     topic = f"floodway-bench-{uuid4().hex[:8]}"
     feed(servers, topic, BATCH * BATCHES)
     progress(0.2)

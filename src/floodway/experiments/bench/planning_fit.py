@@ -22,7 +22,7 @@ from floodway.experiments.bench.planning_exact import WarmSolver, overloaded_rat
 from floodway.experiments.bench.result import BenchResult, each, interleave, portions_of, rounded, timed
 from floodway.experiments.result import Progress
 from floodway.experiments.staying_fit.table3 import one_server
-from floodway.planning.fit.direct import Spread
+from floodway.planning.fit.direct import SpreadRule
 from floodway.planning.fit.index import RowIndex, scan
 from floodway.planning.fit.lattice import feasible_codes, rates_of
 from floodway.planning.fit.planner import FitPlanner
@@ -45,7 +45,7 @@ class ChildError(FloodwayError):
 
 def planner() -> FitPlanner:
     """The table of Table 3: eight equal chains on one server, points 10% apart."""
-    return FitPlanner(Program(one_server(INPUTS)), EPSILON, spread=Spread.UNIFORM)
+    return FitPlanner(Program(one_server(INPUTS)), EPSILON, spread=SpreadRule.UNIFORM)
 
 
 def lookup(*, long: bool, progress: Progress) -> BenchResult:

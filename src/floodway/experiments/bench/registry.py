@@ -8,9 +8,8 @@ from functools import partial
 from importlib import import_module
 from typing import cast
 
-from floodway.errors import InputError
-from floodway.experiments.bench.result import Run
-from floodway.network.suggest import did_you_mean
+from floodway.errors import InputError, did_you_mean
+from floodway.experiments.bench.result import BenchmarkRun
 
 _HERE = "floodway.experiments.bench."
 _FILTERED = "overloaded Kafka job: `shed`, a tuned filter"
@@ -85,9 +84,16 @@ def choose(names: Iterable[str], *, kafka: bool = False) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def load(identifier: str, *, servers: str | None = None, conf: Mapping[str, str] | None = None) -> Run:
+def load(identifier: str, *, servers: str | None = None, conf: Mapping[str, str] | None = None) -> BenchmarkRun:
     """Import the function of one benchmark; those that need a broker are given it and the settings of the session."""
     entry = BENCHMARKS[identifier]
     module, _, function = entry.target.partition(":")
     run = getattr(import_module(_HERE + module), function)
-    return cast(Run, partial(run, servers=servers, conf=conf or {}) if entry.broker else run)
+    if not entry.broker:
+        return cast(BenchmarkRun, run)
+    if servers is None:
+        raise InputError(
+            f"the benchmark {identifier} needs a broker",
+            hint="Name one with --kafka HOST:PORT; `python -m scripts.kafka_broker` in a clone starts one",
+        )
+    return cast(BenchmarkRun, partial(run, servers=servers, conf=conf or {}))

@@ -53,7 +53,7 @@ class BenchResult:
         }
 
 
-class Run(Protocol):
+class BenchmarkRun(Protocol):
     """A benchmark: `long` asks for more repeats, `progress` is told the fraction done."""
 
     def __call__(self, *, long: bool, progress: Progress) -> BenchResult:

@@ -18,7 +18,7 @@ from floodway.buffering.options import Manager
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Workbench, workbench
 from floodway.experiments.result import Progress
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.spark.audit.run import audit
 from floodway.spark.query.layout import RunLayout

@@ -40,7 +40,7 @@ class BenchError(FloodwayError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TimedBatch:
     """One finished micro-batch: tuples that Spark saw, and seconds from trigger to commit."""
 
     rows: int
@@ -73,7 +73,7 @@ class Workbench:
         """A streaming DataFrame over a log."""
         return self.spark.readStream.format(source).options(path=str(log), **options).load()
 
-    def drain(self, frame: Frame, each_batch: Callable[[Frame, int], None] | None = None) -> list[Batch]:
+    def drain(self, frame: Frame, each_batch: Callable[[Frame, int], None] | None = None) -> list[TimedBatch]:
         """Run a query until it has read all there is; without `each_batch` the results are thrown away."""
         writer = frame.writeStream.option("checkpointLocation", str(self.fresh("checkpoint")))
         writer = writer.format("noop") if each_batch is None else writer.foreachBatch(each_batch)
@@ -85,7 +85,7 @@ class Workbench:
             query.stop()
         progress = (as_dict(item) for item in query.recentProgress)
         return [
-            Batch(int(item["numInputRows"]), item["durationMs"]["triggerExecution"] / 1e3)
+            TimedBatch(int(item["numInputRows"]), item["durationMs"]["triggerExecution"] / 1e3)
             for item in progress
             if item["numInputRows"]
         ]
@@ -120,7 +120,7 @@ def made_up(start: int, tuples: int, rng: np.random.Generator, *, wide: bool) ->
     return pa.record_batch(columns)
 
 
-def tuples_per_second(batches: Sequence[Batch]) -> float:
+def tuples_per_second(batches: Sequence[TimedBatch]) -> float:
     """Of the median batch; the first of a query is left out: it starts workers and compiles the plan."""
     return median(batch.rows / batch.seconds for batch in batches[1:] or batches)
 

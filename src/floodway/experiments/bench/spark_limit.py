@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from floodway.agent.loop.feeding import Feed, Feeder
-from floodway.control.forecast import BATCH_SHARE
+from floodway.control.base import BATCH_SHARE
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Frame, Workbench, workbench
 from floodway.experiments.result import Progress

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from floodway.experiments.bench.result import BenchResult, rounded
-from floodway.experiments.bench.spark_common import Batch, Workbench, workbench
+from floodway.experiments.bench.spark_common import TimedBatch, Workbench, workbench
 from floodway.experiments.result import Progress
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.shed.shed import shed
@@ -65,7 +65,7 @@ def control_table(*, long: bool, progress: Progress) -> BenchResult:
     )
 
 
-def _run(bench: Workbench, log: Path, tuples: int, *, protected: bool) -> list[Batch]:
+def _run(bench: Workbench, log: Path, tuples: int, *, protected: bool) -> list[TimedBatch]:
     frame = bench.stream(log, maxTuplesPerBatch=str(tuples))
     if protected:
         name = bench.fresh("shed").name

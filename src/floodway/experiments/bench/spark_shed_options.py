@@ -57,7 +57,7 @@ class Half(Controller[State]):
 
 
 @dataclass
-class Seen:
+class VariantTimes:
     """Median milliseconds of a variant's batches, turn by turn, and the share of the tuples that it kept."""
 
     small: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Seen:
 def price(*, long: bool, progress: Progress) -> BenchResult:
     """Milliseconds per batch and microseconds per tuple that every option adds."""
     turns = 6 if long else 3
-    seen = {name: Seen() for name in OPTIONS}
+    seen = {name: VariantTimes() for name in OPTIONS}
     with workbench("bench-shed-options") as bench:
         logs = {SMALL: bench.log(SMALL * SMALL_BATCHES), LARGE: bench.log(LARGE * LARGE_BATCHES)}
         for turn in range(turns + 1):
@@ -106,7 +106,7 @@ def run(bench: Workbench, log: Path, tuples: int, options: Mapping[str, Any]) ->
     return median(batch.seconds * 1e3 for batch in batches[WARM_BATCHES:]), counts.kept.total() / offered
 
 
-def result(seen: Mapping[str, Seen]) -> BenchResult:
+def result(seen: Mapping[str, VariantTimes]) -> BenchResult:
     """The prices of all options against plain `shed`; the one that adds most to a batch is `ours`."""
     base = seen[PLAIN]
     rows = {name: row(found, base) for name, found in seen.items() if name != PLAIN}
@@ -131,7 +131,7 @@ def result(seen: Mapping[str, Seen]) -> BenchResult:
     )
 
 
-def row(found: Seen, base: Seen) -> dict[str, Any]:
+def row(found: VariantTimes, base: VariantTimes) -> dict[str, Any]:
     """The price of one option: the median over turns, and the least and most of them."""
     batch = [with_it - without for with_it, without in zip(found.small, base.small, strict=True)]
     large = [with_it - without for with_it, without in zip(found.large, base.large, strict=True)]

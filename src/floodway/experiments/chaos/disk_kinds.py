@@ -20,19 +20,18 @@ from floodway.job.ledger.audit_point import AuditedLedger, open_ledger
 from floodway.job.ledger.backfill import BackfillStep, done_batches, noted_batches, recovered_lines, step_note
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog, BatchReader
 from floodway.job.status.status import ShedPart, Status, read_status, write_status
 from floodway.job.store.lease import take
-from floodway.job.store.line_files import SEGMENT_BYTES
-from floodway.job.store.line_log import KeptLines
+from floodway.job.store.line_log import SEGMENT_BYTES, KeptLines
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
 from floodway.planning.program import Program
 from floodway.planning.store import PlanFileError, load, save
 from floodway.spark.log import LogReader, LogWriter, create_log
-from floodway.spark.query.query_notes import QueryNotes, note_tasks, read_notes
+from floodway.spark.query.journal import QueryNotes, note_tasks, read_notes
 from floodway.spark.shed.checkpoints import StateCopies
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry, Table
@@ -159,12 +158,15 @@ class MoveFiles:
         self._store = LeaseStore(folder)
 
     def put(self, number: int) -> None:
+        if not self._store.fragments():
+            self._store.claim("f", "A", after=0, now=0.0)
         wanted = MoveDecision(f"A/{number}", "A", "B", taken=True, at=float(number), price=1.0, epochs={}, units={})
         if self._store.decide(wanted) != wanted:
             raise FloodwayError(f"move {number} was decided otherwise")
 
     def held(self) -> Counter[int]:
-        return Counter(number for number in range(2 * MOST_ENTRIES) if self._store.decision(f"A/{number}") is not None)
+        tried = range(2 * MOST_ENTRIES) if self._store.fragments() else ()
+        return Counter(number for number in tried if self._store.decision(f"A/{number}") is not None)
 
 
 class LeaseFiles:
@@ -277,7 +279,7 @@ class StateCopyFiles:
 
     def __init__(self, folder: Path) -> None:
         self._checkpoint = LocalStore(folder / "checkpoint")
-        self._copies = StateCopies(ShedFiles(folder / "state"), "s")
+        self._copies = StateCopies(ShedFiles(folder / "state"), "s", lambda: None)
 
     def put(self, number: int) -> None:
         table = Table(Entry(max(number, self._newest()), 0))

@@ -23,7 +23,7 @@ from floodway.errors import FloodwayError
 from floodway.experiments.chaos import namespaces
 from floodway.experiments.chaos.disk_kinds import KINDS, MOST_ENTRIES, ONCE
 from floodway.experiments.chaos.result import FaultResult, Trial
-from floodway.job.store.line_files import SEGMENT_BYTES
+from floodway.job.store.line_log import SEGMENT_BYTES
 
 
 def faults(trial: Trial) -> FaultResult:

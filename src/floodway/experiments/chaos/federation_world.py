@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from floodway.agent.federation.credentials import Credentials
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.participant_journal import Journal, read_journal
@@ -70,17 +72,19 @@ def agent(
     clock: Callable[[], float] = time.time,
     pace: Pace = FAST,
     lease_seconds: float = FAST.lease,
+    credentials: Credentials | None = None,
 ) -> ParticipantAgent:
     """A participant on the engine without Spark; its leases are good for so long, however often they are renewed."""
     store = LeaseStore(root / "shared", seconds=lease_seconds)
-    url = federation.members[name].url
+    url = urlsplit(federation.members[name].url)
     return ParticipantAgent(
         federation,
         name,
         root / name,
         store,
         LogEngine(root / "shared", store.checkpoint),
-        listen=("127.0.0.1", int(url.rpartition(":")[2])),
+        credentials=credentials,
+        listen=(url.hostname or "", url.port or 0),
         settings=SETTINGS,
         pace=pace,
         clock=clock,

@@ -16,16 +16,14 @@ import pyarrow as pa
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos.fuzz_partners import EffectError, Reader
 from floodway.experiments.chaos.networks import NETWORK
+from floodway.job.decision import MODE, SAFE, OperatorMode, read_mode, write_mode
 from floodway.job.ledger.audit_point import POINT, open_ledger
 from floodway.job.ledger.backfill import BackfillStep, noted_batches, step_note
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.places import noted_place
-from floodway.job.shed_state import ShedFiles
-from floodway.job.status.batches import HISTORY, Batch, BatchLog, BatchReader
-from floodway.job.status.latencies import Sketch
+from floodway.job.places import ShedFiles, noted_place
+from floodway.job.status.batches import HISTORY, Batch, BatchLog, BatchReader, Sketch
 from floodway.job.status.status import STATUS, Place, Rates, ShedPart, Status, merge_nodes, read_status
-from floodway.job.store.state_files import MODE, read_mode, write_mode
 from floodway.job.store.store import LocalStore, Store
 from floodway.network.file import parse_network
 from floodway.planning.factory import make_planner
@@ -34,7 +32,7 @@ from floodway.planning.store import load, save
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.compact import LEAVE_NEWEST, MIN_RUN
 from floodway.spark.log.tag_index import INDEX
-from floodway.spark.query.query_notes import NOTES, note_tasks, read_notes
+from floodway.spark.query.journal import NOTES, note_tasks, read_notes
 from floodway.spark.shed.checkpoints import (
     CHECKPOINTS,
     Record,
@@ -101,8 +99,23 @@ def _statuses(store: LocalStore) -> Reader:
 
 
 def _modes(store: LocalStore) -> Reader:
+    """A job in force as `off` looks at the file: what it does not understand it says, and nothing is dropped for it."""
     write_mode(store, "off")
-    return _stored(store, MODE, lambda: _understood(read_mode(store), MODE), 3)
+    whole = store.path(MODE).read_bytes()
+
+    def read(data: bytes) -> None:
+        running, fresh = OperatorMode(store, "enforce", "clicks"), OperatorMode(store, "enforce", "clicks")
+        store.path(MODE).write_bytes(whole)
+        running.look()
+        store.path(MODE).write_bytes(data)
+        modes = running.look(), fresh.look()
+        said = (*running.warnings, *fresh.warnings)
+        if modes == ("off", SAFE) and len(said) == 2 and all(str(store.folder) in one for one in said):
+            raise FloodwayError(said[0])
+        if said or modes != (read_mode(store),) * 2:
+            raise EffectError(f"a damaged mode counts as {modes} and is told as {said}")
+
+    return Reader([whole], read, 3)
 
 
 def _batches(store: LocalStore) -> Reader:
@@ -212,7 +225,7 @@ def _checkpoints(folder: Path) -> dict[str, Reader]:
     """What a shed leaves in a checkpoint of its query, and where it has noted that checkpoint."""
     checkpoint, files = LocalStore(folder / "copies"), ShedFiles(LocalStore(folder / "noted"))
     first_record(checkpoint, "clicks", Record(17, "file:///state"))
-    copies = StateCopies(files, "clicks")
+    copies = StateCopies(files, "clicks", files.read_mode)
     copies.begin("q", checkpoint, Table(Entry(3, 0, keep_ppm=5)).encode())
     note_checkpoint(files, "q", "/data/checkpoints/clicks")
     copy = f"floodway/{files.key('clicks')}/control.json"
@@ -222,8 +235,8 @@ def _checkpoints(folder: Path) -> dict[str, Reader]:
 
     return {
         "shed-records": _stored(
-            checkpoint, "floodway/clicks.json", lambda: _understood(read_record(checkpoint, "clicks"), "a record"), 3
+            checkpoint, "floodway/clicks.json", lambda: _kept(read_record(checkpoint, "clicks")), 3
         ),
-        "state-copies": _stored(checkpoint, copy, lambda: _understood(copies.read(checkpoint), "a copy"), 5),
+        "state-copies": _stored(checkpoint, copy, lambda: _kept(copies.read(checkpoint)), 5),
         "noted-checkpoints": _stored(LocalStore(folder / "noted"), CHECKPOINTS, lambda: noted(files.store), 3),
     }

@@ -10,8 +10,9 @@ from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.credentials import check_move, checked
-from floodway.agent.federation.leases import LeaseStore, MoveDecision
+from floodway.agent.federation.leases import LeasePast, LeaseStore, MoveDecision
 from floodway.agent.federation.participant_journal import BookedEntry
+from floodway.agent.federation.spans import following
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.load import Load, Task
@@ -90,7 +91,7 @@ def _json_reader(bodies: list[dict[str, Any]], read: Callable[[object], None], w
 
 
 def _stored(folder: Path) -> dict[str, Reader]:
-    """A lease and the decision of a move, as a member finds them on the storage."""
+    """A lease, what those before came to, and the decision of a move, as a member finds them on the storage."""
     store = LeaseStore(folder / "shared")
     store.claim("f0", "A", after=0, now=NOW)
     store.decide(MoveDecision("A/0", "A", "B", True, NOW, 4.0, {"f0": 1}, {"f0": 0.6}))
@@ -106,7 +107,18 @@ def _stored(folder: Path) -> dict[str, Reader]:
         decision.write_bytes(data)
         store.decision("A/0")
 
+    other = LeaseStore(folder / "older")
+    for epoch in range(3):
+        other.claim("f0", "AB"[epoch % 2], after=epoch, now=NOW, move="A/0" if epoch == 1 else None)
+    other.forget_leases("f0", following(LeasePast(), other.history("f0")[:2]), ())
+    (past,) = (folder / "older" / "fragments").rglob("past.json")
+
+    def settled(data: bytes) -> None:
+        past.write_bytes(data)
+        following(other.past("f0"), other.history("f0", after=2))
+
     return {
+        "lease-pasts": Reader([past.read_bytes()], settled, 3),
         "leases": Reader([lease.read_bytes()], held, 3),
         "move-decisions": Reader([decision.read_bytes()], decided, 3),
     }

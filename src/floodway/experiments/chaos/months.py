@@ -19,7 +19,7 @@ from floodway.experiments.chaos.months_partners import AgeingPartners
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog, BatchReader
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore

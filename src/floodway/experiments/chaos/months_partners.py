@@ -74,7 +74,7 @@ class AgeingPartners:
     def judged(self) -> tuple[list[str], Needs]:
         """What does not add up, and what it took to find out."""
         told: list[str] = []
-        needs = needs_of(self._started, self._read_all, self._folder / "journals")
+        needs = needs_of(self._started, self._read_all, self._folder)
         for name in (GIVER, TAKER):
             with closing(self._journal(name)) as journal:
                 told += [f"{name}: {text}" for text in self._judge(journal)]

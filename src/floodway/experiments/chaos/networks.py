@@ -152,7 +152,7 @@ COSTS = (3.0, 1.0, 6.0, 2.0)
 
 def faults(trial: Trial) -> FaultResult:
     """Every fault alone, then all together, under both control planes."""
-    result = FaultResult("networks")
+    result = FaultResult("messages")
     rng = trial.rng("networks")
     kinds = [(control, fault) for fault in (*FAULTS, "all") for control in ("dfit", "coordinator")]
     network = parse_network(NETWORK)

@@ -25,12 +25,14 @@ from floodway.experiments.chaos import namespaces
 from floodway.experiments.chaos.networks import COSTS, HEAL_SECONDS, sheds_well
 from floodway.experiments.chaos.result import FaultResult, Trial
 
-FAULTS = ("lost", "late", "doubled", "overtaken", "cut one way")
+CUT = "cut one way"
+FAULTS = ("lost", "late", "doubled", "overtaken", CUT)
 FAULTY_SECONDS = 4.0
 LATE_SECONDS = 0.3
 MODULE = "floodway.experiments.chaos.packet_node"
 MOST_BYTES = 1 << 16
 NODES = ("A", "B")
+ADDRESS = "10.99.0.{}"
 
 
 def faults(trial: Trial) -> FaultResult:
@@ -69,6 +71,7 @@ class Switch:
     def __init__(self, rng: random.Random) -> None:
         self.met: Counter[str] = Counter()
         self._rng = rng
+        self._cut_from = b""
         self._devices: dict[bytes, int] = {}
         self._faults: tuple[str, ...] = ()
         self._share = 0.0
@@ -80,8 +83,9 @@ class Switch:
         """A device to which packets for an address go."""
         self._devices[socket.inet_aton(address)] = device
 
-    def suffer(self, faults: tuple[str, ...], share: float) -> None:
-        """From now on this share of the packets meets one of these faults."""
+    def suffer(self, faults: tuple[str, ...], share: float, *, cut_from: str = ADDRESS.format(1)) -> None:
+        """From now on this share of the packets meets one of these faults; a cut meets all from an address."""
+        self._cut_from = socket.inet_aton(cut_from)
         self._faults, self._share = faults, share
 
     def start(self) -> None:
@@ -91,9 +95,10 @@ class Switch:
     def close(self) -> None:
         """Stop, and close the devices."""
         self._stopped.set()
-        self._thread.join()
-        for device in self._devices.values():
-            os.close(device)
+        if self._thread.ident is not None:
+            self._thread.join()
+        while self._devices:
+            os.close(self._devices.popitem()[1])
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -107,12 +112,12 @@ class Switch:
             return
         hit = bool(self._faults) and self._rng.random() < self._share
         fault = self._rng.choice(self._faults) if hit else "none"
-        if "cut one way" in self._faults and packet[12:16] == next(iter(self._devices)):
-            fault = "cut one way"
-        elif fault == "cut one way":
+        if CUT in self._faults and packet[12:16] == self._cut_from:
+            fault = CUT
+        elif fault == CUT:
             fault = "none"
         self.met[fault] += 1
-        if fault in ("lost", "cut one way"):
+        if fault in ("lost", CUT):
             return
         if fault in ("late", "overtaken"):
             # What is late arrives after all that is sent meanwhile; what is overtaken after the next few packets.
@@ -146,7 +151,7 @@ class Machines:
             stack.callback(self._stack.close)
             self._stack.callback(self._close_switch)
             for number, name in enumerate(names, 1):
-                self._start(name, control, f"10.99.0.{number}")
+                self._start(name, control, ADDRESS.format(number))
             stack.pop_all()
         self.switch.start()
 

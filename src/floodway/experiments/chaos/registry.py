@@ -8,9 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from floodway.errors import InputError
+from floodway.errors import InputError, did_you_mean
 from floodway.experiments.chaos.result import FaultResult, Trial
-from floodway.network.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,11 @@ FAULTS: dict[str, Fault] = {
     entry.id: entry
     for entry in (
         Fault(
-            "clocks", "clocks", "clocks of agents set by up to a day, drift, restarts", "clocks.plane_clocks:faults", 80
+            "agent-clocks",
+            "clocks",
+            "clocks of agents set by up to a day, drift, restarts",
+            "clocks.plane_clocks:faults",
+            80,
         ),
         Fault(
             "driver-clocks", "clocks", "a driver's clock set while it sheds", "clocks.driver_clocks:faults", 6, "spark"
@@ -100,8 +103,11 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault("months", "months", "a year of batches: files, memory and starts stay bounded", "months:faults"),
         Fault("fuzz", "fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults"),
-        Fault("networks", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults", 2),
+        Fault("messages", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults", 2),
         Fault("packets", "networks", "the same to IP packets, between namespaces", "packets:faults"),
+        Fault(
+            "partner-packets", "networks", "the same between partners, while a fragment moves", "partner_packets:faults"
+        ),
     )
 }
 DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "months": 12, "fuzz": 50_000}
@@ -109,10 +115,10 @@ DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "mont
 
 
 def choose(names: Iterable[str]) -> list[Fault]:
-    """The faults of these ids or kinds, all when none is named.
+    """The faults of these ids or kinds, all when none is named. A kind of several faults is the id of none.
 
-    >>> [fault.id for fault in choose(["disks"])]
-    ['disks']
+    >>> [fault.id for fault in choose(["networks"])]
+    ['messages', 'packets', 'partner-packets']
     """
     wanted = list(names)
     found = [] if wanted else list(FAULTS.values())
@@ -120,7 +126,7 @@ def choose(names: Iterable[str]) -> list[Fault]:
     for name in wanted:
         if name not in known:
             raise InputError(f"no fault is called {name!r}", hint=did_you_mean(name, known))
-        found += [FAULTS[name]] if name in FAULTS else [one for one in FAULTS.values() if one.kind == name]
+        found += [one for one in FAULTS.values() if name in (one.id, one.kind)]
     return list(dict.fromkeys(found))
 
 
@@ -139,8 +145,8 @@ def lacking(fault: Fault, *, kafka_libs: Path | None, kafka_connector: Path | No
 def share(faults: Iterable[Fault], points: int | None) -> dict[str, int]:
     """How many points each fault gets: those of its kind by weight, and at least one.
 
-    >>> share(choose(["clocks", "disks"]), 9)
-    {'clocks': 9, 'disks': 9}
+    >>> share(choose(["networks", "disks"]), 9)
+    {'messages': 4, 'packets': 2, 'partner-packets': 2, 'disks': 9}
     """
     chosen = list(faults)
     weights: dict[str, int] = {}

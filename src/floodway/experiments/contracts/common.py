@@ -30,7 +30,7 @@ CONTRACTS = (1, 3, 5, 7, 9, 10)
 
 
 @dataclass(frozen=True)
-class Case:
+class FederationCase:
     """One simulation: what it starts from."""
 
     seed: int
@@ -62,7 +62,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class TaskSpread:
     """How the tasks of a variant ended up, one number a seed: shares of the start, and the worst node's tasks."""
 
     excess_before: list[int]
@@ -85,11 +85,11 @@ class Spread:
         return float(np.mean([1 - after / before for after, before in pairs]))
 
 
-def spread(variant: Variant, contracts: int, seeds: Sequence[int], *, overload: bool) -> Spread:
+def spread(variant: Variant, contracts: int, seeds: Sequence[int], *, overload: bool) -> TaskSpread:
     """Run one variant on every seed."""
-    found = Spread([], [], [], [], [], [])
+    found = TaskSpread([], [], [], [], [], [])
     for seed in seeds:
-        case = Case(seed, variant, contracts, overload)
+        case = FederationCase(seed, variant, contracts, overload)
         outcome, limit = case.run()
         for before, after, over in (
             (found.excess_before, found.excess_after, 1),
@@ -102,9 +102,9 @@ def spread(variant: Variant, contracts: int, seeds: Sequence[int], *, overload: 
     return found
 
 
-def spreads(seeds: Sequence[int], progress: Progress, *, overload: bool) -> dict[Variant, dict[int, Spread]]:
+def spreads(seeds: Sequence[int], progress: Progress, *, overload: bool) -> dict[Variant, dict[int, TaskSpread]]:
     """Every variant at every number of contracts: Figures 8 and 9."""
-    found: dict[Variant, dict[int, Spread]] = {variant: {} for variant in Variant}
+    found: dict[Variant, dict[int, TaskSpread]] = {variant: {} for variant in Variant}
     steps = len(Variant) * len(CONTRACTS)
     for place, variant in enumerate(Variant):
         for step, contracts in enumerate(CONTRACTS):

@@ -33,7 +33,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     """15 s after the first move at most 2% of the possible saving is still to come, in every variant."""
     runs: dict[Variant, list[Outcome]] = {}
     for place, variant in enumerate(Variant):
-        runs[variant] = [common.Case(seed, variant, CONTRACTS).run()[0] for seed in seeds]
+        runs[variant] = [common.FederationCase(seed, variant, CONTRACTS).run()[0] for seed in seeds]
         progress((place + 1) / len(Variant))
     measured: dict[str, Any] = {
         variant.value: {

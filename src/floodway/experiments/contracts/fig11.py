@@ -47,7 +47,7 @@ ALMOST_NONE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class CostStory:
     """One run: total cost every 2 s, and the tasks moved in each such step."""
 
     times: list[float]
@@ -59,7 +59,7 @@ class Story:
         return sum(count for time, count in zip(self.times, self.moved, strict=True) if start <= time < end)
 
 
-def story(variant: Variant, added: int, seed: int, crowded: int = 0) -> Story:
+def story(variant: Variant, added: int, seed: int, crowded: int = 0) -> CostStory:
     """Settle, hit ten nodes with `added` tasks each, take those tasks away wherever they have gone."""
     rng = np.random.default_rng([seed, 111])
     topology = random_contracts(NODES, CONTRACTS, rng)
@@ -71,7 +71,7 @@ def story(variant: Variant, added: int, seed: int, crowded: int = 0) -> Story:
     extra = {
         f"n{node}.{rng.integers(start[node] + added)}-{place}": f"n{node}" for node in hit for place in range(added)
     }
-    seen = Story([], [], [])
+    seen = CostStory([], [], [])
     while federation.now < END:
         now, before = federation.now, len(federation.moves)
         if now == ADDED_AT:
@@ -89,7 +89,7 @@ def story(variant: Variant, added: int, seed: int, crowded: int = 0) -> Story:
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """30% moves some, less than was added; fixed prices less, and nothing on removal; 15% next to nothing."""
-    stories: dict[str, dict[str, list[Story]]] = {start: {name: [] for name in CASES} for start in STARTS}
+    stories: dict[str, dict[str, list[CostStory]]] = {start: {name: [] for name in CASES} for start in STARTS}
     runs = [(start, name, seed) for start in STARTS for name in CASES for seed in seeds]
     for done, (start, name, seed) in enumerate(runs, 1):
         stories[start][name].append(story(*CASES[name], seed, STARTS[start]))
@@ -117,7 +117,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
 
 
-def _moves(name: str, stories: Sequence[Story]) -> dict[str, Any]:
+def _moves(name: str, stories: Sequence[CostStory]) -> dict[str, Any]:
     added = [one.between(ADDED_AT, REMOVED_AT) for one in stories]
     removed = [one.between(REMOVED_AT, END) for one in stories]
     return {
@@ -156,7 +156,7 @@ def _criteria(measured: dict[str, dict[str, Any]]) -> tuple[Criterion, ...]:
     )
 
 
-def _draw(stories: dict[str, list[Story]]) -> Figure:
+def _draw(stories: dict[str, list[CostStory]]) -> Figure:
     from floodway.experiments.plots import FAINT, PALETTE, panels, style
 
     figure, axes_found = panels(1, 3, width=13.0)

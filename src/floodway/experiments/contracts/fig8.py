@@ -74,7 +74,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
 
 
-def draw(found: dict[Variant, dict[int, common.Spread]], what: str) -> Figure:
+def draw(found: dict[Variant, dict[int, common.TaskSpread]], what: str) -> Figure:
     """Tasks over the number of contracts, the start at 0, for all variants; also Figure 9."""
     from floodway.experiments.plots import lines, panels, style
 

@@ -84,7 +84,7 @@ def best_case(pairs: int) -> Outcome:
 
 def overloaded(nodes: int, seed: int, *, notifications: bool) -> tuple[Outcome, int]:
     """An overloaded network at fixed prices, and its number of directed contracts."""
-    case = common.Case(seed, Variant.FIXED, OVERLOAD_CONTRACTS, overload=True, nodes=nodes)
+    case = common.FederationCase(seed, Variant.FIXED, OVERLOAD_CONTRACTS, overload=True, nodes=nodes)
     table = prices(case.topology, Variant.FIXED, np.random.default_rng(seed))
     outcome = converge(Market(case.topology, table, case.start, notifications=notifications))
     return outcome, int(case.topology.degrees.sum())

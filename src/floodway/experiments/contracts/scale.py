@@ -32,7 +32,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     for place, size in enumerate(SIZES):
         for step, variant in enumerate(Variant):
             chosen = seeds if size == common.NODES else seeds[:1]
-            cases = [common.Case(seed, variant, CONTRACTS, nodes=size) for seed in chosen]
+            cases = [common.FederationCase(seed, variant, CONTRACTS, nodes=size) for seed in chosen]
             found = max((settle(case) for case in cases), key=lambda one: one["cpu_seconds"])
             measured[f"{variant.value} {size}"] = found
             progress((place + (step + 1) / len(Variant)) / len(SIZES))
@@ -74,7 +74,7 @@ def judged(measured: dict[str, Any], seeds: int) -> Result:
     )
 
 
-def settle(case: common.Case) -> dict[str, Any]:
+def settle(case: common.FederationCase) -> dict[str, Any]:
     """Build one federation and let it come to rest; `cpu_seconds` is both together."""
     started = time.process_time()
     before = excess(case.start, case.prices.levels)

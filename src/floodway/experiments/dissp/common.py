@@ -39,7 +39,7 @@ SETTLE_SECONDS = 80.0
 
 
 @dataclass(frozen=True)
-class Trace:
+class EngineTrace:
     """One run, a value for each tick: mean latency (NaN without results), queue N, tuples kept n, share of CPU busy.
 
     `locked` is the part of that share which bookkeeping took.
@@ -92,7 +92,7 @@ def run_engine(
     seconds: float,
     seed: int,
     slowdown: Callable[[float], float] = lambda time: 1.0,
-) -> Trace:
+) -> EngineTrace:
     """Run the engine; `slowdown` multiplies the cost of a tuple over time."""
     rng = np.random.default_rng([seed, queries])
     loop = Loop(controller) if controller is not None else None
@@ -135,7 +135,7 @@ def run_engine(
     times = np.arange(1, ticks + 1, dtype=np.float64) * TICK_SECONDS
     latency_column, waiting_column, kept_column, busy_column, locked_column = columns.T
     every = np.array(results).reshape(-1, 3)
-    return Trace(times, latency_column, waiting_column, kept_column, busy_column, locked_column, every)
+    return EngineTrace(times, latency_column, waiting_column, kept_column, busy_column, locked_column, every)
 
 
 def _serve(
@@ -168,7 +168,7 @@ def _chosen(queue: deque[tuple[float, int]], kept: int, rng: np.random.Generator
 
 
 @lru_cache(maxsize=256)
-def controlled(target_seconds: float, queries: int, seed: int, *, chosen: bool = False) -> Trace:
+def controlled(target_seconds: float, queries: int, seed: int, *, chosen: bool = False) -> EngineTrace:
     """A run of 240 s under the paper's law, with its gain or one chosen from the target; cached between figures."""
     controller = law(target_seconds, gain=None if chosen else PAPER_GAIN)
     return run_engine(controller, queries, seconds=240.0, seed=seed)

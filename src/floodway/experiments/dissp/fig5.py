@@ -24,7 +24,7 @@ LOW_SECONDS = 5.0
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Below the capacity latency returns after every peak; above it grows without bound. Nothing here is random."""
-    runs: dict[int, common.Trace] = {}
+    runs: dict[int, common.EngineTrace] = {}
     for index, queries in enumerate(common.QUERIES):
         runs[queries] = common.run_engine(None, queries, seconds=SECONDS, seed=seeds[0])
         progress((index + 1) / len(common.QUERIES))
@@ -55,12 +55,12 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
 
 
-def _figures(found: common.Trace) -> dict[str, float]:
+def _figures(found: common.EngineTrace) -> dict[str, float]:
     seen = found.latency[np.isfinite(found.latency)]
     return {"highest": float(seen.max()), "third": float(seen[len(seen) // 3]), "last": float(seen[-1])}
 
 
-def _draw(runs: Mapping[int, common.Trace]) -> Figure:
+def _draw(runs: Mapping[int, common.EngineTrace]) -> Figure:
     from floodway.experiments.plots import panels, style
 
     figure, (axes,) = panels(1, 1, width=8.0)

@@ -64,7 +64,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
 
 
-def _draw(runs: Mapping[float, common.Trace]) -> Figure:
+def _draw(runs: Mapping[float, common.EngineTrace]) -> Figure:
     from floodway.experiments.plots import PALETTE, panels, style
 
     figure, (axes,) = panels(1, 1, width=7.0)

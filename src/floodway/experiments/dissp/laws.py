@@ -64,7 +64,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         **{name: make_controller(name, nominal=capacity * TARGET) for name in LIMITS},
         "none": None,
     }
-    runs: dict[str, common.Trace] = {}
+    runs: dict[str, common.EngineTrace] = {}
     every: dict[str, list[dict[str, float]]] = {}
     for index, (name, controller) in enumerate(laws.items()):
         for seed in seeds:
@@ -112,7 +112,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
 
 
-def _figures(found: common.Trace) -> dict[str, float]:
+def _figures(found: common.EngineTrace) -> dict[str, float]:
     seen = np.isfinite(found.latency) & (found.times > common.SETTLE_SECONDS)
     return {
         "mean, before": _mean(found, common.SETTLE_SECONDS, CHANGE),
@@ -127,13 +127,13 @@ def _range(rows: Sequence[Mapping[str, float]], key: str) -> str:
     return f"{min(row[key] for row in rows):.3f} to {max(row[key] for row in rows):.3f} s"
 
 
-def _mean(found: common.Trace, since: float, until: float) -> float:
+def _mean(found: common.EngineTrace, since: float, until: float) -> float:
     ended = found.latencies[:, 0]
     chosen = found.latencies[(ended >= since) & (ended < until)]
     return float(np.average(chosen[:, 1], weights=chosen[:, 2]))
 
 
-def _draw(runs: Mapping[str, common.Trace]) -> Figure:
+def _draw(runs: Mapping[str, common.EngineTrace]) -> Figure:
     from floodway.experiments.plots import PALETTE, panels, style
 
     figure, (axes,) = panels(1, 1, width=9.0)

@@ -30,9 +30,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from floodway.control.base import Controller
+from floodway.control.base import BATCH_SHARE, Controller
 from floodway.control.batch import DELAY_BATCHES
-from floodway.control.forecast import BATCH_SHARE
 from floodway.control.latency import LatencyConfig, LatencyController
 from floodway.errors import FloodwayError
 from floodway.experiments.dissp.common import PATTERN_SECONDS, RATES, SUSTAINED_QUERIES

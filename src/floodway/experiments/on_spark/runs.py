@@ -25,9 +25,9 @@ from floodway.agent.loop.stages import stages
 from floodway.agent.loop.steering_loop import fragments_of
 from floodway.agent.node.nodes_report import NodesReport
 from floodway.agent.node.up import UpOptions, bring_up
-from floodway.control.forecast import BATCH_SHARE
+from floodway.control.base import BATCH_SHARE
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.network.file import parse_network
 from floodway.network.model import Network
 from floodway.network.part import node_part

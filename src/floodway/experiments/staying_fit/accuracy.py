@@ -25,7 +25,7 @@ MOST_SOLVED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class PlannerErrors:
     """Errors of a planner relative to the optimum, over `points` overloaded rates; `load` is the fullest node's.
 
     `solved` is the share of the look-ups that were not answered by the table (C-FIT only).
@@ -48,7 +48,7 @@ class Accuracy:
         }
 
 
-def accuracy(planner: Planner, seeds: Sequence[int], workload: Workload | None = None) -> Accuracy:
+def accuracy(planner: Planner, seeds: Sequence[int], workload: Workload | None = None) -> PlannerErrors:
     """Errors at `POINTS` rates for each seed, drawn from the workload or evenly from the whole rate space.
 
     Rates that overload nothing count as points without error in the mean: the expected error is over all rates.
@@ -69,10 +69,10 @@ def accuracy(planner: Planner, seeds: Sequence[int], workload: Workload | None =
             errors.append(1.0 - plan.score / best if best > 0 else 0.0)
             load = max(load, *plan.load.values())
     solved = (getattr(planner, "solved", 0) - before) / max(overloaded, 1)
-    return Accuracy(overloaded, max(errors, default=1.0), float(np.mean(errors)), load, solved)
+    return PlannerErrors(overloaded, max(errors, default=1.0), float(np.mean(errors)), load, solved)
 
 
-def within(name: str, epsilon: float, found: Iterable[Accuracy]) -> Criterion:
+def within(name: str, epsilon: float, found: Iterable[PlannerErrors]) -> Criterion:
     """Every plan earns at least (1 − ε) of the optimum and fits every node; C-FIT reads nearly all from its table."""
     every = list(found)
     worst, load = max(one.worst for one in every), max(one.load for one in every)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import Accuracy, accuracy, within
+from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import fan_out, figure9, many_inputs
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
@@ -40,8 +40,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     series, traffic = _series(trace, seeds[0])
     networks = (figure9(64, 32), many_inputs(4, 100.0), fan_out(20))
     rows: dict[str, tuple[int, int]] = {}
-    inside: dict[str, Accuracy] = {}
-    outside: dict[str, Accuracy] = {}
+    inside: dict[str, PlannerErrors] = {}
+    outside: dict[str, PlannerErrors] = {}
     for place, network in enumerate(networks, 1):
         program = Program(network)
         means = (LEVEL * program.max_feasible_rates).tolist()

@@ -11,7 +11,7 @@ import numpy as np
 
 from floodway.experiments.dfit_agents import random_tree
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import Accuracy, accuracy, within
+from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network
 from floodway.planning.fit.dfit import DFitPlanner
@@ -40,8 +40,8 @@ class Tree:
     before: DFitPlanner
     after: DFitPlanner
     depth: int
-    first: Accuracy
-    second: Accuracy
+    first: PlannerErrors
+    second: PlannerErrors
 
     @property
     def resent(self) -> int:

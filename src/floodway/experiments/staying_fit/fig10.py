@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import Accuracy, accuracy, within
+from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import FIGURE_9, SOURCE, figure9
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
@@ -33,7 +33,7 @@ MEAN_RATE = 5.0
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Solver calls and CPU seconds on the five networks of Figure 9; each seed draws rates to test the plans at."""
     measured: dict[str, dict[str, Any]] = {}
-    checks: list[dict[str, Accuracy]] = []
+    checks: list[dict[str, PlannerErrors]] = []
     for place, costs in enumerate(FIGURE_9, 1):
         row, check = _compare(Program(figure9(*costs)), seeds)
         row["plans against the linear program"] = {name: one.as_json() for name, one in check.items()}
@@ -84,7 +84,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
 
 
-def _compare(program: Program, seeds: Sequence[int]) -> tuple[dict[str, Any], dict[str, Accuracy]]:
+def _compare(program: Program, seeds: Sequence[int]) -> tuple[dict[str, Any], dict[str, PlannerErrors]]:
     # CPU seconds: a busy machine must not decide which planner is quicker.
     clock = time.process_time
     workload = Exponential([MEAN_RATE] * len(program.streams))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import Accuracy, accuracy, within
+from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, fan_out
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
@@ -30,7 +30,7 @@ FAN_OUTS = (2, 4, 8, 16, 32, 64)
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Solver calls and seconds for one input and 2^k branches; the best of three runs each."""
     measured: dict[str, dict[str, Any]] = {}
-    checks: dict[str, list[Accuracy]] = {"Solver": [], "C-FIT": []}
+    checks: dict[str, list[PlannerErrors]] = {"Solver": [], "C-FIT": []}
     for place, branches in enumerate(FAN_OUTS, 1):
         program = Program(fan_out(branches))
         solvers = [SolverPlanner(program, EPSILON, use_map=False, mix=False, clock=time.process_time) for _ in range(3)]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import Accuracy, accuracy, within
+from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, many_inputs
-from floodway.planning.fit.direct import Spread
+from floodway.planning.fit.direct import SpreadRule
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
 from floodway.planning.solver import Step
@@ -40,8 +40,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     """Solver-W with a budget of 6000 calls, exponential rates with λ = 3; C-FIT at errors from 50% to 10%."""
     converging: dict[int, list[Step]] = {}
     fit: dict[int, list[dict[str, Any]]] = {}
-    checks: dict[float, list[Accuracy]] = {epsilon: [] for epsilon in EPSILONS}
-    expected: dict[int, Accuracy] = {}
+    checks: dict[float, list[PlannerErrors]] = {epsilon: [] for epsilon in EPSILONS}
+    expected: dict[int, PlannerErrors] = {}
     promised: dict[int, float] = {}
     for place, inputs in enumerate(INPUTS, 1):
         program = Program(many_inputs(inputs, MAX_RATE))
@@ -110,7 +110,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 def _fit(program: Program, epsilon: float) -> tuple[FitPlanner, dict[str, Any]]:
     started = time.perf_counter()
-    planner = FitPlanner(program, epsilon, spread=Spread.UNIFORM, most_rows=MOST_ROWS)
+    planner = FitPlanner(program, epsilon, spread=SpreadRule.UNIFORM, most_rows=MOST_ROWS)
     return planner, {"epsilon": epsilon, "rows": planner.size, "seconds": round(time.perf_counter() - started, 4)}
 
 

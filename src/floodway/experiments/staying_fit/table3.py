@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import Accuracy, accuracy, within
+from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, many_inputs
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.planning.fit.direct import Spread
+from floodway.planning.fit.direct import SpreadRule
 from floodway.planning.fit.lattice import feasible_codes, rates_of
 from floodway.planning.fit.node import NodeTable
 from floodway.planning.fit.planner import FitPlanner
@@ -31,13 +31,13 @@ EPSILON = 0.1
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Points 10% of the largest feasible rate apart: all feasible ones of one server, and of Figure 14's two."""
     measured: dict[str, dict[str, Any]] = {}
-    checks: list[Accuracy] = []
+    checks: list[PlannerErrors] = []
     for place, (inputs, (rows, size)) in enumerate(PRINTED.items(), 1):
         program = Program(one_server(inputs))
         started = time.perf_counter()
-        planner = FitPlanner(program, EPSILON, spread=Spread.UNIFORM)
+        planner = FitPlanner(program, EPSILON, spread=SpreadRule.UNIFORM)
         seconds = time.perf_counter() - started
-        two = FitPlanner(Program(many_inputs(inputs, 100.0)), EPSILON, spread=Spread.UNIFORM)
+        two = FitPlanner(Program(many_inputs(inputs, 100.0)), EPSILON, spread=SpreadRule.UNIFORM)
         checks += [accuracy(planner, seeds), accuracy(two, seeds)]
         measured[str(inputs)] = {
             "rows of one server": planner.size,

@@ -5,7 +5,7 @@ So nothing of a dropped tuple has to be copied: read the positions again, apply 
 
     STATE/facts/…      one JSON line per batch of which something may be missing (`job/store/line_log.py`)
 
-A position is that of Kafka: topic, partition, offset. `ranges` leave their end out.
+A position is that of Kafka or of an embedded log: topic or stream, partition, offset. `ranges` leave their end out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ KEPT_SEGMENTS = 256
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Positions of one partition that a batch read, the last one left out."""
+    """Positions of one partition that a batch read, the last one left out.
+
+    `topic` is Kafka's; or, where `floodway` says so, the stream that a Floodway source read from its log or topic.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    floodway: bool = False
 
 
 Epoch = tuple[int, int, int]

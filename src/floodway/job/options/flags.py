@@ -24,7 +24,7 @@ from floodway.errors import InputError
 from floodway.job.decision import Drop, Mode
 from floodway.job.options import values
 from floodway.job.options.options import JobOptions, OnLoss, Plans
-from floodway.job.options.targets import Target
+from floodway.job.options.values import Target
 from floodway.planning.factory import PLANNERS
 from floodway.planning.plan import Objective
 

@@ -1,10 +1,18 @@
 """The options of every job, whatever its kind; the flags that set them are in `job/options/flags.py`.
 
-A run, a node and a supervisor of nodes add fields of their own (how long, where, who plans) to this class.
+A run, a node and a supervisor of nodes add fields of their own (how long, where, who plans) to this class. Some options
+name keys of streams:
+
+share_by    {stream: column}: each value of the column gets a fair share of what is kept of the stream
+weights     {value: weight}: of values of these columns; any other has 1
+keep_rare   of every value of `rare_by` so many tuples of each partition are kept in every batch
+rare_by     {stream: column}; left out, as `share_by`
+accuracy    {stream: target}: each group of the stream keeps what the bounds of its estimate need
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,25 +20,72 @@ from typing import Any, Literal
 
 from floodway.buffering.options import BufferOptions, Manager
 from floodway.control.registry import controllers
-from floodway.errors import InputError
+from floodway.errors import InputError, suggestion
 from floodway.job.decision import Drop, Mode
 from floodway.job.options.accuracy import Accuracy
-from floodway.job.options.key_options import check_keys
-from floodway.job.options.targets import Target
-from floodway.job.options.values import suggestion
+from floodway.job.options.values import Target
 from floodway.network.model import Network
 from floodway.planning.factory import check_choice, make_planner
 from floodway.planning.plan import Objective, Planner
 
+MOST_RARE = 10_000
+
+Columns = Mapping[str, str]
+"""A column by stream."""
+
 Plans = Literal["advance", "lazy"]
 """When a coordinator makes its plans: all before they are needed, or each when rates first ask for it."""
-
 OnLoss = Literal["fail", "skip"]
 """What to do about tuples that were deleted before a batch took them: stop with an error, or count them and go on."""
-
 DEFAULT_TARGET_SECONDS = 2.0
 LOSSLESS_CONTROLLERS = ("batch", "latency", "aurora")
 """Those that steer by latency, which a batch has whatever waits behind it."""
+
+
+def check_keys(
+    network: Network,
+    *,
+    share_by: Columns | None,
+    weights: Mapping[str, float] | None,
+    keep_rare: int | None,
+    rare_by: Columns | None,
+    accuracy: Mapping[str, Accuracy] | None = None,
+    excluded_by: str | None,
+) -> None:
+    """InputError for what does not fit together; `excluded_by` says which other option decides otherwise, and why."""
+    given = {"--share-by": share_by, "--weights": weights, "--keep-rare": keep_rare, "--rare-by": rare_by}
+    flags = [flag for flag, value in {**given, "--accuracy": accuracy}.items() if value]
+    if not flags:
+        return
+    named: Mapping[str, Mapping[str, object] | None] = {
+        "--share-by": share_by,
+        "--rare-by": rare_by,
+        "--accuracy": accuracy,
+    }
+    for flag, streams in named.items():
+        for stream in streams or ():
+            if stream not in network.streams:
+                raise InputError(f"{flag}: no stream is called {stream!r}", hint=suggestion(stream, network.streams))
+    for stream in (accuracy or {}).keys() & (share_by or {}).keys():
+        raise InputError(
+            f"--share-by and --accuracy both decide what {stream} keeps of a key", hint="Use one of them for a stream"
+        )
+    if weights and not share_by:
+        raise InputError("--weights are of keys, and no key is named", hint="Name a column: --share-by STREAM=COLUMN")
+    for key, weight in (weights or {}).items():
+        if not 0.0 < weight < math.inf:
+            raise InputError(f"--weights: {key}={weight:g} is not above 0", hint="Write --weights gold=3,free=0.5")
+    if rare_by and not keep_rare:
+        raise InputError("--rare-by names keys, and --keep-rare does not say how many tuples of each", hint="Give 1")
+    if keep_rare and not (rare_by or share_by):
+        raise InputError(
+            "--keep-rare keeps tuples of every key, and no key is named",
+            hint="Name a column: --rare-by STREAM=COLUMN",
+        )
+    if keep_rare and keep_rare > MOST_RARE:
+        raise InputError(f"--keep-rare {keep_rare} is above {MOST_RARE:,}", hint="It is tuples of every key per batch")
+    if excluded_by is not None:
+        raise InputError(f"{flags[0]} and {excluded_by}", hint="Use one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +99,7 @@ class JobOptions:
     batches to what fits into them. Tuples of a stream that arrived more than `max_age` seconds before their batch is
     cut are skipped, and the oldest of more than `skip_when_lag` that wait. An overload must last `shed_after` seconds
     before anything is dropped for it; `ask_executors` asks Spark's dynamic allocation for more. `share_by` to
-    `accuracy` name keys of streams (`key_options.py`). `side_output` caps the dropped tuples saved per batch. `buffer`
+    `accuracy` name keys of streams (`check_keys`). `side_output` caps the dropped tuples saved per batch. `buffer`
     is who manages what waits; any of the options up to `deadlines` (seconds by stream or `stream/partition`) switches
     it on too. `settings` are Spark's.
     """

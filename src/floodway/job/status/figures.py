@@ -16,11 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from floodway.job.ledger.fold import Counts, Fold
+from floodway.job.ledger.ledger import LedgerTail
 from floodway.job.ledger.ledger_line import LedgerLine
-from floodway.job.ledger.ledger_tail import LedgerTail
 from floodway.job.ledger.timeline import Timeline
-from floodway.job.status.batches import Batch, BatchReader
-from floodway.job.status.latencies import Latency, Sketch
+from floodway.job.status.batches import Batch, BatchReader, Latency, Sketch
 from floodway.job.status.status import LedgerPart, Place, Rates, Status, at_inputs
 from floodway.job.store.store import Store
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from floodway.errors import InputError
 from floodway.job.decision import Mode
 from floodway.job.ledger.fold import Counts
-from floodway.job.status.latencies import Latency
+from floodway.job.status.batches import Latency
 from floodway.job.status.parts import AccuracyPart, BehindPart, ParticipantPart
 from floodway.job.store.store import Store
 
@@ -184,6 +184,8 @@ class Status:
     capacity_needed: float | None = None
     executors_more: int | None = None
     """On a cluster: how many would bring that capacity."""
+    executor_efficiency: float | None = None
+    """What the next of them adds of what the present ones do on the mean, as measured; None: 0.9 is assumed."""
     accuracy: AccuracyPart | None = None
     behind: BehindPart | None = None
     """Of a job that drops nothing."""

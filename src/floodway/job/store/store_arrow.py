@@ -2,7 +2,7 @@
 
 Credentials are those of each vendor's own chain (environment, profile, machine): `AWS_ACCESS_KEY_ID`, `AWS_PROFILE`,
 `AWS_ENDPOINT_URL` …; `GOOGLE_APPLICATION_CREDENTIALS`; `AZURE_…`. Objects appear whole, when their stream is closed.
-pyarrow offers no conditional put, so `create` goes by claims (`store_claims.py`).
+pyarrow offers no conditional put, so `create` goes by claims (`store.create_by_claim`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from floodway.errors import InputError
-from floodway.job.store.store import InTime, StoreError, always, prefixed, scheme_of
-from floodway.job.store.store_claims import create_by_claim
+from floodway.job.store.store import InTime, StoreError, always, create_by_claim, prefixed, scheme_of
 
 SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
 CONNECT_SECONDS, REQUEST_SECONDS = 5, 20

@@ -38,7 +38,7 @@ _MOST_STEPS = 2**16
 """Codes of sample points are 16 bits wide."""
 
 
-class Spread(StrEnum):
+class SpreadRule(StrEnum):
     """Which spread rule makes the grid; `auto` takes the finest uniform one that fits."""
 
     AUTO = "auto"
@@ -71,10 +71,10 @@ class DirectTable:
         return self._filler.fill(flow, rates)
 
 
-def direct_table(block: ProgramBlock, epsilon: float, spread: Spread, most_rows: int | None = None) -> DirectTable:
+def direct_table(block: ProgramBlock, epsilon: float, spread: SpreadRule, most_rows: int | None = None) -> DirectTable:
     """Build the table of a block without splits."""
     if most_rows is None:
-        most_rows = MOST_ROWS if spread in (Spread.ABSOLUTE, Spread.PERCENT, Spread.UNIFORM) else AUTO_ROWS
+        most_rows = MOST_ROWS if spread in (SpreadRule.ABSOLUTE, SpreadRule.PERCENT, SpreadRule.UNIFORM) else AUTO_ROWS
     column = block.column_of()
     share, value = block.share[:, column], block.value[column]
     top = 1.0 / share.max(axis=0)
@@ -88,15 +88,15 @@ def direct_table(block: ProgramBlock, epsilon: float, spread: Spread, most_rows:
     )
 
 
-def _grids(epsilon: float, spread: Spread, top: Vector, value: Vector, most_rows: int) -> Sequence[list[Vector]]:
+def _grids(epsilon: float, spread: SpreadRule, top: Vector, value: Vector, most_rows: int) -> Sequence[list[Vector]]:
     inputs = len(top)
-    if spread is Spread.ABSOLUTE:
+    if spread is SpreadRule.ABSOLUTE:
         return [[steps(min(s, t), t) for s, t in zip(absolute_spreads(epsilon, value), top, strict=True)]]
-    if spread is Spread.FIXED:
+    if spread is SpreadRule.FIXED:
         return [[steps(s, t) for s, t in zip(fixed_size_spreads(most_rows, top, value), top, strict=True)]]
-    if spread is Spread.PERCENT:
+    if spread is SpreadRule.PERCENT:
         return [[percent_points(epsilon, t, inputs) for t in top]]
-    if spread is Spread.UNIFORM:
+    if spread is SpreadRule.UNIFORM:
         return [[steps(s, t) for s, t in zip(uniform_spreads(epsilon, top), top, strict=True)]]
     counts = [math.ceil(inputs / epsilon), math.ceil(1 / epsilon)]
     counts += [count for count in _COARSER if count < counts[1]]

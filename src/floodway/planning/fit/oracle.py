@@ -20,7 +20,7 @@ _SEED = 20070923
 """Probes are part of a build, and a build has to repeat itself."""
 
 
-class Table(Protocol):
+class FlowTable(Protocol):
     """What every kind of table can do."""
 
     @property
@@ -95,7 +95,7 @@ class Oracle:
         useful = np.maximum(tops, useful_rates(block))
         return np.vstack([shape * tops, shape * useful]) if np.any(useful > tops) else shape * tops
 
-    def errors(self, block: ProgramBlock, table: Table, probes: Matrix, best: Sequence[float] | Vector) -> Vector:
+    def errors(self, block: ProgramBlock, table: FlowTable, probes: Matrix, best: Sequence[float] | Vector) -> Vector:
         """Relative errors of a table at probes whose optima are `best`; 0 where there is nothing to earn."""
         return np.array(
             [
@@ -104,6 +104,6 @@ class Oracle:
             ]
         )
 
-    def worst(self, block: ProgramBlock, table: Table, probes: Matrix, best: Sequence[float]) -> float:
+    def worst(self, block: ProgramBlock, table: FlowTable, probes: Matrix, best: Sequence[float]) -> float:
         """The largest of these errors."""
         return max(0.0, float(self.errors(block, table, probes, best).max(initial=0.0)))

@@ -25,7 +25,7 @@ from floodway.planning.fit import store as fit_store
 from floodway.planning.fit.adapted import DRAWN, adapted_plans, adapted_rows
 from floodway.planning.fit.bounds import DualBounds
 from floodway.planning.fit.dfit import DFitPlanner
-from floodway.planning.fit.direct import DirectTable, Spread, direct_table
+from floodway.planning.fit.direct import DirectTable, SpreadRule, direct_table
 from floodway.planning.fit.oracle import Oracle
 from floodway.planning.fit.plans import PlanTable, plan_table
 from floodway.planning.fit.reduce import ProgramBlock
@@ -34,7 +34,7 @@ from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
 from floodway.planning.workload import Workload, check_streams
 
-__all__ = ["DFitPlanner", "FitPlanner", "Spread"]
+__all__ = ["DFitPlanner", "FitPlanner", "SpreadRule"]
 
 _TREE_PROBES = 16
 _DRAW_SEED = 20070924
@@ -68,7 +68,7 @@ class FitPlanner(Planner):
         program: Program,
         epsilon: float = 0.05,
         *,
-        spread: Spread | str = Spread.AUTO,
+        spread: SpreadRule | str = SpreadRule.AUTO,
         most_rows: int | None = None,
         workload: Workload | None = None,
         saved: fit_store.SavedTables | None = None,
@@ -87,7 +87,7 @@ class FitPlanner(Planner):
             self._refuse_if_large()
             blocks = self._oracle.reduced.blocks
             tables = (
-                [self._table(block, Spread(spread), most_rows) for block in blocks]
+                [self._table(block, SpreadRule(spread), most_rows) for block in blocks]
                 if saved is None
                 else saved.tables(blocks)
             )
@@ -150,7 +150,7 @@ class FitPlanner(Planner):
         store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
         return cls(program, float(meta["epsilon"]), saved=fit_store.unpack(program, meta, arrays))
 
-    def _table(self, block: ProgramBlock, spread: Spread, most_rows: int | None) -> DirectTable | PlanTable:
+    def _table(self, block: ProgramBlock, spread: SpreadRule, most_rows: int | None) -> DirectTable | PlanTable:
         drawn = None if self._drawn is None else self._drawn[:, block.streams]
         if block.direct:
             table = direct_table(block, self.epsilon, spread, most_rows)

@@ -29,7 +29,7 @@ from floodway.spark.audit.sources import present_key, query_keys
 from floodway.spark.log.kafka_links import LinkCounts, is_topic, link_counts
 from floodway.spark.log.meta import META
 from floodway.spark.query.fragments import fragments
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 from floodway.spark.query.sinks import writer_of
 
 

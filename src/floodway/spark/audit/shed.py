@@ -21,11 +21,11 @@ from floodway.job.ledger.audit_point import open_ledger
 from floodway.job.ledger.findings import Findings
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
-from floodway.job.shed_state import ShedFiles
-from floodway.job.store.store import Store
+from floodway.job.places import ShedFiles
+from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.spark.session.stores import open_store
-from floodway.spark.shed.checkpoints import noted_checkpoints, read_record
+from floodway.spark.shed.checkpoints import Record, noted_checkpoints, read_record
 from floodway.spark.shed.open_batches import journaled_batches
 
 REPORT_SECONDS = 10.0
@@ -113,7 +113,7 @@ def _check(
     if not committed:
         found.unchecked.append(f"query {query}: no commits in {checkpoint.uri}")
         return None
-    record = read_record(checkpoint, name)
+    record = _record(checkpoint, name, query, found)
     counted = fold.batches(name).get(query)
     first = min([span[0] for span in counted.spans[:1]] if counted else [], default=committed[-1] + 1)
     first = first if record is None else min(first, record.since)
@@ -134,6 +134,15 @@ def _check(
             f"query {query}: Spark no longer has the commits of batches {first} to {committed[0] - 1}"
         )
     return committed[-1]
+
+
+def _record(checkpoint: Store, name: str, query: str, found: Findings) -> Record | None:
+    """From which batch on the shed has counted; None where nothing tells."""
+    try:
+        return read_record(checkpoint, name)
+    except StoreError as error:
+        found.unchecked.append(f"query {query}: {error.message}")
+        return None
 
 
 def _noted(files: ShedFiles, found: Findings) -> dict[str, Store]:

@@ -4,7 +4,7 @@
     offered in all      = end of the last batch − start of the first          ≤ what the input holds
 
 Spark keeps the journal of the last hundred batches. What older ones were offered is checked as a sum: they reach from
-where the query began (`spark/query/query_notes.py`) to where the oldest journaled batch ends. What each of them kept
+where the query began (`spark/query/journal.py`) to where the oldest journaled batch ends. What each of them kept
 cannot be derived any more, and is told as unchecked. Batches that an earlier audit has passed are not looked at again.
 """
 
@@ -30,8 +30,8 @@ from floodway.spark.query.journal import (
     query_key,
     query_name,
     read_batch,
+    read_notes,
 )
-from floodway.spark.query.query_notes import read_notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from floodway.errors import FloodwayError, InputError
+from floodway.errors import FloodwayError, InputError, suggestion
 from floodway.spark.log.kafka_links import is_topic
 
 if TYPE_CHECKING:
@@ -95,9 +94,7 @@ class Catalogue:
     def get(self, name: str) -> CatalogueEntry:
         """An entry, or an error that names the nearest."""
         if name not in self.entries:
-            near = get_close_matches(name, self.entries, n=1, cutoff=0.6)
-            hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(sorted(self.entries)) or 'none'}"
-            raise CatalogueError(f"the catalogue has no entry {name!r}", hint=hint)
+            raise CatalogueError(f"the catalogue has no entry {name!r}", hint=suggestion(name, sorted(self.entries)))
         return self.entries[name]
 
     def check(self, name: str, inputs: Iterable[str], parameters: Mapping[str, Any]) -> Any:

@@ -24,7 +24,7 @@ from floodway.spark.query.fragments import Fragment
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.query.tail import TailResult
 from floodway.spark.source.accounts import Account
-from floodway.spark.source.gone import count_gone
+from floodway.spark.source.notes import count_gone
 from floodway.spark.source.offsets import BatchOffset
 from floodway.units import PPM
 
@@ -34,7 +34,7 @@ def batch_lines(
 ) -> list[LedgerLine]:
     """One line for every place of the fragment, also where nothing came: an audit counts batches.
 
-    `lost` is the folder with notes of what was deleted before it could be read (spark/source/gone.py).
+    `lost` is the folder with notes of what was deleted before it could be read (spark/source/notes.py).
     """
     lines = []
     for spec in fragment.sources:

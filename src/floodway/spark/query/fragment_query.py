@@ -36,18 +36,26 @@ from floodway.spark.query.fragment_lines import StreamFacts, batch_lines
 from floodway.spark.query.fragment_sources import FragmentSources
 from floodway.spark.query.fragment_windows import FragmentWindows, PlacedKeeps
 from floodway.spark.query.fragments import Fragment
-from floodway.spark.query.journal import JournaledBatch, first_offsets, offsets_at, query_key, read_batch
+from floodway.spark.query.journal import (
+    JournaledBatch,
+    first_offsets,
+    note_beginnings,
+    note_tasks,
+    offsets_at,
+    query_key,
+    read_batch,
+    read_notes,
+)
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.operators import EVENT_TIME, apply_chain, apply_operator
 from floodway.spark.query.python_pass.one_pass import OnePass, one_pass
 from floodway.spark.query.python_pass.steps import chains
-from floodway.spark.query.query_notes import note_beginnings, note_tasks, read_notes
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.query.sinks import Appender, Written, is_log, tag_of, write_sinks
 from floodway.spark.query.stream_run import BatchError, StateSize, StreamRun, shortened
 from floodway.spark.query.tail import TailResult, run_tail, sink_arcs, tagged, untagged
-from floodway.spark.source.gone import forget_gone
 from floodway.spark.source.keys import KeyDrops
+from floodway.spark.source.notes import forget_gone
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
-from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import write_atomically
 from floodway.json_text import load_json
 from floodway.network.model import Arc, Network
 from floodway.network.part import whole_location

@@ -19,8 +19,7 @@ from floodway.network.part import outgoing
 from floodway.spark.log import Retention
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import committed_offsets
-from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout, RunLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 HDFS and its like: an object is written beside its place and renamed, which is atomic, and without `OVERWRITE` fails
 where something is. S3 has no rename; there an object appears when its stream is closed, and `create` is a conditional
 put (`If-None-Match`) where the client offers it (Hadoop 3.4.2 and later), else goes by claims
-(`job/store/store_claims.py`). Google's store: as S3 without the conditional put.
+(`job/store/store.py`). Google's store: as S3 without the conditional put.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from floodway.errors import InputError
-from floodway.job.store.store import InTime, StoreError, always, prefixed, scheme_of
-from floodway.job.store.store_claims import create_by_claim
+from floodway.job.store.store import InTime, StoreError, always, create_by_claim, prefixed, scheme_of
 
 _CLASS = re.compile(r"(?:[a-z0-9]+\.)+[A-Z]\w*: ")
 OBJECT_STORES = ("s3a", "s3", "s3n", "gs")

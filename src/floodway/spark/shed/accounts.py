@@ -8,10 +8,10 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.store.store import Store
+from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.keys.rare import rest_ppm
 from floodway.spark.shed.open_batches import journaled_time
-from floodway.spark.shed.positions import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM

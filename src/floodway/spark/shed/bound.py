@@ -13,24 +13,20 @@ from functools import partial
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from floodway.job.places import note_place
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles, note_place
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
 from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
 from floodway.spark.shed.control_columns import (
-    AIMED,
     DECIDED,
     ENFORCED,
+    EPOCHS,
     KEEP,
-    RARE_SHARE,
     SALT,
     SKIP,
-    TABLE,
     THRESHOLD,
     TIE,
     TIME,
-    decided,
     epoch_keep,
     with_control,
 )
@@ -39,7 +35,7 @@ from floodway.spark.shed.executors import executor_count, executor_requests
 from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
 from floodway.spark.shed.keys.key_columns import OVER, QUOTA, hashed_weights, key_hash, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import KeyShares
-from floodway.spark.shed.keys.rare import FIRST, UNKNOWN, rest_column
+from floodway.spark.shed.keys.rare import FIRST, UNKNOWN
 from floodway.spark.shed.listener import attach, metric_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
@@ -119,7 +115,7 @@ class BoundShed:
         self.loops.append(loop)
         note_place(self.settings.name, self.files.store.uri)
         write_rule(loop.files.store, self._rule(df))
-        marked = self._marked(df).withColumns({KEPT: fn.col(FATE) | ~fn.col(ENFORCED), DECIDED: decided()})
+        marked = self._marked(df).withColumn(KEPT, fn.col(FATE) | ~fn.col(ENFORCED))
         counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
         return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
@@ -170,7 +166,10 @@ class BoundShed:
             lambda start: epoch_keep("emit_ppm", start),
             fn.lit(self.settings.salt),
         )
-        kept = with_control(df, self.files.control_uri, self._table_options).filter(whole)
+        # Whether a window is let out is for the batch that emits it to say. Spark would ask the batches that its tuples
+        # come in, before the aggregate, if nothing in the condition kept it from moving a filter.
+        here = fn.when(fn.spark_partition_id() >= 0, whole).otherwise(fn.lit(False))
+        kept = with_control(df, self.files.control_uri, self._table_options).filter(here)
         return kept.select(*[column(name) for name in df.columns])
 
     def _marked(self, df: DataFrame) -> DataFrame:
@@ -179,7 +178,7 @@ class BoundShed:
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
-            whole = fn.col(TABLE).isNull() | fn.col(TABLE)["epochs"].isNull()
+            whole = fn.col(EPOCHS)["known"].isNull()
             by_window = passes(
                 self.window.shape,
                 time_us(self.window.time_column),
@@ -195,10 +194,7 @@ class BoundShed:
             found = found.withColumn(BEHIND, is_behind(of_topic))
         if self.settings.rare_by is not None:
             # The first of their keys are kept; what else there is room for is a smaller share of the others.
-            share = fn.coalesce(fn.col(RARE_SHARE), fn.lit(0))
-            ranked = rank(self.settings.rare_by, self._skipped, self.settings.keep_rare)
-            rest = {name: rest_column(fn.col(name), share) for name in (KEEP, AIMED)}
-            found = found.withColumns({RANK: ranked, **rest})
+            found = found.withColumn(RANK, rank(self.settings.rare_by, self._skipped, self.settings.keep_rare))
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
         if self.settings.share_by is not None:
             slotted = with_quota(slotted, key_hash(fn.expr(self.settings.share_by)))
@@ -270,7 +266,7 @@ class BoundShed:
                 self.window.shape, event_us, lambda start: epoch_keep("emit_ppm", start), fn.lit(self.settings.salt)
             )
             metrics.append(fn.max(event_us).alias("event_us"))
-            metrics.append(fn.count_if(fn.col(TABLE)["epochs"].isNotNull() & unemitted).alias("in_gaps"))
+            metrics.append(fn.count_if(fn.col(EPOCHS)["known"].isNotNull() & unemitted).alias("in_gaps"))
         if self.options.side_output:
             dropped = ~fn.col(KEPT)
             # The rows with the least hash: a sample of fixed size that needs no more memory than itself.

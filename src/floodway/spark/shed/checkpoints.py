@@ -9,30 +9,173 @@
 - `floodway/NAME.6859aad9/control.json` there, by the place of the state, {"mode": "off", "table": {…}}: the operator's
   mode (null: none) and the control table, written again after every decision. A state that was lost begins with it, so
   that a batch is repeated with the decision of its first try, and the operator's mode holds.
+
+Which positions of its source a batch read stands in Spark's progress, or else in the checkpoint.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
-from floodway.errors import FloodwayError
-from floodway.job.decision import Mode
-from floodway.job.shed_state import ShedFiles
-from floodway.job.store.state_files import MODES
-from floodway.job.store.store import Store
+from floodway.errors import FloodwayError, InputError
+from floodway.job.decision import Mode, checked_mode
+from floodway.job.ledger.facts import OffsetRange
+from floodway.job.places import ShedFiles
+from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
+from floodway.planning.lag import Waiting
 from floodway.spark.session.stores import open_store
 from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.open_batches import journaled_batches
+from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.spark.source.offsets import BatchOffset
+
+log = logging.getLogger(__name__)
+
+FIRST_BATCH = "Spark does not say where the first batch of a query begins"
+NOT_RUN = "Spark repeated a batch whose results its sink had already, so nothing was read or counted"
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
 """Checkpoints kept: a job that is started without one has a new one every time."""
+
+
+def positions(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[OffsetRange, ...], str]:
+    """The ranges of Kafka or of a Floodway source that a batch read, and why there are none.
+
+    `sources` are those of a progress, each with `description`, `startOffset` and `endOffset`.
+    """
+    ranges: list[OffsetRange] = []
+    if sources and all(map(_is_unread, sources)) and any(one["startOffset"] != one["endOffset"] for one in sources):
+        return (), NOT_RUN
+    for source in sources:
+        own = _own_offset(source["endOffset"])
+        if own is not None:
+            if len(sources) > 1:
+                return (), f"{source['description']} is one of {len(sources)} sources"
+            if source["startOffset"] == source["endOffset"]:
+                return (), ""
+            return _own_ranges(own)
+        if "kafka" not in source["description"].lower():
+            return (), f"{source['description']} cannot be read again by position"
+        if source["startOffset"] in (None, "null"):
+            return (), FIRST_BATCH
+        starts, ends = _offsets(source["startOffset"]), _offsets(source["endOffset"])
+        if starts is None or ends is None:
+            return (), f"{source['description']} tells no offsets"
+        for topic, partitions in ends.items():
+            for partition, end in partitions.items():
+                start = starts.get(topic, {}).get(partition, 0)
+                if end > start:
+                    ranges.append(OffsetRange(topic, int(partition), int(start), int(end)))
+    return tuple(ranges), ""
+
+
+def _own_offset(text: object) -> BatchOffset | None:
+    """The end of a batch as a Floodway source journals it; None for an offset of another source."""
+    if not isinstance(text, (str, Mapping)) or "stream" not in text:
+        return None
+    from floodway.spark.source.offsets import parse_offset  # queries on other sources need none of it
+
+    try:
+        return parse_offset(text)
+    except InputError:
+        return None
+
+
+def _own_ranges(offset: BatchOffset) -> tuple[tuple[OffsetRange, ...], str]:
+    """What a Floodway source read; where it dropped by itself, positions alone do not tell what it handed over."""
+    rule = offset.admission
+    if rule.keep_ppm < PPM or rule.judged or rule.windows is not None or rule.keys is not None:
+        return (), f"the source of {offset.stream} drops tuples by a decision of its own"
+    return tuple(OffsetRange(offset.stream, *one, floodway=True) for one in offset.ranges()), ""
+
+
+def _is_unread(source: Mapping[str, Any]) -> bool:
+    """Whether Spark repeats the batch, for which it asks no source for its latest offset, and reads nothing.
+
+    It does so where the driver died between the commit of the sink and its own: file sinks know their batches again.
+    """
+    return source.get("numInputRows") == 0 and source.get("latestOffset", "") in (None, "null")
+
+
+def journaled_ranges(checkpoint: Store, batch: int) -> tuple[OffsetRange, ...]:
+    """The ranges that a batch read, by the checkpoint of its query; empty where it does not tell.
+
+    Spark journals the end of every batch, and of the first one Kafka's source leaves where it began.
+    """
+    try:
+        ends = _journaled(checkpoint, batch)
+        starts = _journaled(checkpoint, batch - 1) or [None] * len(ends)
+        sources = [
+            {"description": "Kafka", "startOffset": start or _first(checkpoint, number), "endOffset": end}
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+        ]
+        return positions(sources)[0]
+    except (StoreError, ValueError, LookupError):
+        return ()
+
+
+def _journaled(checkpoint: Store, batch: int) -> list[str | None]:
+    """The end of a batch in every source; none where there is no such batch."""
+    raw = checkpoint.read(f"offsets/{batch}")
+    lines = [] if raw is None else raw.decode().splitlines()[2:]
+    return [None if line == "-" else line for line in lines]
+
+
+def _first(checkpoint: Store, source: int) -> str | None:
+    raw = checkpoint.read(f"sources/{source}/0")
+    return None if raw is None else raw.decode().partition("\n")[2]
+
+
+def backlog(sources: Sequence[Mapping[str, Any]]) -> int | None:
+    """Tuples that were there when a batch was cut and that it left in the source: latest minus end offset.
+
+    0 for a source that hands over all it has. None where the source does not tell, and for several sources, of which
+    nothing says which one the tuples wait in.
+    """
+    if len(sources) != 1:
+        return None
+    latest, ends = _offsets(sources[0].get("latestOffset")), _offsets(sources[0]["endOffset"])
+    if not latest or ends is None:
+        return None
+    return sum(
+        max(0, int(last) - int(ends.get(topic, {}).get(partition, last)))
+        for topic, partitions in latest.items()
+        for partition, last in partitions.items()
+    )
+
+
+def waiting(sources: Sequence[Mapping[str, Any]]) -> tuple[Waiting, ...]:
+    """What a batch left in every partition of Kafka that it read; empty where Spark does not tell."""
+    found: list[Waiting] = []
+    for source in sources:
+        latest, ends = _offsets(source.get("latestOffset")), _offsets(source["endOffset"])
+        if "kafka" in source["description"].lower() and latest and ends is not None:
+            found += [
+                Waiting(topic, int(partition), int(ends[topic][partition]), int(last))
+                for topic, partitions in latest.items()
+                for partition, last in partitions.items()
+                if partition in ends.get(topic, {})
+            ]
+    return tuple(found)
+
+
+def _offsets(text: object) -> dict[str, dict[str, int]] | None:
+    try:
+        found = load_json(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and all(isinstance(part, dict) for part in found.values()) else None
 
 
 def checkpoint_of(spark: SparkSession, query: str) -> str | None:
@@ -69,10 +212,12 @@ class CheckpointNote:
 
 
 def _notes(state: Store) -> dict[str, CheckpointNote]:
+    """What is noted; nothing of a damaged file, which is made again as queries start."""
+    raw = state.read(CHECKPOINTS)
     try:
-        body = load_json(state.read(CHECKPOINTS) or b"{}")
-        return {str(query): _note(note) for query, note in body.items()}
+        return {} if raw is None else {str(query): _note(note) for query, note in load_json(raw).items()}
     except (ValueError, AttributeError, LookupError, TypeError):
+        log.error("%s/%s is damaged: give `floodway audit` the checkpoints of ended queries", state.uri, CHECKPOINTS)
         return {}
 
 
@@ -94,14 +239,27 @@ class Record:
     since: int
     state: str
 
+    def missing(self, query: str, batch: int, place: str, *, is_new: bool, mode: Mode) -> str:
+        """What is to be said where the ledger knows no batch of a query before this one; the state is at `place`."""
+        lost = f"batches {self.since} to {batch - 1} of query {query} are not accounted for"
+        if is_new or self.state != place:
+            return f"the state that this shed had at {self.state} is not here: {lost}; the mode is {mode}"
+        return f"{lost}: the driver ended before it had their reports"
+
 
 def read_record(checkpoint: Store, shed: str) -> Record | None:
-    """The record of a shed in a checkpoint; None if there is none, or none that can be understood."""
+    """The record of a shed in a checkpoint; None if there is none. StoreError if it cannot be understood."""
+    raw = checkpoint.read(_record(shed))
+    if raw is None:
+        return None
     try:
-        body = load_json(checkpoint.read(_record(shed)) or b"null")
+        body = load_json(raw)
         return Record(int(body["since"]), str(body["state"]))
     except (ValueError, LookupError, TypeError, OverflowError):
-        return None
+        raise StoreError(
+            f"{checkpoint.uri}/{_record(shed)} is damaged: from which batch on the shed has counted is not known",
+            hint="Restore it, or remove it: it then begins with the next batch",
+        ) from None
 
 
 def first_record(checkpoint: Store, shed: str, record: Record) -> Record:
@@ -135,21 +293,29 @@ class StateCopy:
 
 
 class StateCopies:
-    """The copies of one shed's state in the checkpoints of its running queries."""
+    """The copies of one shed's state in the checkpoints of its running queries; `wish` is the operator's mode."""
 
-    def __init__(self, files: ShedFiles, shed: str) -> None:
-        self._files = files
+    def __init__(self, files: ShedFiles, shed: str, wish: Callable[[], Mode | None]) -> None:
+        self._wish = wish
         self._name = f"floodway/{files.key(shed)}/control.json"
         self._checkpoints: dict[str, Store] = {}
 
     def read(self, checkpoint: Store) -> StateCopy | None:
-        """The copy in a checkpoint; None if there is none, or none that can be understood."""
-        try:
-            body = load_json(checkpoint.read(self._name) or b"null")
-            table, mode = Table.decode(json.dumps(body["table"]).encode()), body["mode"]
-        except (ValueError, LookupError, TypeError):
+        """The copy in a checkpoint; None if there is none. StoreError if it cannot be understood."""
+        raw = checkpoint.read(self._name)
+        if raw is None:
             return None
-        return None if table is None else StateCopy(table, mode if mode in MODES else None)
+        try:
+            body = load_json(raw)
+            table, mode = Table.decode(json.dumps(body["table"]).encode()), body["mode"]
+            if table is None:
+                raise ValueError("no control table")
+            return StateCopy(table, None if mode is None else checked_mode(mode))
+        except (ValueError, LookupError, TypeError, InputError):
+            raise StoreError(
+                f"{checkpoint.uri}/{self._name}, the copy of the shed's state, is damaged",
+                hint="It is written again with the next decision",
+            ) from None
 
     def begin(self, query: str, checkpoint: Store, table: bytes) -> None:
         """The shed is in this query: its checkpoint has a copy from now on."""
@@ -162,7 +328,7 @@ class StateCopies:
 
     def write(self, table: bytes) -> None:
         """Replace all copies."""
-        mode = json.dumps(self._files.read_mode()).encode() if self._checkpoints else b""
+        mode = json.dumps(self._wish()).encode() if self._checkpoints else b""
         for checkpoint in list(self._checkpoints.values()):  # a query may end, on Spark's thread, while this writes
             checkpoint.write(self._name, b'{"mode": %s, "table": %s}' % (mode, table))
 

@@ -1,6 +1,6 @@
 """Which tuples a decision drops at its keep, from what batches tell: by utility, by key, by position. No Spark in here.
 
-How much is dropped is decided in `control/keep_loop.py`.
+How much is dropped is decided in `control/loop.py`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Chooser:
         before, self._begun_us[report.query] = self._begun_us.get(report.query), report.started_us
         seconds = None if before is None or before >= report.started_us else (report.started_us - before) / 1e6
         quotas = cut_by.quotas or Quotas()
-        keep, aimed = (rest_ppm(ppm, cut_by.rare_ppm) for ppm in (report.keep_ppm or PPM, cut_by.keep_ppm))
+        keep = PPM if report.keep_ppm is None else report.keep_ppm
+        aimed = rest_ppm(cut_by.keep_ppm, cut_by.rare_ppm)
         points = points_of(report.sample, report.sampled, quotas.sizes)
         groups.take(points, seconds, quotas, keep, aimed)
 

@@ -73,13 +73,11 @@ _EPOCHS = "epochs array<struct<seq:int,start_us:bigint,pass_ppm:int,emit_ppm:int
 
 
 def table_schema(options: Collection[str]) -> str:
-    """What Spark reads of the file: the fields of every decision, and those of these options (`epochs` for windows).
-
-    Spark compiles no row of more than a hundred fields, counted with those inside of others.
-    """
+    """What Spark reads of the file: the fields of every decision, and those of these options (`epochs` for windows)."""
     kinds = _FIELDS | {name: kind for name, kind in _FIELDS_OF_OPTIONS.items() if name in options}
     entry = ",".join(f"{name}:{kind}" for name, kind in kinds.items())
-    found = f"latest:struct<{entry}>,end_us:bigint,bounds:array<bigint>,entries:array<struct<{entry}>>"
+    other = f"begin_us:bigint,end_us:bigint,entry:struct<{entry}>"
+    found = f"latest:struct<{entry}>,others:array<struct<{other}>>"
     return ", ".join((f"lookup struct<{found}>", *([_EPOCHS] if "epochs" in options else [])))
 
 
@@ -242,16 +240,11 @@ class Table:
             yield Other(begin, end, self.latest)
 
     def lookup(self) -> dict[str, object]:
-        """The latest entry; and for timestamps before `end_us` the entries between the bounds of the others.
-
-        Entry i is in force where i of the bounds are not beyond the timestamp, null being the latest one.
-        """
-        return {
-            "latest": self.latest.lookup(),
-            "end_us": self.others[-1].end_us if self.others else None,
-            "bounds": [bound for other in self.others for bound in (other.begin_us, other.end_us)],
-            "entries": [entry for other in self.others for entry in (None, other.entry.lookup())],
-        }
+        """The table with its entries as a batch looks them up."""
+        others = [
+            {"begin_us": other.begin_us, "end_us": other.end_us, "entry": other.entry.lookup()} for other in self.others
+        ]
+        return {"latest": self.latest.lookup(), "others": others}
 
     def encode(self) -> bytes:
         """One line."""

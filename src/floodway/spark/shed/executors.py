@@ -3,7 +3,7 @@
 Spark's dynamic allocation asks for executors by the tasks that wait. A streaming job has few of them, however late it
 is: a micro-batch has as many tasks as its source has partitions. So the shed asks by what it measures,
 
-    executors = ⌈ present · needed / efficiency ⌉        (`job/status/reasons.py`)
+    executors = present + ⌈ present (needed - 1) / efficiency ⌉        (`job/status/parts.py`)
 
 needed being how many times the present capacity would keep everything at the target; at most twice those present, and
 at most spark.dynamicAllocation.maxExecutors. It asks once in `EVERY_SECONDS`,
@@ -22,22 +22,23 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from floodway.errors import InputError
-from floodway.job.status.reasons import executors_more
+from floodway.job.status.parts import executors_more
 from floodway.spark.session.stores import is_connect
 
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 30.0
+COUNT_SECONDS = 2.0
 ENABLED, MOST = "spark.dynamicAllocation.enabled", "spark.dynamicAllocation.maxExecutors"
 
 
-def wanted_executors(present: int, needed: float, most: int | None = None) -> int:
-    """How many executors to have for `needed` times the capacity of the present ones.
+def wanted_executors(present: int, needed: float, most: int | None = None, efficiency: float | None = None) -> int:
+    """How many executors to have for `needed` times the capacity of the present ones; `efficiency` if it was measured.
 
     >>> wanted_executors(2, 1.0), wanted_executors(2, 1.3), wanted_executors(2, 9.0), wanted_executors(2, 9.0, most=3)
     (2, 3, 4, 3)
     """
-    asked = min(2 * present, present + (executors_more(present, needed) or 0))
+    asked = min(2 * present, present + (executors_more(present, needed, efficiency) or 0))
     return max(present, asked if most is None else min(asked, most))
 
 
@@ -50,12 +51,12 @@ class ExecutorRequests:
     most: int | None = None
     _last_seconds: float | None = field(default=None, repr=False)
 
-    def take(self, needed: float | None, now_seconds: float) -> int:
+    def take(self, needed: float | None, now_seconds: float, efficiency: float | None = None) -> int:
         """Ask, if more is needed and the last request is long enough ago; how many were asked for."""
         if needed is None or (self._last_seconds is not None and now_seconds - self._last_seconds < EVERY_SECONDS):
             return 0
         present = self.present()
-        more = wanted_executors(present, needed, self.most) - present
+        more = wanted_executors(present, needed, self.most, efficiency) - present
         if more > 0:
             self._last_seconds = now_seconds
             self.request(more)
@@ -64,7 +65,7 @@ class ExecutorRequests:
 
 
 def executor_count(spark: SparkSession) -> Callable[[], int | None]:
-    """How many executors a session has, asked for once in `EVERY_SECONDS`; None where Spark runs here or hides them."""
+    """How many executors a session has, asked for once in `COUNT_SECONDS`; None where Spark runs here or hides them."""
     if is_connect(spark) or (spark.sparkContext.master or "local").startswith("local"):
         return lambda: None
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
@@ -72,7 +73,7 @@ def executor_count(spark: SparkSession) -> Callable[[], int | None]:
 
     def count() -> int:
         nonlocal asked_at, found
-        if time.monotonic() - asked_at > EVERY_SECONDS:
+        if time.monotonic() - asked_at > COUNT_SECONDS:
             asked_at, found = time.monotonic(), len(tracker.getExecutorInfos()) - 1  # one of them is the driver
         return found
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -33,19 +33,64 @@ from typing_extensions import override
 from floodway.errors import InputError
 from floodway.json_text import load_json
 from floodway.spark.session.stores import is_connect
-from floodway.spark.shed.checkpoints import checkpoint_of
+from floodway.spark.shed.checkpoints import backlog, checkpoint_of, positions, waiting
 from floodway.spark.shed.control_columns import Decided
-from floodway.spark.shed.heartbeat import Heartbeat
 from floodway.spark.shed.keys.key_columns import key_counts
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.positions import backlog, positions, waiting
 from floodway.spark.shed.report import BatchReport
 
 log = logging.getLogger(__name__)
 
+BEATS = 4
+"""Per time to expire: a decision expires when so many were missed."""
+
 _lock = Lock()
 _applied: dict[str, Applied] = {}
 _listeners: WeakKeyDictionary[SparkSession, ShedListener] = WeakKeyDictionary()
+
+
+class Heartbeat:
+    """A thread that renews the decision of one loop while queries run that may use it, or until it is stopped.
+
+    A query may outlive its shed's loop (on Spark Connect the client may die and the query goes on). A decision that
+    nobody renews expires, and the batches keep everything again (`Entry.until_us`).
+    """
+
+    def __init__(self, loop: ShedLoop) -> None:
+        self._loop = loop
+        self._lock = Lock()
+        self._stopped = Event()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Begin, or begin again for a query that was started after all had ended; while it beats, nothing is done.
+
+        A loop whose decisions never expire needs none.
+        """
+        with self._lock:
+            if self._thread is None and self._loop.settings.expires_seconds is not None:
+                name = f"floodway-{self._loop.settings.name}"
+                self._thread = Thread(target=self._beat, name=name, daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Renew no more; returns when the thread has ended."""
+        self._stopped.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _beat(self) -> None:
+        period = (self._loop.settings.expires_seconds or 0.0) / BEATS
+        while not self._stopped.wait(period) and not self._is_over():
+            self._loop.renew()
+
+    def _is_over(self) -> bool:
+        """Whether no query is left; one that starts from now on begins anew."""
+        with self._lock:
+            if self._loop.finished:
+                self._thread = None
+            return self._thread is None
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 No Spark in here: a `BatchReport` comes in, files go out. In this order, so that a full disk costs as little as
 possible: the control entry (and the window epochs), the status, the ledger line. A step that fails is logged and
 counted, the next one still runs, and the decision in force stays.
-What the keep is to be is decided in `control/keep_loop.py`.
+What the keep is to be is decided in `control/loop.py`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
 
-from floodway.control.keep_loop import KeepLoop
-from floodway.control.patience import Patience
+from floodway.control.loop import Efficiency, KeepLoop, Patience
 from floodway.errors import FloodwayError
-from floodway.job.decision import Mode
+from floodway.job.decision import SAFE, Mode, OperatorMode
 from floodway.job.ledger.facts import FactsLog
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.figures import read_figures
 from floodway.job.status.parts import AccuracyPart
 from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines
+from floodway.job.store.store import StoreError
 from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser
@@ -36,10 +36,9 @@ from floodway.spark.shed.keys.group_keeps import GroupKeeps
 from floodway.spark.shed.keys.key_shares import WARNINGS, KeyShares
 from floodway.spark.shed.keys.rare import UNKNOWN_KEYS
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
-from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.reporting import Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
-from floodway.spark.shed.settings import Query, ShedSettings
-from floodway.spark.shed.windows import WindowSteering
+from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
+from floodway.spark.shed.settings import QueryMemory, ShedSettings
+from floodway.spark.shed.window_drop import WindowSteering
 from floodway.units import PPM
 
 log = logging.getLogger(__name__)
@@ -67,13 +66,14 @@ class ShedLoop:
     """How many executors there are; None where that says nothing."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
-    _queries: dict[str, Query] = field(default_factory=dict)
+    _queries: dict[str, QueryMemory] = field(default_factory=dict)
     _running: dict[str, str | None] = field(default_factory=dict)
     """Queries that have not ended, with their runs: those that the shed is in, and those not known to be others."""
     _ended: bool = False
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
+        self._operator = OperatorMode(self.files.store, self.settings.mode, f"shed {self.settings.name}")
         self.warnings = Warnings(self.settings.name)
         self.decision_seen: bool | None = None
         """Whether the last batch with tuples found the decision written for it; None before the first."""
@@ -85,6 +85,7 @@ class ShedLoop:
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
         self._status = self.files.read_status()
+        self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
         first = self._first()
         self.control = ControlTable(
             self.files.store,
@@ -95,10 +96,10 @@ class ShedLoop:
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
             lambda query: self.ledger.last_batch(query, self.settings.name),
         )
-        self._copies = StateCopies(self.files, self.settings.name)
+        self._copies = StateCopies(self.files, self.settings.name, self._operator.wish)
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
-        self._state_lost = not self.control.resumed
-        """Whether the state is a new one, and no batch has been reported: a checkpoint may know more."""
+        self._is_new = self._state_lost = not self.control.resumed
+        """Whether the state is a new one; and no batch has been reported: a checkpoint may know more."""
         self._begin(first)
 
     def _begin(self, first: Entry) -> None:
@@ -114,7 +115,8 @@ class ShedLoop:
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
-            self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=self._unsure())
+            unsure = self.clock_us() if self.control.resumed and self._status is None else None
+            self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=unsure)
 
     @property
     def finished(self) -> bool:
@@ -140,12 +142,17 @@ class ShedLoop:
     def _restore(self, query: str) -> None:
         """Begin a state that was lost with what the query's checkpoint holds of it."""
         checkpoint = self.control.open_batches.journal(query)
-        copy = None if checkpoint is None else self._copies.read(checkpoint)
+        try:
+            copy = None if checkpoint is None else self._copies.read(checkpoint)
+        except StoreError:
+            if self._state_lost:  # whatever the operator asked for, this drops nothing
+                self._operator.restore(SAFE)
+                self._begin(self._first())
+            raise
         if checkpoint is None or copy is None:
             return
         if self._state_lost and copy.table.latest.seq > self.control.latest.seq:
-            if copy.mode is not None and self.files.read_mode() is None:
-                self.files.write_mode(copy.mode)
+            self._operator.restore(copy.mode)
             self.control.adopt(copy.table)
             self._begin(self._first())
         self._copies.begin(query, checkpoint, self.control.table.encode())
@@ -156,7 +163,9 @@ class ShedLoop:
             if self._running:
                 self._guarded("renewing the decision", self.control.renew)
                 if self._status is not None:
-                    renewed = self._status = replace(self._status, decision_until=self._decision_until())
+                    renewed = self._status = replace(
+                        self._status, decision_until=self._decision_until(), warnings=self._said()
+                    )
                     self._guarded("writing the status", lambda: self.files.write_status(renewed))
 
     def on_foreign(self, query: str) -> None:
@@ -223,17 +232,18 @@ class ShedLoop:
                 self._copies.end(query)
                 self.control.open_batches.ended(query, self.clock_us())
 
-    def _query(self, report: BatchReport) -> Query:
+    def _query(self, report: BatchReport) -> QueryMemory:
         known = self._queries.get(report.query)
         if known is None or known.run != report.run:
             last = self.ledger.last_batch(report.query, self.settings.name)
-            known = self._queries[report.query] = Query(
-                report.run, self._restored(), last, Patience(self.settings.shed_after_seconds)
-            )
+            before = None if self._status is None or self._status.shed is None else self._status.shed.controller
+            loop = KeepLoop.resumed(self.settings.controller, before)
+            patience = Patience(self.settings.shed_after_seconds)
+            known = self._queries[report.query] = QueryMemory(report.run, loop, last, patience)
             self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
         return known
 
-    def _look_for_record(self, query: Query, report: BatchReport) -> None:
+    def _look_for_record(self, query: QueryMemory, report: BatchReport) -> None:
         """A query that the ledger does not know is new; unless its checkpoint says that it is not."""
         checkpoint = self.control.open_batches.journal(report.query)
         if checkpoint is None:
@@ -243,10 +253,8 @@ class ShedLoop:
         if query.last_batch is not None or record.since >= report.batch:
             return
         query.last_batch = record.since - 1
-        lost = f"batches {record.since} to {report.batch - 1} of query {report.query} are not accounted for"
-        self.warnings.say(
-            f"the state that this shed had at {record.state} is not here: {lost}; the mode is {self._mode()}"
-        )
+        place, mode = self.files.store.uri, self._mode()
+        self.warnings.say(record.missing(report.query, report.batch, place, is_new=self._is_new, mode=mode))
         if not self.control.resumed and (report.batch_time_us or report.started_us) < self._opened_us:
             self.warnings.say(
                 f"batch {report.batch} of query {report.query} is a replay; its first decision is not known"
@@ -272,14 +280,6 @@ class ShedLoop:
             if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
                 self.warnings.say(unseen)
 
-    def _restored(self) -> KeepLoop:
-        """The controller as the last run left it, so that a restart does not learn from the start."""
-        snapshot = self._status.shed.controller if self._status and self._status.shed else None
-        try:
-            return KeepLoop(self.settings.controller, snapshot or None)
-        except FloodwayError:
-            return KeepLoop(self.settings.controller)
-
     def _decision_until(self) -> float | None:
         until_us = self.control.latest.until_us
         return None if until_us is None else until_us / 1e6
@@ -289,12 +289,9 @@ class ShedLoop:
         return Entry(0, 0, salt=self.settings.salt, mode=self._mode())
 
     def _mode(self) -> Mode:
-        return self.files.read_mode() or self.settings.mode
+        return self._operator.look()
 
-    def _unsure(self) -> int | None:
-        return self.clock_us() if self.control.resumed and self._status is None else None
-
-    def _decide(self, query: Query, report: BatchReport) -> None:
+    def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
             report.finished(),
@@ -308,8 +305,9 @@ class ShedLoop:
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
             query.decided = decided
+            self._efficiency.take(self.present(), decided.capacity)
             if self.executors is not None:
-                self.executors.take(decided.capacity_needed, report.ended_us / 1e6)
+                self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
                 query.follow = decided.budget, decided.offered_rate, report.ended_us
@@ -343,12 +341,11 @@ class ShedLoop:
         self.control.put(self._chooser.completed(entry))
 
     def _save_dropped(self, report: BatchReport) -> None:
+        place = {"query": report.query, "batch": report.batch}
         if report.dropped_tuples:
-            self.dropped.append(
-                {"query": report.query, "batch": report.batch, "tuple": text} for text in report.dropped_tuples
-            )
+            self.dropped.append({**place, "tuple": text} for text in report.dropped_tuples)
 
-    def _batch(self, query: Query, report: BatchReport) -> Batch:
+    def _batch(self, query: QueryMemory, report: BatchReport) -> Batch:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
@@ -360,13 +357,12 @@ class ShedLoop:
             reason = f"{reason}; {accuracy.words}"
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
-    def _accuracy(self, query: Query) -> AccuracyPart | None:
-        target = self.settings.target_seconds
-        return None if self._groups is None else self._groups.part(query.latency_seconds, target)
+    def _accuracy(self, query: QueryMemory) -> AccuracyPart | None:
+        groups = self._groups
+        return None if groups is None else groups.part(query.latency_seconds, self.settings.target_seconds)
 
-    def _report(self, query: Query, report: BatchReport, batch: Batch) -> None:
-        latest = self.control.latest
-        seen_us = self.windows.seen_us if self.windows is not None else None
+    def _report(self, query: QueryMemory, report: BatchReport, batch: Batch) -> None:
+        latest, seen_us = self.control.latest, None if self.windows is None else self.windows.seen_us
         part = shed_part(report, query.loop.snapshot(), seen_us, self.control.late_writes)
         self._status = shed_status(
             self.settings.name,
@@ -379,14 +375,18 @@ class ShedLoop:
             target_seconds=self.settings.target_seconds,
             decided=query.decided,
             executors=self.present(),
+            efficiency=self._efficiency.measured,
             accuracy=self._accuracy(query),
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
             decision_seen=self.decision_seen,
             decision_until=self._decision_until(),
-            warnings=tuple(self.warnings),
-            errors=self.errors,
+            warnings=self._said(),
+            errors=self.errors + self._operator.errors,
         )
         self.files.write_status(self._status)
+
+    def _said(self) -> tuple[str, ...]:
+        return (*self._operator.warnings, *self.warnings)
 
     def _guarded(self, doing: str, step: Callable[[], object]) -> None:
         try:

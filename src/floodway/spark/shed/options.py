@@ -20,11 +20,10 @@ from pyspark.sql import Column
 from floodway.control.base import Controller
 from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
-from floodway.errors import InputError
+from floodway.errors import InputError, suggestion
+from floodway.job.decision import checked_mode
 from floodway.job.options.accuracy import Accuracy
-from floodway.job.options.targets import Target
-from floodway.job.options.values import suggestion
-from floodway.job.store.state_files import checked_mode
+from floodway.job.options.values import Target
 from floodway.spark.shed.keys.rare import MOST_NUMBER
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodway.control.base import Controller
-from floodway.control.keep_loop import KeepDecision, KeepLoop
-from floodway.control.patience import Patience
+from floodway.control.loop import KeepDecision, KeepLoop, Patience
 from floodway.job.decision import Mode
 from floodway.job.options.accuracy import Accuracy
 from floodway.planning.windows.window_drop import WindowShape
@@ -56,7 +55,7 @@ class ShedSettings:
 
 
 @dataclass
-class Query:
+class QueryMemory:
     """What is remembered of one query's run."""
 
     run: str

@@ -7,7 +7,7 @@ what comes after it): every micro-batch reads the decision in force from the con
 hash of its identity, so a replay repeats it. Survivors carry `_weight` = 1/keep.
 
 Around the drop exact counts are observed; a listener in the driver turns them into the next decision, a ledger line
-and a status (`loop.py`). Files and their formats: `job/shed_state.py`.
+and a status (`loop.py`). Files and their formats: `job/places.py`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from floodway.control.base import Controller
 from floodway.errors import InputError
 from floodway.job.options.accuracy import Accuracy
-from floodway.job.shed_state import ShedFiles, checked_name
-from floodway.spark.session.stores import is_connect
+from floodway.job.places import ShedFiles, checked_name
+from floodway.spark.session.stores import is_connect, place_files, setting
 from floodway.spark.shed.bound import BoundShed
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
-from floodway.spark.shed.place import place_files, setting
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.window_drop import WindowDrop
 
@@ -168,7 +167,7 @@ def shed(
     - `skip_when_lag`: when more tuples than that wait in Kafka behind `maxOffsetsPerTrigger`, the oldest beyond it are
       skipped.
     - `max_age`: tuples that are older when their batch begins ("10m") are skipped, by the column `timestamp` (Kafka's).
-    - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `place.py`.
+    - `state_dir`: the folder or URI (`hdfs:`, `s3a:`, …) that its state lies below; else see `spark/session/stores.py`.
 
     What is left out here may stand in Spark's settings, as `spark.floodway.target_latency` (`options.py`).
     """

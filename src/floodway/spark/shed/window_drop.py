@@ -12,7 +12,8 @@ lets only kept windows out (a dropped window shares tuples with kept ones, so th
 
 Set the watermark before the drop, as here, so that it advances as in the unshed job. Write in append mode: update
 mode shows windows before they are whole, shed or not. The policy and the guarantee across rate changes:
-`planning/windows/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below.
+`planning/windows/window_drop.py`. With a fixed keep and no control, `window_drop` and `kept_windows` below; with
+control, `WindowSteering` says when an epoch may begin.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.planning.windows.window_drop import WindowShape
+from floodway.planning.windows.window_drop import Epochs, WindowShape
 from floodway.spark.query.drops import column
+from floodway.spark.shed.control_file import ControlTable
 from floodway.units import PPM, duration_us
 
 MOST_OVERLAP = 64
 KeepAt = Callable[[Column], Column]
 """From a batch start (microseconds) to the keep in force for it, in ppm."""
+
+CHANGE = 0.05
+"""Relative change of keep that is worth an epoch: the drop changes that the papers' prototype ignored."""
+KEPT_EPOCHS = 2048
+"""As many windows, about, may be open at once, each with a keep of its own; older ones count as dropped."""
 
 
 @dataclass(frozen=True)
@@ -161,3 +168,52 @@ def _kept(shape: WindowShape, start_us: Column, keep_ppm: Column, salt: Column) 
     drawn = fn.greatest(fn.lit(0), fn.floor((keep.cast("bigint") * (gap + 1) - PPM) / gap))
     forced = fn.pmod(start_us - fn.lit(shape.offset_us), fn.lit(shape.batch_us * (gap + 1))) == 0
     return forced | (slot < drawn)
+
+
+@dataclass
+class WindowSteering:
+    """Moves the epochs in the control table towards a keep: when one may begin, and when a raise may be emitted.
+
+    The policy is `planning/windows/`; here is what it needs to know of running queries: the latest event time that
+    micro-batches reported, and whether all that run or are still to begin know of the pending entry. If a report was
+    lost (the driver died between a commit and its report), what that batch saw is unknown; it is then taken to have
+    seen event times up to the wall clock of its loss, so a raise waits until event time has passed that point.
+    """
+
+    shape: WindowShape
+    control: ControlTable
+    seen_us: int | None = None
+    unsure_until_us: int | None = None
+
+    @property
+    def epochs(self) -> Epochs:
+        """The keep rates of windows, as the control table holds them."""
+        return Epochs(self.shape, self.control.table.epochs)
+
+    def saw(self, event_us: int | None) -> None:
+        """A micro-batch reported the latest event time it was offered."""
+        if event_us is not None:
+            self.seen_us = event_us if self.seen_us is None else max(self.seen_us, event_us)
+
+    def lost_sight(self, now_us: int) -> None:
+        """Micro-batches went by without a report."""
+        self.unsure_until_us = now_us
+
+    def steer(self, keep_ppm: int) -> None:
+        """Begin or finish a change towards `keep_ppm`, if one is due."""
+        epochs = self.epochs
+        emitted = epochs.latest.emit_ppm
+        if epochs.pending and self.control.all_know(epochs.latest.seq):
+            self._put(lambda seq: epochs.confirm(seen_us=self._latest_us(), seq=seq))
+        elif keep_ppm != emitted and (keep_ppm == PPM or abs(keep_ppm - emitted) > CHANGE * emitted):
+            changed = epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, seq=0)
+            if changed is not epochs:
+                self._put(lambda seq: epochs.lower_or_raise(keep_ppm, seen_us=self.seen_us, seq=seq))
+
+    def _put(self, changed: Callable[[int], Epochs]) -> None:
+        oldest = self.control.table.oldest_seq
+        self.control.put_epochs(lambda seq: changed(seq).trimmed(KEPT_EPOCHS, oldest).history)
+
+    def _latest_us(self) -> int | None:
+        known = [at for at in (self.seen_us, self.unsure_until_us) if at is not None]
+        return max(known, default=None)

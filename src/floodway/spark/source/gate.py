@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import write_atomically
 
 OPEN, SHUT = "open", "shut"
 _POLL_SECONDS = 0.01

@@ -36,9 +36,8 @@ from floodway.spark.source.cut import cut_batch
 from floodway.spark.source.decode import ERROR
 from floodway.spark.source.drops import sought_block
 from floodway.spark.source.gate import wait_at
-from floodway.spark.source.gone import PassingOver
 from floodway.spark.source.keys import parse_keys, with_keys
-from floodway.spark.source.notes import LOST, MALFORMED, leave
+from floodway.spark.source.notes import LOST, MALFORMED, PassingOver, leave
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, WindowRule, parse_offset
 from floodway.spark.source.options import SourceOptions
 from floodway.spark.source.windows import EVENT_TIME, has_event_time, parse_drops, with_windows

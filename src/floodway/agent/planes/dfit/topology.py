@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from floodway.errors import InputError
+from floodway.errors import InputError, did_you_mean
 from floodway.network.flow import flows
 from floodway.network.model import Arc, Network, Operator
-from floodway.network.suggest import did_you_mean
 from floodway.planning.fit.cluster import Cluster, cluster_forest
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.local import offered_most

@@ -27,9 +27,9 @@ from floodway.experiments.chaos.kills.processes import Job
 from floodway.experiments.chaos.kills.run_kills import RunJob
 from floodway.experiments.chaos.kills.shed_kills import ShedJob
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
+from floodway.job.decision import write_mode
 from floodway.job.ledger.ledger import Ledger, LedgerLine, Reason
 from floodway.job.status.status import read_status
-from floodway.job.store.state_files import write_mode
 from floodway.job.store.store import Store
 from floodway.units import PPM
 

@@ -123,7 +123,7 @@ class ClockedAgents:
 
 def faults(trial: Trial) -> FaultResult:
     """Steps and restarts one after the other."""
-    result = FaultResult("clocks")
+    result = FaultResult("agent-clocks")
     rng = trial.rng("clocks")
     agents = ClockedAgents(parse_network(NETWORK), rng)
     for number in range(trial.points):

@@ -23,7 +23,7 @@ from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.network.file import load_network
 from floodway.spark.audit.nodes import audit_nodes
 from floodway.spark.log import LogReader
-from floodway.spark.query.node_layout import NodeLayout
+from floodway.spark.query.layout import NodeLayout
 
 NETWORK = """
 version: 1

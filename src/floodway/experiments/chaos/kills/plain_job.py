@@ -20,16 +20,22 @@ import pyarrow as pa
 
 from floodway.job.decision import JobDecision, StreamDecision, named, write_decision
 from floodway.job.ledger.ledger import Ledger
-from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import write_atomically
 from floodway.network.file import load_network
 from floodway.network.model import Network
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.inputs import source_options
 from floodway.spark.query.fragment_lines import batch_lines
 from floodway.spark.query.fragments import Fragment, fragments
-from floodway.spark.query.journal import committed_batches, journaled_batches, query_key, read_batch
+from floodway.spark.query.journal import (
+    committed_batches,
+    journaled_batches,
+    note_beginnings,
+    note_tasks,
+    query_key,
+    read_batch,
+)
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.query_notes import note_beginnings, note_tasks
 from floodway.spark.query.sinks import Written, tag_of
 from floodway.spark.query.tail import TailResult
 from floodway.spark.source.datasource import FloodwaySource

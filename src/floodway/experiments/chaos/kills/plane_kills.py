@@ -30,7 +30,7 @@ from floodway.experiments.chaos.kills.processes import ForkedJob
 from floodway.experiments.chaos.networks import COSTS, HEAL_SECONDS, NETWORK, RATES, SECURITY, sheds_well
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import PROCESS_CLOCK
-from floodway.job.store.state_files import write_atomically
+from floodway.job.store.store import write_atomically
 from floodway.network.file import parse_network
 
 TICK_SECONDS = 0.1

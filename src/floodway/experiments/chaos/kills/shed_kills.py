@@ -25,7 +25,7 @@ from floodway.experiments.chaos.kills.run_kills import topic_of
 from floodway.experiments.chaos.kills.shed_job import NAME
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.job.ledger.ledger import Ledger, Reason
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.journal import committed_batches, committed_offsets

@@ -61,7 +61,7 @@ class GroupKeeps:
         if found is None:
             # What accuracy needs is not known before the first sample.
             kept = 1.0 if self.is_firm else keep
-            return Quotas(others_ppm=round(kept * PPM), sizes=self._sizes), kept
+            return Quotas(sizes=self._sizes), kept
         covered = self._covered(found)
         least = found.smaller(DECIDED_ERRORS).of(self._accuracy.function).where(covered)
         needs = needed_keeps(least, self._accuracy.within)
@@ -69,10 +69,11 @@ class GroupKeeps:
         chosen = self._strata = strata(
             keep, found.names[covered], shares[covered], needs, most=MOST_KEYS, firm=self.is_firm
         )
-        keeps = tuple(int(ppm) for ppm in np.ceil(np.minimum(chosen.keeps, 1.0) * PPM))
-        names = tuple(int(name) for name in chosen.names)
-        others, whole = min(PPM, max(1, round(chosen.others * PPM))), round(chosen.whole * PPM)
-        return Quotas(names, keeps, others, whole, sizes=self._sizes), max(keep, chosen.keep) if self.is_firm else keep
+        keeps = (np.ceil(np.minimum(chosen.keeps, 1.0) * PPM) / PPM).tolist()
+        raised = max(keep, chosen.keep) if self.is_firm else keep
+        names = [int(name) for name in chosen.names]
+        others = max(1.0 / PPM, chosen.others)
+        return Quotas.of_groups(raised, names, keeps, others, chosen.whole, self._sizes), raised
 
     def part(self, latency_seconds: float | None, target_seconds: float) -> AccuracyPart:
         """What the status says of it."""

@@ -16,13 +16,15 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.spark.query.drops import literal
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.quotas import LEAST_FACTOR, MOST_FACTOR, MOST_KEYS
+from floodway.spark.shed.keys.quotas import MOST_KEYS, MOST_STEPS, STEPS
 from floodway.units import PPM
 
 KEY = "_floodway_key"
 KEY_AT = "_floodway_key_at"
 QUOTA = "_floodway_quota"
 OVER = "_floodway_over"
+LEVEL = "_floodway_level"
+OTHERS = "_floodway_others"
 
 LEVELS = tuple((i + 0.5) / 1000 for i in range(1000))
 ACCURACY = 20_000
@@ -38,16 +40,15 @@ def with_quota(df: DataFrame, key: Column) -> DataFrame:
 
     A tuple is *over* its share if its key's quota is below that of the keys which are not tracked.
     """
-    quotas = fn.col(QUOTAS)
-    own = fn.get(quotas["keeps"], (fn.col(KEY_AT) - 1).cast("int"))
-    found = df.withColumn(KEY, key)
-    placed = found.withColumn(KEY_AT, fn.coalesce(_position(quotas["keys"], fn.col(KEY)), fn.lit(0).cast("bigint")))
-    return placed.withColumns(
-        {
-            QUOTA: fn.coalesce(_moved(fn.coalesce(own, quotas["others_ppm"])), fn.col(KEEP)),
-            OVER: fn.coalesce(own < quotas["others_ppm"], fn.lit(False)),
-        }
-    )
+    quotas, limit = fn.col(QUOTAS), fn.lit(PPM)
+    found = df.withColumns({KEY: key, LEVEL: _between(quotas["levels"]), OTHERS: fn.floor(_between(quotas["others"]))})
+    at = fn.coalesce(_position(quotas["keys"], fn.col(KEY)), fn.lit(0).cast("bigint"))
+    base = fn.get(quotas["bases"], (fn.col(KEY_AT) - 1).cast("int"))
+    own = fn.floor(fn.least(limit.cast("double"), limit * fn.col(LEVEL) / base + 0.5))
+    quota = fn.when(base.isNotNull(), own).otherwise(fn.col(OTHERS))
+    moved = fn.when(fn.col(KEEP) < limit, quota).cast("int")
+    placed = found.withColumn(KEY_AT, at).withColumn(QUOTA, fn.coalesce(moved, fn.col(KEEP)))
+    return placed.withColumn(OVER, fn.coalesce(fn.col(QUOTA) < fn.col(OTHERS), fn.lit(False)))
 
 
 def key_hash(key: Column, bits: int = KEY_BITS) -> Column:
@@ -58,19 +59,27 @@ def key_hash(key: Column, bits: int = KEY_BITS) -> Column:
 def key_metrics(share_by: str, counted: Column) -> list[Column]:
     """What a batch tells of the keys of the tuples that count."""
     asked = fn.col(KEY) == fn.col(QUOTAS)["asked"]
+    place = fn.col(KEY_AT).cast("double")  # of a whole number Spark would cut 7.999 to 7
     name = fn.substring(fn.coalesce(fn.expr(share_by).cast("string"), fn.lit("null")), 1, MOST_NAME)
     return [
         fn.percentile_approx(fn.when(counted, fn.col(KEY)), list(LEVELS), ACCURACY).alias("key_points"),
-        fn.histogram_numeric(fn.when(counted, fn.col(KEY_AT)), fn.lit(MOST_KEYS + 1)).alias("key_counts"),
+        fn.histogram_numeric(fn.when(counted, place), fn.lit(MOST_KEYS + 1)).alias("key_counts"),
         fn.max(fn.when(asked, name)).alias("key_name"),
     ]
 
 
 def key_counts(histogram: Sequence[Any]) -> dict[int, int]:
-    """Tuples by place among the tracked keys. A place stands in as many bins as partitions counted it."""
+    """Tuples by place among the tracked keys. A place stands in as many bins as partitions counted it.
+
+    Spark joins bins of one place at the mean of their places, weighted by counts, which may be a little beside it.
+
+    >>> key_counts([{"x": 6.999999999999999, "y": 40.0}, {"x": 7.0, "y": 2.0}])
+    {7: 42}
+    """
     found: dict[int, int] = {}
     for one in histogram:
-        found[int(one["x"])] = found.get(int(one["x"]), 0) + round(one["y"])
+        place = round(one["x"])
+        found[place] = found.get(place, 0) + round(one["y"])
     return found
 
 
@@ -103,10 +112,9 @@ def _position(keys: Column, key: Column) -> Column:
     return fn.call_function("array_position", keys, key)  # `array_position` of Spark 3.5 takes no column
 
 
-def _moved(ppm: Column) -> Column:
-    """`Quotas.moved` as a column."""
-    whole, limit = fn.col(QUOTAS)["whole_ppm"], fn.lit(PPM)
-    factor = (fn.col(KEEP) - whole) / fn.greatest(fn.col(AIMED) - whole, fn.lit(1))
-    bounded = fn.least(fn.greatest(factor, fn.lit(LEAST_FACTOR)), fn.lit(MOST_FACTOR))
-    moved = fn.floor(fn.least(limit.cast("double"), ppm * bounded)).cast("int")
-    return fn.when((ppm >= limit) | (fn.col(KEEP) >= limit), limit).otherwise(moved)
+def _between(values: Column) -> Column:
+    """What `Quotas.in_batch` takes of values by step: those of the keep in force, on the line between two steps."""
+    at = fn.least(fn.col(KEEP) / fn.greatest(fn.col(AIMED), fn.lit(1)) * STEPS, fn.lit(float(MOST_STEPS)))
+    step = fn.floor(at).cast("int")
+    low, high = fn.get(values, step), fn.get(values, fn.least(step + 1, fn.lit(MOST_STEPS)))
+    return low + (at - step) * (high - low)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql import functions as fn
 from pyspark.sql.pandas.functions import pandas_udf
 
 from floodway.errors import InputError
@@ -85,10 +84,9 @@ def rest_ppm(keep_ppm: int, rare_ppm: int) -> int:
     return max(0, math.floor((keep_ppm - rare_ppm) * PPM / (PPM - rare_ppm)))
 
 
-def rest_column(keep_ppm: Column, rare_ppm: Column) -> Column:
-    """`rest_ppm` as a column."""
-    rest = fn.floor((keep_ppm - rare_ppm).cast("double") * fn.lit(PPM) / (fn.lit(PPM) - rare_ppm))
-    return fn.greatest(rest, fn.lit(0)).cast("int")
+def rest_sql(keep_ppm: str, rare_ppm: str) -> str:
+    """`rest_ppm` as an expression of Spark."""
+    return f"int(greatest(floor(double({keep_ppm} - {rare_ppm}) * {PPM} / ({PPM} - {rare_ppm})), 0))"
 
 
 def counter(number: int, most: int) -> Callable[[Iterator[Any]], Iterator[Any]]:

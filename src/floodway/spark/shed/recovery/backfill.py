@@ -30,10 +30,10 @@ from floodway.job.ledger.backfill import (
 )
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.fold import Fold
-from floodway.job.ledger.ledger import Ledger
+from floodway.job.ledger.ledger import Ledger, LedgerTail
 from floodway.job.ledger.ledger_line import LedgerLine
-from floodway.job.ledger.ledger_tail import LedgerTail
 from floodway.job.store.store import Store
+from floodway.spark.source.datasource import explain
 
 POLL_SECONDS = 1.0
 
@@ -197,7 +197,7 @@ class Backfill:
             if self.pace.is_open:
                 raise BackfillError(
                     f"backfill of {self.name!r} stopped after {self.pace.failures} failures in a row, "
-                    f"the last one in step {step.name}: {str(error).splitlines()[0] if str(error) else error!r}",
+                    f"the last one in step {step.name}: {explain(error) if str(error) else repr(error)}",
                     hint="Mend the cause and start it again: it continues with this step",
                 ) from error
             return

@@ -3,15 +3,15 @@
 Whether a tuple was dropped is a pure function of what the batch journaled (`job/ledger/facts.py`), so the dropped ones
 are found by reading the batch's positions again and taking those that its decision did not keep. None was copied.
 
-Spark reads from Kafka what is still there. What retention has taken meanwhile is missing from the result; how many that
-are is the batch's number of dropped tuples less those that came back.
+Spark reads from Kafka, or from an embedded log, what is still there. What retention has taken meanwhile is missing from
+the result; how many that are is the batch's number of dropped tuples less those that came back.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,14 +22,20 @@ from floodway.job.ledger.backfill import Recount
 from floodway.job.ledger.facts import BatchFacts, FactsLog, between
 from floodway.job.ledger.ledger_line import Reason
 from floodway.job.options.values import moment_us
-from floodway.job.shed_state import ShedFiles
+from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store
-from floodway.spark.shed.place import place_files
+from floodway.spark.session.stores import place_files
 from floodway.spark.shed.recovery.fate import Rule, fate, missing, read_rule, reasons
 from floodway.spark.shed.recovery.streams import stream_recovery
+from floodway.spark.source import register
+from floodway.spark.source.offsets import BatchOffset
 
 MOST_BATCHES = 500
 """Batches in one DataFrame: each is a scan of its own."""
+
+LIVE_KAFKA = ("subscribe", "subscribePattern", "assign", "startingOffsets", "maxOffsetsPerTrigger")
+LIVE_SOURCE = ("decision", "gate", "notes", "startingoffsets", "maxtuplesperbatch", "onloss")
+"""Options that say how a running job reads: a batch is read again by its own positions."""
 
 DROPPED = "_dropped"
 WINDOWS = "_windows"
@@ -40,12 +46,15 @@ Through = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Recovery:
-    """How to read dropped tuples again: Kafka's options as the job has them, and what the job does before the shed."""
+    """How to read dropped tuples again: the options of Kafka's source or of a Floodway source as the job has them, and
+    what the job does before the shed.
+    """
 
     spark: SparkSession
     files: ShedFiles
     kafka: Mapping[str, str]
     through: Through | None = None
+    source: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:
@@ -63,7 +72,14 @@ class Recovery:
         if found and not any(one.readable for one in found):
             raise InputError(
                 f"what was dropped cannot be read again: {found[0].why or 'unknown source'}",
-                hint="Only what was read from Kafka can be processed later",
+                hint="Only what was read from Kafka or from a Floodway source can be processed later",
+            )
+        kinds = {one.floodway for facts in found for one in facts.ranges}
+        if (True in kinds and not self.source) or (False in kinds and not self.kafka):
+            option, example = ("source", "path") if True in kinds else ("kafka", "kafka.bootstrap.servers")
+            raise InputError(
+                f"{option}= does not say where the dropped tuples are read again",
+                hint=f"Give the options of the job's source, such as {example!r}",
             )
         return found
 
@@ -88,7 +104,7 @@ class Recovery:
         return [found.get((one.query, one.batch), 0) for one in facts]
 
     def account(self, facts: BatchFacts) -> Recount | None:
-        """What a batch that was not counted was offered and why it dropped; None if Kafka no longer has all of it."""
+        """What a batch that was not counted was offered and why it dropped; None if not all of it is there still."""
         read = self._read(facts)
         if read.count() < facts.size:
             return None
@@ -117,16 +133,14 @@ class Recovery:
         return read if self.through is None else self.through(read)
 
     def _read(self, facts: BatchFacts) -> DataFrame:
+        if any(one.floodway for one in facts.ranges):
+            return self._read_source(facts)
         starts: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
         for one in facts.ranges:
             starts.setdefault(one.topic, {})[str(one.partition)] = one.start
             ends.setdefault(one.topic, {})[str(one.partition)] = one.end
-        given = {
-            key: value
-            for key, value in self.kafka.items()
-            if key not in ("subscribe", "subscribePattern", "assign", "startingOffsets", "maxOffsetsPerTrigger")
-        }
+        given = {key: value for key, value in self.kafka.items() if key not in LIVE_KAFKA}
         return (
             self.spark.read.format("kafka")
             .options(**given)
@@ -137,11 +151,20 @@ class Recovery:
             .load()
         )
 
+    def _read_source(self, facts: BatchFacts) -> DataFrame:
+        starts = {one.partition: one.start for one in facts.ranges}
+        offset = BatchOffset(facts.ranges[0].topic, starts, {one.partition: one.end for one in facts.ranges})
+        given = {key: value for key, value in self.source.items() if key.lower() not in LIVE_SOURCE}
+        register(self.spark)
+        frame = self.spark.read.format("floodway").options(**given, onLoss="skip")
+        return frame.option("endingOffsets", json.dumps(offset.to_json())).load()
+
 
 def dropped(
     name: str,
     *,
     kafka: Mapping[str, str] | None = None,
+    source: Mapping[str, str] | None = None,
     stream: str | None = None,
     since: str | float | None = None,
     until: str | float | None = None,
@@ -149,9 +172,10 @@ def dropped(
     spark: SparkSession | None = None,
     state_dir: str | None = None,
 ) -> DataFrame:
-    """Exactly the tuples that the shed of this name has dropped, read again from Kafka; or a stream of a network.
+    """Exactly the tuples that the shed of this name has dropped, read again from its source; or a stream of a network.
 
-    - `kafka`: the options of the shed's source (`kafka.bootstrap.servers`, security, …);
+    - `kafka`: the options of the shed's source where that is Kafka (`kafka.bootstrap.servers`, security, …);
+    - `source`: the same where it is Floodway's, `format("floodway")`: `{"path": "clicks.log"}`;
     - `stream`: of a network, whose name or state folder is `name`; it is read again from its log or topic;
     - `since`, `until`: moments, as text ("2026-11-16T12:00:00Z", "2 hours ago") or seconds of the epoch;
     - `through`: the function that the job applies between its source and the shed, if there is one.
@@ -164,12 +188,7 @@ def dropped(
         streams = stream_recovery(session, name, stream, state_dir)
         facts = streams.facts(since_us, until_us)
         return streams.shown(streams.frame(_some(facts, f"stream {stream!r} of {name}")))
-    if kafka is None:
-        raise InputError(
-            f"kafka= does not say where the tuples of {name!r} are read again",
-            hint='Give the options of its source, such as {"kafka.bootstrap.servers": "localhost:9092"}',
-        )
-    recovery = Recovery(session, place_files(session, name, state_dir), kafka, through)
+    recovery = Recovery(session, place_files(session, name, state_dir), kafka or {}, through, source or {})
     facts = _some(recovery.facts(since_us, until_us), f"shed {name!r}")
     lost = next((one for one in facts if not one.readable), None)
     if lost is not None:

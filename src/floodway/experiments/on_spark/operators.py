@@ -1,6 +1,7 @@
-"""Operators that wait for every tuple, as one that calls a service does: time, and none of the CPU.
+"""Operators of the examples: some that wait for every tuple, and some whose tuples or state take many bytes.
 
-Five Spark applications on two cores cannot each be given a CPU to work on; each can be given time.
+One that waits does so as one that calls a service does: it takes time, and none of the CPU. Five Spark applications on
+two cores cannot each be given a CPU to work on; each can be given time.
 """
 
 from __future__ import annotations
@@ -8,6 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+
+def widened(frame: Any) -> Any:
+    """500 bytes more in every tuple."""
+    return frame.selectExpr("*", "rpad(cast(id AS string), 500, '-') AS body")
+
+
+def distinct_ids(frame: Any) -> Any:
+    """No tuple twice within 10 s: each is held for so long."""
+    return frame.withWatermark("_arrival", "10 seconds").dropDuplicates(["id", "_arrival"])
 
 
 def ms_2(frame: Any) -> Any:

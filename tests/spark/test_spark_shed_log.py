@@ -1,0 +1,200 @@
+"""A shed on an embedded log: what it dropped comes back to the tuple, by `dropped` and by a backfill that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import floodway
+from floodway.errors import InputError
+from floodway.job.ledger.backfill import Live
+from floodway.job.ledger.facts import OffsetRange
+from floodway.job.ledger.ledger import Ledger
+from floodway.job.store.store import LocalStore
+from floodway.spark.audit.shed import audit_shed
+from floodway.spark.log import LogWriter, Retention, create_log
+from floodway.spark.shed.checkpoints import journaled_ranges, positions
+from floodway.spark.shed.recovery.backfill import Backfill, BackfillError
+from floodway.spark.shed.recovery.recover import Recovery
+from floodway.spark.source import register
+from floodway.spark.source.offsets import BatchOffset
+from tests.patience import wait_until
+from tests.spark.shedding import Scripted
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+TUPLES, PARTITIONS, BATCHES = 400, 2, 4
+"""A run's first batch decides nothing, and its second keeps all: two that drop."""
+
+
+def doubled(df: DataFrame) -> DataFrame:
+    """What the job does between its source and the shed."""
+    return df.withColumn("twice", df["id"] * 2)
+
+
+def fill(dropped: DataFrame, step: str) -> None:
+    """For `floodway backfill`."""
+    (Path(os.environ["OUT"]) / step).write_text("\n".join(str(row.twice // 2) for row in dropped.collect()))
+
+
+class Job:
+    """A job on a log that sheds half of what it reads and remembers the ids that it kept."""
+
+    def __init__(self, spark: SparkSession, folder: Path, options: dict[str, Any]) -> None:
+        self.spark, self.folder, self.log = spark, folder, folder / "log"
+        create_log(self.log, "id bigint, user bigint", partitions=PARTITIONS, stream="clicks")
+        self.writer = LogWriter(self.log, sync=False, compact_every=0)
+        self.source = {"path": str(self.log)}
+        self.kept: list[int] = []
+        self.sent = 0
+        register(spark)
+        self.shed = floodway.shed(
+            "clicks", target_latency="2s", mode="enforce", controller=Scripted([0.5]), expires_after="never",
+            state_dir=str(folder / "state"), **options,
+        )  # fmt: skip
+        frame = doubled(spark.readStream.format("floodway").options(**self.source).load()).transform(self.shed)
+        writer = frame.writeStream.foreachBatch(self._keep)
+        self.query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+    def _keep(self, batch: DataFrame, _: int) -> None:
+        self.kept += [row.id for row in batch.select("id").collect()]
+
+    def send(self) -> None:
+        """One batch, processed and accounted for."""
+        ids = np.arange(self.sent, self.sent + TUPLES)
+        for partition in range(PARTITIONS):
+            own = ids[ids % PARTITIONS == partition]
+            self.writer.append(pa.record_batch({"id": own, "user": own % 20}), partition)
+        self.sent += TUPLES
+        self.query.processAllAvailable()
+        wait_until(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
+        valid = self.shed.loop.control.latest.valid_from_us
+        wait_until(lambda: time.time_ns() // 1000 > valid, "the decision")
+
+    def dropped(self, **options: Any) -> DataFrame:
+        state = str(self.folder / "state")
+        return floodway.dropped("clicks", spark=self.spark, state_dir=state, through=doubled, **options)
+
+    def backfill(self, run: Callable[[DataFrame, str], None]) -> Backfill:
+        recovery = Recovery(self.spark, self.shed.files, {}, doubled, self.source)
+        return Backfill("clicks", recovery, run, lambda: Live(False), sleep=lambda _: None)
+
+
+@pytest.fixture
+def make(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Jobs that have dropped something and were stopped."""
+    jobs: list[Job] = []
+
+    def made(**options: Any) -> Job:
+        job = Job(spark, tmp_path, options)
+        jobs.append(job)
+        for _ in range(BATCHES):
+            job.send()
+        job.query.stop()
+        assert 0 < len(job.kept) < job.sent
+        return job
+
+    yield made
+    for job in jobs:
+        job.query.stop()
+        job.writer.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"share_by": "least(user, 3)"}], ids=["hash", "shares"])
+def test_kept_and_dropped_are_all(make: Callable[..., Job], options: dict[str, Any]) -> None:
+    job = make(**options)
+    ids = [row.id for row in job.dropped(source={**job.source, "startingOffsets": "latest"}).select("id").collect()]
+    assert sorted([*ids, *job.kept]) == list(range(job.sent))
+    with pytest.raises(InputError, match="source= does not say where the dropped tuples are read again"):
+        job.dropped(kafka={"kafka.bootstrap.servers": "localhost:9092"})
+
+
+def test_a_backfill_cut_short_goes_on_and_what_is_gone_is_lost(make: Callable[..., Job]) -> None:
+    job, written = make(), dict[str, list[int]]()
+
+    class Killed(BaseException):
+        """As a kill: nothing of ours sees it."""
+
+    def dies(frame: DataFrame, step: str) -> None:
+        written[step] = [row.id for row in frame.select("id", "twice").collect()]
+        raise Killed
+
+    with pytest.raises(Killed):
+        list(job.backfill(dies).steps())
+    assert audit_shed("clicks", job.shed.files, time.time()).remaining == job.sent - len(job.kept)
+
+    def run(frame: DataFrame, step: str) -> None:
+        written[step] = [row.id for row in frame.select("id", "twice").collect()]
+
+    *_, last = job.backfill(run).steps()
+    recovered = [number for ids in written.values() for number in ids]
+    assert sorted([*recovered, *job.kept]) == list(range(job.sent)) and (last.lost, last.remaining) == (0, 0)
+    audit = audit_shed("clicks", job.shed.files, time.time())
+    assert audit.kept + audit.recovered == audit.offered == job.sent and audit.differences == ()
+
+
+def test_the_command_recovers_from_the_log(make: Callable[..., Job], tmp_path: Path) -> None:
+    job, out, here = make(), tmp_path / "recovered", "tests.spark.test_spark_shed_log"
+    out.mkdir()
+    command = [
+        sys.executable, "-m", "floodway.cli.main", "backfill", "clicks", "--state", str(tmp_path / "state"), "--json",
+        "--run", f"{here}:fill", "--through", f"{here}:doubled", "--source", f"path={job.log}", "--now",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OUT": str(out)})
+    told = {"dropped": job.sent - len(job.kept), "recovered": job.sent - len(job.kept), "remaining": 0, "lost": {}}
+    assert done.returncode == 0 and json.loads(done.stdout) == {**told, "reconciled": True}, done.stderr[-3000:]
+    recovered = [int(line) for path in out.iterdir() for line in path.read_text().splitlines()]
+    assert sorted([*recovered, *job.kept]) == list(range(job.sent))
+
+
+def test_what_retention_has_taken_is_lost_and_the_books_agree(make: Callable[..., Job]) -> None:
+    job, written = make(), list[int]()
+    job.writer.close()
+    retiring = LogWriter(job.log, sync=False, retention=Retention(max_bytes=1))
+    retiring.append(pa.record_batch({"id": [0], "user": [0]}), 0)
+    retiring.close()
+    work = job.backfill(lambda frame, _: written.extend(row.id for row in frame.select("id").collect()))
+    *_, last = work.steps()
+    assert 0 < last.recovered == len(written) < last.dropped == last.recovered + last.lost
+    audit = audit_shed("clicks", job.shed.files, time.time())
+    assert audit.kept + audit.recovered + audit.lost == audit.offered and work.differences() == []
+
+
+def test_a_log_that_is_gone_is_named(make: Callable[..., Job]) -> None:
+    job = make()
+    job.writer.close()
+    shutil.rmtree(job.log)
+    with pytest.raises(BackfillError, match=rf"stopped after 3 failures in a row.*no log at .*{job.log.name}"):
+        list(job.backfill(lambda frame, _: None).steps())
+
+
+def test_the_positions_of_a_floodway_source(tmp_path: Path) -> None:
+    start, end = BatchOffset("clicks", {0: 0}, {0: 5}), BatchOffset("clicks", {0: 5, 1: 0}, {0: 9, 1: 0})
+    source = {"description": "PythonMicroBatchStream", "startOffset": start.to_json(), "endOffset": end.to_json()}
+    ranges = (OffsetRange("clicks", 0, 5, 9, floodway=True),)
+    assert positions([source]) == positions([{**source, "endOffset": json.dumps(end.to_json())}]) == (ranges, "")
+    assert positions([{**source, "startOffset": None}]) == (ranges, "")  # the first batch of a query
+    assert positions([{**source, "endOffset": start.to_json()}]) == ((), "")  # one without data
+    assert positions([source, source]) == ((), "PythonMicroBatchStream is one of 2 sources")
+    own = BatchOffset("clicks", {0: 5}, {0: 9}, keep_ppm=1, mode="enforce").to_json()
+    assert positions([{**source, "endOffset": own}]) == (
+        (),
+        "the source of clicks drops tuples by a decision of its own",
+    )
+    for batch, offset in enumerate((start, end)):
+        LocalStore(tmp_path).write(f"offsets/{batch}", f"v1\n{{}}\n{json.dumps(offset.to_json())}".encode())
+    assert journaled_ranges(LocalStore(tmp_path), 1) == ranges
+    assert journaled_ranges(LocalStore(tmp_path), 0) == (OffsetRange("clicks", 0, 0, 5, floodway=True),)

@@ -45,8 +45,8 @@ def test_a_batch_finds_what_the_table_says(spark: SparkSession, tmp_path: Path) 
     for number in range(4):
         table, file = entries(rng), tmp_path / f"{number}.json"
         file.write_bytes(table.encode())
-        view = control_view(spark, file.as_uri(), table_schema(()))
-        found = spark.sql(decision_sql(f"SELECT id AS time, t.* FROM range({LAST_US}), {view}"))
+        view = control_view(spark, file.as_uri(), table_schema(()), "_floodway_table")
+        found = spark.sql(decision_sql(f"(SELECT * FROM range({LAST_US}), {view})", time="id"))
         for row in found.select("decision.*").collect():
             at, entry = row[TIME], table.at(row[TIME])
             seen, expired = Decided.read(row[DECIDED]), entry.expired(row[TIME])

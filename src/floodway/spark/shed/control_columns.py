@@ -5,10 +5,10 @@ the batch's journaled timestamp and computes its keep. What a tuple meets is one
 
 Spark gives `current_timestamp()` the journaled timestamp in the main plan, but not inside subqueries. A common table
 expression of the main plan is both: Spark puts the timestamp in, and then moves the expression into the subquery that
-reads it. It does so for an expression that is read once; hence one subquery with all that a decision says.
+reads it. It does so for an expression that is read once; hence one subquery with all that a decision says. In the main
+plan itself the timestamp would be a constant of the code that Spark generates, and every batch would be compiled anew.
 
-The timestamp is no constant of the code that Spark generates for the stream, so no batch is compiled anew. A table that
-is missing or torn gives nulls, and everything is kept.
+A table that is missing or torn gives nulls, and everything is kept.
 """
 
 from __future__ import annotations
@@ -43,31 +43,45 @@ EPOCHS = "_floodway_epochs"
 others are null.
 """
 
+_TABLE = "_floodway_table"
+_NOW = "_floodway_now"
+_ENTRY = "_floodway_entry"
 _DECISION = "_floodway_decision"
 _STREAM = "floodway_stream"
 _KEEPS = 1 << 20
-_NOW = "unix_micros(current_timestamp())"
+_BATCH_TIME = "unix_micros(current_timestamp())"
 
-_EPOCHS = """get(transform(array(filter(epochs, epoch -> epoch.seq <= entry.seq)), known -> struct(
-    known, try_element_at(known, -1) AS last, try_element_at(known, -2) AS former)), 0)"""
-"""The epochs that the entry knows, and of these what is found once in a batch so that no tuple looks for it."""
+_LOOKUP = f"{_TABLE}.lookup"
+_LATER = f"{_NOW} + 1"
+_PIECE = f"int(array_position(sort_array(concat({_LOOKUP}.breaks, array({_LATER}))), {_LATER}) - 1)"
+_FOUND = f"get({_LOOKUP}.entries, get({_LOOKUP}.which, {_PIECE}))"
+"""The entry in force: that of the piece of time which the batch is in (`Table.lookup`)."""
 
+_WHOLE = f"""try_cast(greatest({_ENTRY}.low, least({_ENTRY}.high,
+    {_ENTRY}.scaled / greatest({_NOW} - {_ENTRY}.base_us, 1))) AS int)"""
+"""Its keep (`Entry.keep_at`). A file that somebody has broken stops no query."""
+
+_KNOWN = f"slice({_TABLE}.epochs, 1, {_ENTRY}.epochs)"
+_ENFORCES = f"{_NOW} < {_ENTRY}.enforced_until_us"
 _FIELDS = {
-    TIME: "time",
-    ENFORCED: "coalesce(time < entry.enforced_until_us, false)",
-    KEEP: "keep",
-    DECIDED: f"(entry.code * 2 + int(time < entry.enforced_until_us)) * {_KEEPS} + keep",
-    SALT: "entry.salt",
+    TIME: _NOW,
+    ENFORCED: f"coalesce({_ENFORCES}, false)",
+    KEEP: KEEP,
+    DECIDED: f"({_ENTRY}.code * 2 + int({_ENFORCES})) * {_KEEPS} + {KEEP}",
+    SALT: f"{_ENTRY}.salt",
 }
 _FIELDS_OF_OPTIONS = {
     "threshold": {
-        THRESHOLD: "entry.threshold",
-        TIE: f"try_cast(least(double(entry.tie_ppm) * whole / greatest(entry.keep_ppm, 1), {PPM}) AS int)",  # `tie_at`
+        THRESHOLD: f"{_ENTRY}.threshold",
+        TIE: f"try_cast(least(double({_ENTRY}.tie_ppm) * {_WHOLE} / greatest({_ENTRY}.keep_ppm, 1), {PPM}) AS int)",
     },
-    "quotas": {QUOTAS: "entry.quotas", AIMED: "entry.keep_ppm"},
-    "rare_ppm": {AIMED: rest_sql("entry.keep_ppm", "entry.rare_ppm")},
-    "skip": {SKIP: "entry.skip"},
-    "epochs": {EPOCHS: _EPOCHS},
+    "quotas": {QUOTAS: f"{_ENTRY}.quotas", AIMED: f"{_ENTRY}.keep_ppm"},
+    "rare_ppm": {AIMED: rest_sql(f"{_ENTRY}.keep_ppm", f"{_ENTRY}.rare_ppm")},
+    "skip": {SKIP: f"{_ENTRY}.skip"},
+    "epochs": {
+        EPOCHS: f"named_struct('known', {_KNOWN}, 'last', try_element_at({_KNOWN}, -1), "
+        f"'former', try_element_at({_KNOWN}, -2))"
+    },
 }
 """What a decision says, from the time, the entry in force, its keep as a whole, and that of all but rare tuples."""
 
@@ -75,11 +89,11 @@ _FIELDS_OF_OPTIONS = {
 def with_control(df: DataFrame, uri: str, options: Collection[str]) -> DataFrame:
     """The stream with the decision in force beside every row; `options` as `table_schema` has them."""
     spark = df.sparkSession
-    view = control_view(spark, uri, table_schema(options))
+    view = control_view(spark, uri, table_schema(options), _TABLE)
     stream = f"{_STREAM}_{uuid4().hex}"
     df.createOrReplaceTempView(stream)
     decided = spark.sql(
-        f"WITH {_STREAM}_decision AS ({decision_sql(f'SELECT {_NOW} AS time, t.* FROM {view}', options)}) "
+        f"WITH {_STREAM}_decision AS ({decision_sql(view, options)}) "
         f"SELECT *, (SELECT decision FROM {_STREAM}_decision) AS {_DECISION} FROM {stream}"
     )
     if not is_connect(spark):  # a plan of Connect names the view until it runs
@@ -89,19 +103,14 @@ def with_control(df: DataFrame, uri: str, options: Collection[str]) -> DataFrame
     )
 
 
-def decision_sql(timed_tables: str, options: Collection[str] = ()) -> str:
-    """A query for the decision of each row of another query for `time` and the table's columns."""
-    entry = (
-        "coalesce(get(filter(lookup.others, other -> other.begin_us <= time AND time < other.end_us), 0).entry, "
-        "lookup.latest)"
-    )  # `Table.at`
-    wanted = "greatest(entry.low, least(entry.high, entry.scaled / greatest(time - entry.base_us, 1)))"
-    whole = f"try_cast({wanted} AS int)"  # a file that somebody has broken stops no query
-    keep = rest_sql("whole", "entry.rare_ppm") if "rare_ppm" in options else "whole"
+def decision_sql(tables: str, options: Collection[str] = (), time: str = _BATCH_TIME) -> str:
+    """A query for the decision of each row of a view of tables, at that time."""
+    keep = rest_sql(_WHOLE, f"{_ENTRY}.rare_ppm") if "rare_ppm" in options else _WHOLE
+    query = tables
+    for name, sql in {_NOW: time, _ENTRY: _FOUND, KEEP: keep}.items():
+        query = f"(SELECT *, {sql} AS {name} FROM {query})"
     said = ", ".join(f"{sql} AS {name}" for name, sql in _fields(options).items())
-    entries = f"SELECT *, {entry} AS entry FROM ({timed_tables})"
-    keeps = f"SELECT *, {keep} AS keep FROM (SELECT *, {whole} AS whole FROM ({entries}))"
-    return f"SELECT struct({said}) AS decision FROM ({keeps})"
+    return f"SELECT struct({said}) AS decision FROM {query}"
 
 
 def _fields(options: Collection[str]) -> dict[str, str]:

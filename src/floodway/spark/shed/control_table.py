@@ -12,7 +12,8 @@ it: the latest one, whatever the timestamp, except for those timestamps that a b
            skip (positions of Kafka by topic and partition before which tuples are skipped; null: none)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
     LOOKUP the same entries as a micro-batch looks them up (`Table.lookup`): all that can be computed beforehand is, as
-           whatever a plan computes is planned anew for every batch
+           whatever a plan computes is planned anew for every batch. `breaks` are timestamps, in order; `which` has the
+           number of the entry in force before the first of them, from each of them on, and so to the last
 
 `changed` puts a new entry in force for every timestamp but the *begun* ones (`open_batches.py`), which keep what they
 had. So a batch finds the same entry in its first run and in every replay. And a clock that is set back or forward makes
@@ -63,6 +64,7 @@ _FIELDS = {
     "keep_ppm": "int",
 }
 _FIELDS_OF_OPTIONS = {
+    "epochs": "int",
     "threshold": "double",
     "tie_ppm": "int",
     "quotas": f"struct<{QUOTAS_SCHEMA}>",
@@ -76,8 +78,7 @@ def table_schema(options: Collection[str]) -> str:
     """What Spark reads of the file: the fields of every decision, and those of these options (`epochs` for windows)."""
     kinds = _FIELDS | {name: kind for name, kind in _FIELDS_OF_OPTIONS.items() if name in options}
     entry = ",".join(f"{name}:{kind}" for name, kind in kinds.items())
-    other = f"begin_us:bigint,end_us:bigint,entry:struct<{entry}>"
-    found = f"latest:struct<{entry}>,others:array<struct<{other}>>"
+    found = f"breaks:array<bigint>,which:array<int>,entries:array<struct<{entry}>>"
     return ", ".join((f"lookup struct<{found}>", *([_EPOCHS] if "epochs" in options else [])))
 
 
@@ -241,10 +242,16 @@ class Table:
 
     def lookup(self) -> dict[str, object]:
         """The table with its entries as a batch looks them up."""
-        others = [
-            {"begin_us": other.begin_us, "end_us": other.end_us, "entry": other.entry.lookup()} for other in self.others
-        ]
-        return {"latest": self.latest.lookup(), "others": others}
+        found = [self.latest, *(other.entry for other in self.others)]
+        return {
+            "breaks": [at for other in self.others for at in (other.begin_us, other.end_us)],
+            "which": [0, *(number for other in range(len(self.others)) for number in (other + 1, 0))],
+            "entries": [entry.lookup() | {"epochs": self._known(entry)} for entry in found],
+        }
+
+    def _known(self, entry: Entry) -> int:
+        """How many of the epochs, which are in the order of their numbers, the entry knows."""
+        return sum(epoch.seq <= entry.seq for epoch in self.epochs)
 
     def encode(self) -> bytes:
         """One line."""

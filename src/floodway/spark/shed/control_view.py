@@ -68,12 +68,12 @@ def live_row(spark: SparkSession, uri: str) -> LiveRow | None:
         return rows.get(uri)
 
 
-def control_view(spark: SparkSession, uri: str, schema: str) -> str:
-    """The name of the view, by file and schema, so that several sheds do not meet."""
+def control_view(spark: SparkSession, uri: str, schema: str, name: str) -> str:
+    """A view of one row with the table as the column `name`; by file and schema, so that several sheds do not meet."""
     view = f"floodway_control_{crc32(f'{uri} {schema}'.encode()):08x}"
     row = _rows.get(spark, {}).get(uri)
     text = _file(spark, uri) if row is None else row.frame(spark)
-    text.select(fn.from_json("value", schema).alias("t")).createOrReplaceTempView(view)
+    text.select(fn.from_json("value", schema).alias(name)).createOrReplaceTempView(view)
     return view
 
 

@@ -17,17 +17,15 @@ from floodway.dashboard.advice import WHY
 from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.job_sources import Reading, Source, unheard
 from floodway.dashboard.network_svg import network_svg
-from floodway.dashboard.past import SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
+from floodway.dashboard.past import GAP_SECONDS, SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
 from floodway.errors import InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.batches import Sketch
-from floodway.job.status.figures import WINDOW_SECONDS
 from floodway.job.status.status import Status
 
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4
-GAP_SECONDS = 2.5
 """Samples further apart than this have a hole between them: nobody looked."""
 
 
@@ -170,11 +168,12 @@ class Board:
     def _window(self, reading: Reading, status: Status) -> tuple[int, Counts, int]:
         """The second that the charts end with, and the counts of the last seconds before it, as in the status."""
         timeline = reading.timeline
-        if timeline is None or timeline.last is None:
+        end = None if timeline is None else timeline.end(status.time)
+        if timeline is None or end is None:
             return int(status.time), Counts(), 0
         if reading.figures is not None:
-            return timeline.last + 1, *reading.figures.now(max(status.time, float(timeline.last)))
-        return timeline.last + 1, *timeline.window(timeline.last + 1, WINDOW_SECONDS)
+            return end, *reading.figures.now(max(status.time, end - 1.0))
+        return end, *timeline.latest(end)
 
     def _flow(self, reading: Reading, status: Status, counts: Counts, length: int) -> Flow | None:
         network = reading.network

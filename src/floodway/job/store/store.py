@@ -20,7 +20,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
@@ -28,6 +28,8 @@ from urllib.parse import unquote, urlsplit
 
 from floodway.errors import FloodwayError, InputError
 
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{16}")
+DRAFT_SECONDS = 3600.0
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 InTime = Callable[[], bool]
 CLAIM_SECONDS = 60.0
@@ -264,6 +266,14 @@ def _draft(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
         yield draft
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path, now_seconds: float) -> None:
+    """Remove what writers that were killed have left in a folder and those in it: a young one may still be written."""
+    for path in (*folder.glob(".*"), *folder.glob("*/.*")):
+        with suppress(OSError):
+            if _DRAFT.fullmatch(path.name) and now_seconds - path.stat().st_mtime > DRAFT_SECONDS:
+                path.unlink()
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:

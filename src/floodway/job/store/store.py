@@ -250,12 +250,19 @@ def file_mode(folder: Path) -> int:
     return 0o600 | (folder.stat().st_mode & 0o044)
 
 
+def draft_of(path: Path) -> Path:
+    """Where the next content of a file is written.
+
+    Not by the process's number: in containers every process has the same one, and so has every thread of a process.
+    """
+    return path.with_name(f".{path.name}.{token_hex(8)}")
+
+
 @contextmanager
 def _draft(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
     """A file with this content beside its target, removed at the end if it was not renamed."""
     make_folder(path.parent)
-    # Not the process's number: in containers every process has the same one, and so has every thread of a process.
-    draft = path.with_name(f".{path.name}.{token_hex(8)}")
+    draft = draft_of(path)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(path.parent))
     try:
         with os.fdopen(descriptor, "wb") as file:

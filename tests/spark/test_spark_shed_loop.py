@@ -100,7 +100,7 @@ def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> Non
     assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
 
 
-@pytest.mark.parametrize("back", [60, 3600, 86_400])
+@pytest.mark.parametrize("back", [3600, 86_400])
 def test_a_clock_set_back_makes_no_overload_younger(tmp_path: Path, back: int) -> None:
     job = Job(tmp_path / "job", rate=8_000.0, shed_after=20.0)
     began = job.now_us
@@ -109,7 +109,7 @@ def test_a_clock_set_back_makes_no_overload_younger(tmp_path: Path, back: int) -
     held = job.now_us - began
     job.now_us, job.previous_us = job.now_us - back * SECOND, job.previous_us - back * SECOND
     began = job.now_us
-    while held + job.now_us - began < 60 * SECOND:
+    while held + job.now_us - began < 300 * SECOND:
         job.run(1)
     status = job.loop.files.read_status()
     assert status is not None and status.totals.dropped["shedder"] > 0

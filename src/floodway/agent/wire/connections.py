@@ -34,7 +34,6 @@ from itertools import count
 import h11
 import uvicorn
 from starlette.responses import Response
-from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -147,7 +146,6 @@ class TimedProtocol(H11Protocol):
         self._await_head()
         super().on_response_complete()
 
-    @override
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, which the guard never sees, as the guard would."""
         answer = self._on_malformed()

@@ -283,14 +283,14 @@ class Timeline(Generic[Cell]):
             self.running.add(second, second)
             return (self._at(second),)
         self.running.note(query, second)
-        return self._at(second), self._newest(query, second)
+        return self._at(second), self._coming(query, second)
 
     def saw(self, figures: Cell, since: int, second: int) -> None:
         """What a job counted between two looks at it: after second `since` and up to this one."""
         self.running.add(min(since + 1, second), second)
         if figures != self._make():
             self._at(second).merge(figures)
-            self._newest("", second).merge(figures)
+            self._coming("", second).merge(figures)
 
     def end(self, at_seconds: float = math.inf) -> int | None:
         """The second after the last cut; None before the first.
@@ -356,21 +356,27 @@ class Timeline(Generic[Cell]):
         for begin, last, figures in reversed(body["cells"]):
             stretch = found._stretches.at(int(begin))
             stretch.last, stretch.figures = int(last), of(figures)
+        for _, stretch in found._stretches.items()[-WINDOW_SECONDS - 1 :]:
+            found._newest("", stretch.last).merge(stretch.figures)
         return found
 
-    def _newest(self, query: str, second: int) -> Cell:
-        """The figures of the query's last batches in this second, after those of its batches before."""
-        cells = self._latest.pop(query, {})
+    def _coming(self, query: str, second: int) -> Cell:
+        """The figures of the query's last batches in this second; those before a step back are not among the last."""
+        cells = self._latest.get(query)
         if cells and second < max(cells) - WINDOW_SECONDS:
-            cells = {}
-        self._latest[query] = cells
+            del self._latest[query]
+        return self._newest(query, second)
+
+    def _newest(self, query: str, second: int) -> Cell:
+        cells = self._latest[query] = self._latest.pop(query, {})
         if second not in cells:
             cells[second] = self._make()
+        found = cells[second]
         if len(cells) > WINDOW_SECONDS + 1:
             del cells[min(cells)]
         if len(self._latest) > MOST_LATEST:
             del self._latest[next(iter(self._latest))]
-        return cells[second]
+        return found
 
     def _at(self, second: int) -> Cell:
         stretch = self._stretches.at(second)

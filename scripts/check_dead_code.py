@@ -41,7 +41,8 @@ CALLED_BY_FRAMEWORKS = {
     "onQueryTerminated": "pyspark's listener", "do_GET": "http.server", "do_POST": "http.server",
     "log_message": "http.server", "model_config": "pydantic", "connection_made": "uvicorn's protocol",
     "connection_lost": "uvicorn's protocol", "handle_events": "uvicorn's protocol",
-    "on_response_complete": "uvicorn's protocol", "sendall": "socket", "readable": "io", "readinto": "io",
+    "on_response_complete": "uvicorn's protocol", "send_400_response": "uvicorn's protocol",
+    "sendall": "socket", "readable": "io", "readinto": "io",
     "prepareForTriggerAvailableNow": "pyspark's data source",
 }  # fmt: skip
 """Methods and attributes whose caller is not in `src`."""

@@ -24,9 +24,9 @@ from floodway.dashboard.board import Board
 from floodway.dashboard.job_sources import StateSource
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import LedgerLine, Reason
+from floodway.job.ledger.timeline import WINDOW_SECONDS
 from floodway.job.places import JobPlace
 from floodway.job.status.batches import BUCKETS, Batch, BatchReader, Sketch
-from floodway.job.status.figures import WINDOW_SECONDS
 from floodway.job.status.status import Status, decode_status
 from tests.agent.jobs import Job, buffered_node_job, node_job, participant_job, run_job, shed_job
 

@@ -55,6 +55,8 @@ def dump(path: Path) -> list[str]:
         (VERSION_1 + "INSERT INTO about VALUES (1, 'B');", "version 1 of participant 'B', not 3 of 'A'"),
         (VERSION_1 + "INSERT INTO about VALUES (99, 'A');", "version 99 of participant 'A'"),
         ("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine');", "no journal of a participant"),
+        (VERSION_1 + "INSERT INTO about VALUES ('three', 'A');", "version three of participant 'A'"),
+        (VERSION_1 + "INSERT INTO about VALUES (x'00', 'A');", "of participant 'A', not 3"),
         ("CREATE TABLE about (text TEXT);", "no journal"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation.errors import FragmentLostError, StorageError
-from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
+from floodway.agent.federation.leases import FragmentLease, LeasePast, LeaseStore, MoveDecision
+from floodway.agent.federation.storage_settlement import remove_leftovers
+from floodway.job.store.store import draft_of
 from tests.synced import note_syncs
 
 
@@ -47,6 +50,33 @@ def test_a_lease_is_synced_with_its_folder_and_those_above(tmp_path: Path, monke
     made = [path for path in (tmp_path / "shared").rglob("*") if path.is_dir()]
     assert made and synced[-2:] == ["file", f"folder {made[-1].name}"]
     assert {f"folder {path.parent.name}" for path in (tmp_path / "shared", *made)} <= set(synced)
+
+
+def test_a_lease_that_is_renewed_and_the_past_are_synced_with_their_folder(
+    store: LeaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lease files are removed once the past has them: a power cut must not take the past and leave them removed."""
+    lease = store.claim("f", "A", after=0, now=0.0)
+    synced = note_syncs(monkeypatch)
+    store.renew(lease, now=1.0)
+    assert synced == ["file", "folder f"]
+    store.forget_leases("f", LeasePast(1, (("A", None),)), needed=[1])
+    assert synced[2:] == ["file", "folder f"]
+
+
+def test_what_killed_members_left_on_the_storage_is_removed(store: LeaseStore) -> None:
+    store.claim("f", "A", after=0, now=0.0)
+    drafts = [draft_of(store.root / place) for place in ("fragments/f/lease-00000002.json", "moves/A.0.json")]
+    for draft in drafts:
+        draft.parent.mkdir(exist_ok=True)
+        draft.touch()
+    remove_leftovers(store.root)
+    assert all(draft.exists() for draft in drafts), "they may still be written"
+    for draft in drafts:
+        os.utime(draft, (0, 0))
+    remove_leftovers(store.root)
+    assert not any(draft.exists() for draft in drafts)
+    assert store.current("f") is not None
 
 
 def test_of_many_who_claim_an_epoch_one_wins(store: LeaseStore) -> None:

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from floodway.agent.federation.participant_figures import MemberRecord
 from floodway.agent.watch.metrics import metrics_text
-from floodway.dashboard.board import Board
+from floodway.dashboard.board import STALE_SECONDS, Board
 from floodway.dashboard.job_sources import Reading, Sources, StateSource
 from floodway.errors import InputError
 from floodway.job.places import ShedFiles
@@ -214,3 +215,22 @@ def test_what_is_dropped_now_is_what_the_chart_shows(tmp_path: Path) -> None:
     (shown,) = Board(StateSource([job.root]), clock=lambda: float(job.now)).snapshot()["jobs"]
     assert shown["loss"] == pytest.approx(shown["sample"]["dropped"]["shedder"] / shown["sample"]["offered"])
     assert shown["loss"] == pytest.approx(0.2 * 400 / 900)
+
+
+@pytest.mark.parametrize("back", [60.0, 3600.0, 86_400.0])
+def test_a_clock_set_back_neither_stops_the_page_nor_keeps_a_dead_job_alive(tmp_path: Path, back: float) -> None:
+    job = made_job(tmp_path / "demo")
+    now = [float(job.now)]
+    board = Board(StateSource([job.root]), clock=lambda: now[0])
+    (shown,) = board.snapshot()["jobs"]
+    assert not shown["stale"] and shown["mode"] != "off"
+    now[0] -= back
+    (status,) = (reading.status for reading in StateSource([job.root]).read())
+    assert status is not None
+    write_status(LocalStore(job.root), replace(status, mode="off"))
+    (shown,) = board.snapshot()["jobs"]
+    assert shown["mode"] == "off", "it is read again"
+    assert not shown["stale"], "it may be that the job has only just been heard"
+    now[0] += STALE_SECONDS + 1.0
+    (shown,) = board.snapshot()["jobs"]
+    assert shown["stale"] and shown["age_seconds"] == STALE_SECONDS + 1.0

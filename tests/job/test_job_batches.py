@@ -131,3 +131,19 @@ def test_a_line_that_is_no_batch_is_passed_over(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.write(f"{FOLDER}/00000000.jsonl", batch(0).encode() + b'{"query": "q"}\nnot json\n' + batch(1).encode())
     assert [one.batch for one in read(store)] == [0, 1]
+
+
+def test_a_clock_set_back_takes_no_batch_out_of_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BATCHES", 4)
+    monkeypatch.setattr(module, "MOST_SEGMENTS", 2)
+    store = LocalStore(tmp_path)
+    log, number = BatchLog(store), 0
+    for second in (*range(2 * DAY, 2 * DAY + 40), *range(DAY, DAY + 40)):
+        log.append(Batch("q", number, second - 1.0, float(second), offered=3))
+        number += 1
+    assert store.read(HISTORY) is not None
+    reader = BatchReader(store)
+    found = reader.advance() or []
+    assert sum(batch.batches for batch in found) == number
+    assert sum(batch.offered for batch in found) == 3 * number
+    assert reader.last == {"q": number - 1}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from floodway.job.clocks import AHEAD_SECONDS, STEP_SECONDS, SteadyClock
@@ -48,6 +48,24 @@ def test_time_never_steps(steps: list[tuple[float, float]], drift: float) -> Non
         assert 0.0 <= now - before <= LOOK_SECONDS * (1 + abs(drift)) + STEP_SECONDS
         before = now
     assert before - START == pytest.approx(50.0, abs=1.0 + len(steps) * 2 * LOOK_SECONDS)
+
+
+@given(steps, drifts, st.floats(0.5, 50.0), st.lists(st.floats(0.0, 1.0), max_size=20))
+@example([(30.0, 3600.0)], 0.0, 40.0, [0.0, 0.5, 1.0])
+@example([(30.0, -3600.0)], 0.0, 40.0, [0.0, 0.5, 1.0])
+def test_nothing_that_came_lately_is_below_the_lowest_stamp(
+    steps: list[tuple[float, float]], drift: float, seconds: float, shares: list[float]
+) -> None:
+    machine = Machine(steps, drift)
+    stamps = []
+    for moment in sorted(60.0 - seconds + seconds * share for share in shares):
+        machine.until(moment)
+        stamps.append(machine.wall())
+    machine.until(60.0)
+    lowest = machine.clock.lowest(seconds)
+    assert all(stamp >= lowest - STEP_SECONDS - LOOK_SECONDS * (1 + len(steps)) for stamp in stamps)
+    if not any(60.0 - seconds - 1.0 < at for at, _ in steps):
+        assert lowest == pytest.approx(machine.wall() - seconds, abs=0.2), "what came before is below it"
 
 
 @given(steps, drifts, st.lists(st.floats(0.0, 59.0), min_size=1, max_size=20))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from floodway.job.ledger.ledger import LedgerLine
@@ -9,7 +11,7 @@ from floodway.job.status.batches import Batch, Sketch
 from floodway.job.status.figures import BATCH_SECONDS, Figures
 from floodway.job.status.status import Place, Rates, Status
 
-START = 1_000
+START = 1_000_000
 
 
 def finished(number: int, *, every: int = 1, offered: int = 300, kept: int = 200) -> tuple[list[LedgerLine], Batch]:
@@ -68,3 +70,18 @@ def test_a_status_is_refreshed_with_what_is_on_record() -> None:
     assert (found.places["s"].keep, found.places["s"].arriving, found.places["s"].waiting) == (0.7, 310.0, 4)
     assert (found.batch_count, found.delivered) == (20, {"out": 4000})
     assert found.ledger is not None and found.ledger.differences == ()
+
+
+@pytest.mark.parametrize("back", [60, 3600, 86_400])
+def test_a_clock_set_back_leaves_no_old_rate_and_latency_in_the_status(back: int) -> None:
+    found = figures(30)
+    for number in range(30, 60):
+        lines, _ = finished(number - back, offered=900, kept=100)
+        second = START + number - back
+        batch = Batch("q", number, second - 1.0, float(second), latencies=Sketch.of([(9.0, 100)]))
+        found.add([replace(line, batch=number) for line in lines], batch)
+    now = START + 60.5 - back
+    assert found.places({}, now)["s"].rates == Rates(900.0, 100.0)
+    assert found.latency(2.0, now).mean == found.latency(2.0).mean == pytest.approx(9.0)
+    told = Status("job", "shed", "enforce", now, places={"s": Place(0.7)})
+    assert found.refreshed(told).rates == Rates(900.0, 100.0)

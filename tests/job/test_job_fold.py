@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -100,6 +101,16 @@ def test_a_gap_is_over_when_its_batches_were_counted_after_all() -> None:
         ]
         found.add([line(1), line(3)])
         assert (found.lost_batches, found.differences()) == (0, [])
+
+
+def test_sums_that_are_read_back_know_what_came_last() -> None:
+    fold = Fold(line(second) for second in range(90, 106, 3))
+    read = Fold.restored(json.loads(json.dumps(fold.snapshot())))
+    for one in (fold, read):
+        one.add([line(108)])
+        counts, seconds = one.timeline.latest(109)
+        assert (counts.offered["s"], seconds) == (40, 12)
+    assert read.snapshot() == fold.snapshot()
 
 
 def test_a_window_knows_how_much_of_it_the_ledger_covers() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from floodway.errors import InputError
 from floodway.job.store import lease as leases
-from floodway.job.store.lease import TTL_SECONDS, Lease, LeasedStore, LeaseLostError, hold
+from floodway.job.store.lease import TTL_SECONDS, Lease, LeasedStore, LeaseLostError, hold, take
 from floodway.job.store.store import InTime, LocalStore, always
 from tests.job.ledgers import Objects
 from tests.patience import PATIENCE_SECONDS
@@ -167,3 +167,31 @@ def test_a_folder_is_held_once_per_process_and_by_one(tmp_path: Path) -> None:
     assert hold(store) is store and hold(LocalStore(tmp_path / "job")) is store
     held = hold(Objects(tmp_path / "other"))
     assert isinstance(held, LeasedStore) and hold(Objects(tmp_path / "other")) is held
+
+
+def test_what_killed_writers_left_is_removed_by_the_next_holder(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for name in ("control.json", "ledger/id"):
+        with pytest.raises(KeyboardInterrupt):
+            _killed_while_writing(store, name)
+    (tmp_path / ".hidden").write_text("somebody else's")
+    drafts = [path for path in tmp_path.rglob(".*") if path.is_file() and path.name != ".hidden"]
+    assert len(drafts) == 2
+    take(tmp_path / "writer.lock", "").close()
+    assert all(path.exists() for path in drafts), "they may still be written"
+    for path in drafts:
+        os.utime(path, (0, 0))
+    take(tmp_path / "writer.lock", "").close()
+    assert not any(path.exists() for path in drafts)
+    assert (tmp_path / ".hidden").exists()
+
+
+def _killed_while_writing(store: LocalStore, name: str) -> None:
+    """As by SIGKILL: nothing runs any more, whatever should be done in the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+        store.write(name, b"new", in_time=_killed)
+
+
+def _killed() -> bool:
+    raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from floodway.job.ledger.fold import Counts
-from floodway.job.ledger.timeline import DAY, HOUR, STEPS, Downsampled, Timeline
+from floodway.job.ledger.timeline import DAY, HOUR, MOST_LATEST, STEPS, WINDOW_SECONDS, Downsampled, Timeline
 
 NEVER, EVER = 0, 2**40
 
@@ -72,7 +72,8 @@ def test_windows_side_by_side_share_no_tuple_and_leave_none_out_however_old() ->
     timeline, total = Timeline(Counts), 0
     for second in range(0, 3 * DAY, 3):
         if not DAY < second < DAY + 5000:  # a pause
-            timeline.at("q", second).offered["s"] += 30
+            for cell in timeline.at("q", second):
+                cell.offered["s"] += 30
             total += 30
     windows = [timeline.window(end, 1000) for end in range(1000, 3 * DAY + 1000, 1000)]
     assert sum(counts.offered["s"] for counts, _ in windows) == total
@@ -100,3 +101,52 @@ def test_counts_that_start_over_have_no_difference() -> None:
     assert (came.offered["s"], came.kept["s"], came.dropped["s", "shedder"]) == (20, 19, 1)
     assert before.since(now) is None
     assert Counts().since(now) is None
+
+
+def counted(timeline: Timeline[Counts], query: str, seconds: range, offered: int) -> None:
+    for second in seconds:
+        for cell in timeline.at(query, second):
+            cell.offered["s"] += offered
+
+
+@pytest.mark.parametrize("back", [60, HOUR, DAY])
+def test_a_clock_set_back_hides_no_batch_behind_those_before_it(back: int) -> None:
+    timeline, start = Timeline(Counts), 10 * DAY
+    counted(timeline, "quiet", range(start, start + 20), 7)
+    counted(timeline, "q", range(start, start + 200), 30)
+    counted(timeline, "q", range(start + 200 - back, start + 250 - back), 900)
+    end = start + 250 - back
+    assert timeline.end(at_seconds=end + 0.5) == end
+    found, seconds = timeline.latest(end)
+    assert found.offered["s"] / seconds == pytest.approx(900.0)
+    total, _ = timeline.window(start + 200, 2 * DAY)
+    assert total.offered["s"] == 20 * 7 + 200 * 30 + 50 * 900, "what is charted leaves nothing out"
+
+
+def test_a_query_that_is_new_since_the_clock_was_set_back_is_seen() -> None:
+    timeline = Timeline(Counts)
+    counted(timeline, "before", range(DAY, DAY + 20), 30)
+    counted(timeline, "after", range(DAY - HOUR, DAY - HOUR + 20), 900)
+    end = timeline.end(at_seconds=DAY - HOUR + 20.5)
+    assert end == DAY - HOUR + 20
+    found, seconds = timeline.latest(end)
+    assert found.offered["s"] / seconds == pytest.approx(900.0)
+    assert timeline.end() == DAY + 20, "without a clock the latest stamp is the latest"
+
+
+def test_batches_that_are_counted_later_than_they_came_are_not_the_latest() -> None:
+    timeline = Timeline(Counts)
+    counted(timeline, "q", range(DAY, DAY + 20), 30)
+    for cell in timeline.at("q", DAY - HOUR, is_newest=False):
+        cell.offered["s"] += 900
+    assert timeline.end() == DAY + 20
+    found, seconds = timeline.latest(DAY + 20)
+    assert found.offered["s"] / seconds == pytest.approx(30.0)
+
+
+def test_what_is_known_of_the_latest_batches_is_bounded() -> None:
+    timeline = Timeline(Counts)
+    for run in range(2 * MOST_LATEST):
+        counted(timeline, f"run {run}", range(DAY + run, DAY + run + 2 * WINDOW_SECONDS), 30)
+    assert len(timeline._latest) == MOST_LATEST
+    assert max(map(len, timeline._latest.values())) <= WINDOW_SECONDS + 1

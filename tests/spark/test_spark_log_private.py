@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.loop.run_files import locked
+from floodway.cli.view.page import watched
+from floodway.job.options.options import JobOptions
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.query.journal import note_tasks
 from floodway.spark.source.notes import leave
@@ -34,6 +37,9 @@ def test_logs_checkpoints_and_notes_are_the_users_alone(tmp_path: Path) -> None:
     leave(tmp_path / "malformed", "s", 0, 0, 5)
     with locked(tmp_path / "state"):
         pass
+    Journal(tmp_path / "member" / "state" / "federation.sqlite", "A").close()
+    with watched(tmp_path / "run", JobOptions(otlp="http://127.0.0.1:9")):
+        (tmp_path / "run" / "status.json").touch()
     assert open_to_others(tmp_path) == [tmp_path]
 
 

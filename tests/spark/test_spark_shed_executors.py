@@ -27,6 +27,14 @@ def test_it_asks_for_what_is_needed_and_not_again_before_that_can_show() -> None
     assert wanted_executors(0, 5.0) == 0  # before the first has come nothing is known
 
 
+def test_a_clock_set_back_delays_no_request_by_as_much() -> None:
+    asked: list[int] = []
+    requests = ExecutorRequests(lambda: 3, asked.append)
+    assert requests.take(1.5, 90_000.0) == 2
+    assert requests.take(1.5, 90_000.0 - 86_400.0) == 2
+    assert requests.take(1.5, 90_000.0 - 86_400.0 + EVERY_SECONDS / 2) == 0 and asked == [2, 2]
+
+
 def test_an_overloaded_shed_asks_and_one_that_keeps_up_does_not(tmp_path: Path) -> None:
     for rate, more in ((15_000.0, True), (300.0, False)):
         asked: list[int] = []

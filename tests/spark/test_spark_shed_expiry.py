@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from floodway.control.registry import make_controller
 from floodway.errors import InputError
+from floodway.job.places import ShedFiles
 from floodway.spark.shed import listener
+from floodway.spark.shed.loop import ShedLoop
+from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.shed import shed
 from tests.patience import wait_until
 from tests.spark.shedding import Stream
@@ -88,6 +92,25 @@ def test_the_heartbeat_renews_while_no_batch_comes(spark: SparkSession, tmp_path
     ended = stream.shed.loop.control.latest.until_us
     wait_until(lambda: time.time_ns() // 1000 > (ended or 0) + 1_000_000)
     assert stream.shed.loop.control.latest.until_us == ended
+
+
+@pytest.mark.parametrize("hours", [1, 24, -1, -24])
+def test_a_clock_that_is_set_is_followed_at_once_and_not_with_the_next_beat(tmp_path: Path, hours: int) -> None:
+    """Else every batch that begins until then would keep everything, because its decision has expired."""
+    set_us = 0
+    settings = ShedSettings(
+        "job", 2.0, make_controller("batch", target_seconds=2.0), "enforce", 1, expires_seconds=1800
+    )
+    loop = ShedLoop(settings, ShedFiles(tmp_path), clock_us=lambda: time.time_ns() // 1000 + set_us)
+    loop.on_start("q", None)
+    heartbeat = listener.Heartbeat(loop)
+    heartbeat.start()
+    try:
+        set_us = hours * 3_600_000_000
+        now_us = loop.clock_us()
+        wait_until(lambda: 0 < (loop.control.latest.until_us or 0) - now_us < 1_900_000_000)
+    finally:
+        heartbeat.stop()
 
 
 def test_a_query_that_is_started_again_is_renewed_again(spark: SparkSession, tmp_path: Path) -> None:

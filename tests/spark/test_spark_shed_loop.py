@@ -99,6 +99,21 @@ def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> Non
     assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
 
 
+@pytest.mark.parametrize("back", [3600, 86_400])
+def test_a_clock_set_back_makes_no_overload_younger(tmp_path: Path, back: int) -> None:
+    job = Job(tmp_path / "job", rate=8_000.0, shed_after=20.0)
+    began = job.now_us
+    while job.now_us < began + 10 * SECOND:
+        job.run(1)
+    held = job.now_us - began
+    job.now_us, job.previous_us = job.now_us - back * SECOND, job.previous_us - back * SECOND
+    began = job.now_us
+    while held + job.now_us - began < 300 * SECOND:
+        job.run(1)
+    status = job.loop.files.read_status()
+    assert status is not None and status.totals.dropped["shedder"] > 0
+
+
 def test_what_a_batch_dropped_can_be_found_when_the_ledger_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
-from floodway.job.store.store import LocalStore
+from floodway.job.store.store import InTime, LocalStore, always
 from floodway.planning.windows.window_drop import WindowShape
+from floodway.spark.audit.shed import audit_shed
+from floodway.spark.shed.control_file import LATE
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import EVER_US
 from floodway.units import PPM
@@ -205,3 +207,42 @@ def test_a_batch_is_repeated_on_spark_with_the_decision_of_its_first_try(stream:
     status = stream.shed.files.read_status()
     assert status is not None and status.mode == "enforce"
     assert "batches 0 to 2" in status.warnings[0] and len(status.warnings) == 1
+
+
+@pytest.mark.parametrize("left", [b"", bytes(4096), b'{"na'])
+def test_a_power_loss_takes_what_was_learnt_and_neither_decision_nor_account(tmp_path: Path, left: bytes) -> None:
+    """Status and batches are not flushed: then they may be old, empty or full of zeros."""
+    job = Job(tmp_path / "state", rate=15_000.0)
+    job.run(10)
+    decided, offered = job.loop.control.latest, job.loop.ledger.fold().total.offered
+    for path in (job.folder / "status.json", *(job.folder / "batches").iterdir()):
+        path.write_bytes(left)
+    job.loop = job.start()
+    assert job.loop.control.latest.keep_ppm == decided.keep_ppm < PPM
+    job.run(3)
+    status = job.loop.files.read_status()
+    assert status is not None and status.totals.offered > offered["job"]
+    assert job.loop.ledger.fold().differences() == [] and job.loop.errors == 0
+    assert job.loop.control.latest.keep_ppm < PPM
+
+
+def test_decisions_that_came_too_late_are_said_also_after_a_restart_and_by_an_audit(tmp_path: Path) -> None:
+    job = Job(tmp_path / "state", rate=15_000.0)
+    store = job.loop.control._store
+    fast = store.write
+
+    def slow(name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
+        job.now_us += 61 * SECOND if name == "control.json" else 0
+        return fast(name, data, durable=durable, in_time=in_time)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "write", slow)
+        job.run(3)
+    job.run(1)
+    said = LATE.format(count=job.loop.control.late_writes)
+    assert job.loop.control.late_writes > 0
+    job.loop = job.start()
+    job.run(1)
+    status = job.loop.files.read_status()
+    assert status is not None and said in status.warnings
+    assert f"job: {said}" in audit_shed("job", job.loop.files, job.now_us / 1e6).unchecked

@@ -62,7 +62,7 @@ def backfill(
     Example: floodway backfill clicks --run jobs.clicks:fill --kafka kafka.bootstrap.servers=localhost:9092
     """
     from floodway.functions import named_function
-    from floodway.job.ledger.backfill import BackfillPace, Live, live_job
+    from floodway.job.ledger.backfill import BackfillPace, Live, LiveJob
     from floodway.job.options.values import moment_us, settings
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
@@ -88,8 +88,10 @@ def backfill(
     from floodway.spark.shed.recovery.recover import Recovery
     from floodway.spark.shed.recovery.streams import StreamRecovery
 
+    live_job = LiveJob(time.time())
+
     def live() -> Live:
-        return Live(False) if at_once else live_job(read_status(store), time.time())
+        return Live(False) if at_once else live_job.look(read_status(store))
 
     spark = spark_session(f"floodway-backfill-{at}", master=master or LOCAL_MASTER, conf=spark_settings)
     try:

@@ -82,6 +82,8 @@ def table_of(status: Status, now: float) -> Table:
 
     age, process = now - status.time, status.process
     stale = f"  [red](last heard {age:.0f} s ago)[/red]" if age > STALE_SECONDS else ""
+    if age < -STALE_SECONDS:
+        stale = f"  [red](last heard at a time that is {-age:.0f} s ahead of this clock)[/red]"
     # A node that still starts, or waits for its inputs, has a phase and no figures yet.
     waits = process is not None and process.phase != "running"
     state: str = process.phase if process is not None and waits else status.mode

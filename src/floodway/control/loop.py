@@ -274,10 +274,12 @@ class Patience:
     """Holds drops back for `seconds` of overload; `since_seconds` is when the present one began, None without one.
 
     An autoscaler needs a minute or two to add machines. Until then the source holds what waits, and results are late.
+    A clock that is set back makes an overload no younger.
     """
 
     seconds: float
     since_seconds: float | None = None
+    last_seconds: float = 0.0
 
     def hold(self, decided: KeepDecision, now_seconds: float) -> KeepDecision:
         """The decision, or while the overload is young one that keeps everything.
@@ -289,6 +291,9 @@ class Patience:
             return replace(decided, budget=None)
         if self.since_seconds is None:
             self.since_seconds = now_seconds
+        elif now_seconds < self.last_seconds:
+            self.since_seconds -= self.last_seconds - now_seconds
+        self.last_seconds = now_seconds
         lasted = now_seconds - self.since_seconds
         if lasted >= self.seconds:
             return decided

@@ -17,17 +17,15 @@ from floodway.dashboard.advice import WHY
 from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.job_sources import Reading, Source, unheard
 from floodway.dashboard.network_svg import network_svg
-from floodway.dashboard.past import SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
+from floodway.dashboard.past import GAP_SECONDS, SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
 from floodway.errors import InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.batches import Sketch
-from floodway.job.status.figures import WINDOW_SECONDS
 from floodway.job.status.status import Status
 
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4
-GAP_SECONDS = 2.5
 """Samples further apart than this have a hole between them: nobody looked."""
 
 
@@ -36,8 +34,16 @@ class _Past:
     """What is remembered of a job: whose counts it goes with, the latest samples, and what is on no record."""
 
     timeline: Timeline[Counts] | None = None
+    heard: tuple[float, float] | None = None
+    """The time of its last status, and when that was first seen."""
     history: History = field(default_factory=History)
     seen: PageView = field(default_factory=PageView)
+
+    def age(self, status: Status, now: float) -> float:
+        """How old its last status is; one from the future, as after a clock was set back, as old as it is known."""
+        if self.heard is None or self.heard[0] != status.time or now < self.heard[1]:
+            self.heard = status.time, now
+        return max(now - status.time, now - self.heard[1])
 
     @property
     def began(self) -> int | None:
@@ -114,7 +120,7 @@ class Board:
     def _poll(self) -> float:
         """Read the source if it is time; what time it is."""
         now = self._clock()
-        if now - self._polled >= LEAST_SECONDS:
+        if not 0.0 <= now - self._polled < LEAST_SECONDS:  # also when the clock was set back
             self._polled = now
             self._read = [(reading, *self._job(reading, now)) for reading in self._source.read()]
         return now
@@ -130,10 +136,11 @@ class Board:
     def _job(self, reading: Reading, now: float) -> tuple[dict[str, Any], Flow | None]:
         status = reading.status or unheard(reading)
         heard = reading.status is not None
-        stale = not heard or now - status.time > STALE_SECONDS
         second, counts, length = self._window(reading, status)
         flow = self._flow(reading, status, counts, length)
         past = self._past(reading, now, second)
+        age = past.age(status, now)
+        stale = not heard or age > STALE_SECONDS
         if not stale and reading.problem is None:
             load = _share(status)
             past.seen.note(int(now), latency=status.latency.mean, load=load)
@@ -155,7 +162,7 @@ class Board:
             "began": past.began,
             "problem": reading.problem,
             "notes": [*reading.notes, *status.warnings],
-            "age_seconds": now - status.time if heard else None,
+            "age_seconds": age if heard else None,
             "stale": stale,
             "silent": {name: age for name, age in silent.items() if age > STALE_SECONDS},
             "why": {reason: f"tuples that {WHY[reason]}" for reason in status.totals.dropped if reason in WHY},
@@ -170,11 +177,12 @@ class Board:
     def _window(self, reading: Reading, status: Status) -> tuple[int, Counts, int]:
         """The second that the charts end with, and the counts of the last seconds before it, as in the status."""
         timeline = reading.timeline
-        if timeline is None or timeline.last is None:
+        end = None if timeline is None else timeline.end(status.time)
+        if timeline is None or end is None:
             return int(status.time), Counts(), 0
         if reading.figures is not None:
-            return timeline.last + 1, *reading.figures.now(max(status.time, float(timeline.last)))
-        return timeline.last + 1, *timeline.window(timeline.last + 1, WINDOW_SECONDS)
+            return end, *reading.figures.now(max(status.time, end - 1.0))
+        return end, *timeline.latest(end)
 
     def _flow(self, reading: Reading, status: Status, counts: Counts, length: int) -> Flow | None:
         network = reading.network

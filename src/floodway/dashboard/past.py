@@ -14,11 +14,11 @@ from typing import Any
 from floodway.dashboard.gauge import Gauge
 from floodway.dashboard.job_sources import Reading
 from floodway.job.ledger.fold import Counts
-from floodway.job.ledger.timeline import Downsampled, Timeline
+from floodway.job.ledger.timeline import WINDOW_SECONDS, Downsampled, Timeline
 from floodway.job.status.batches import Sketch
-from floodway.job.status.figures import WINDOW_SECONDS
 
 SAMPLES = 900
+GAP_SECONDS = 2.5
 MOST_POINTS = 360
 INSIDE = "inside"
 """Drops on arcs inside the network are of tuples that were kept at the inputs: charted apart."""
@@ -59,8 +59,13 @@ class History:
         self.samples: deque[PastSample] = deque(maxlen=SAMPLES)
 
     def add(self, *samples: PastSample) -> None:
-        """Note samples, the oldest first, but none of a second that has one or of an earlier one."""
+        """Note samples, the oldest first, but none of a second that has one or of an earlier one.
+
+        One that is far earlier comes from a clock that was set back: the samples begin with it again.
+        """
         for sample in samples:
+            if self.samples and sample.time < self.samples[-1].time - GAP_SECONDS:
+                self.samples.clear()
             if not self.samples or int(sample.time) > int(self.samples[-1].time):
                 self.samples.append(sample)
 

@@ -89,6 +89,15 @@ class SteadyClock:
                 nearest[nearer] = away[nearer]
             return found
 
+    def lowest(self, seconds: float) -> float:
+        """A stamp of the wall clock below which nothing is that came in the last `seconds`, whatever was set since."""
+        with self._lock:
+            self._look()
+            then = self._wall - self.shift_seconds - seconds
+            stretches = (_Stretch(self._first, self._wall, self.shift_seconds), *reversed(self._past))
+            shift = next((one.shift_seconds for one in stretches if then + one.shift_seconds >= one.first), 0.0)
+            return min(then + shift, self._wall - seconds)
+
     def _look(self) -> None:
         wall, monotonic = self._read()
         passed = max(0.0, monotonic - self._monotonic)

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -180,6 +181,44 @@ def test_an_exchange_has_one_deadline() -> None:
             stopped.set()
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver whose servers are silent takes its own time: ten seconds and more."""
+    over, resolve = threading.Event(), socket.getaddrinfo
+
+    def slow(host: str, *rest: Any, **more: Any) -> Any:
+        if more.get("flags", 0) & socket.AI_NUMERICHOST == 0:
+            over.wait(PATIENCE_SECONDS)
+        return resolve(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        with pytest.raises(PeerError, match="is not resolved in time"):
+            Client("http://peer.example:8700", timeout_seconds=0.2).get_json("/")
+        assert not over.is_set()
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /" + b"a" * 100_000,  # a page of another site can have a browser ask for that
+        b"GET /echo HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: many\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_counted_and_cannot_be_framed(said: bytes) -> None:
+    with HttpServer(ROUTES) as server, connected(server) as sock:
+        sock.sendall(said)
+        told = b"".join(iter(lambda: sock.recv(65_536), b""))
+        head, _, body = told.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ") and b"x-frame-options: DENY" in head
+        assert b"frame-ancestors 'none'" in head
+        assert b"cross-origin-resource-policy: same-origin" in head and b'"refused":"malformed"' in body
+        wait_until(lambda: server.refused["malformed"] == 1)
 
 
 addresses = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"])

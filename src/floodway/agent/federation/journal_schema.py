@@ -81,7 +81,7 @@ def prepare(database: sqlite3.Connection, path: Path, participant: str | None) -
         known = (1, participant)  # version 1 was killed before it had written whose it is
     if known is None and (tables or participant is None):
         raise StorageError(f"{path} is no journal of a participant", hint="Restore it, or use another --state")
-    if known is not None and (not 1 <= known[0] <= VERSION or participant not in (None, known[1])):
+    if known is not None and (known[0] not in range(1, VERSION + 1) or participant not in (None, known[1])):
         wanted = f"{VERSION}" if participant is None else f"{VERSION} of {participant!r}"
         raise StorageError(
             f"{path} is version {known[0]} of participant {known[1]!r}, not {wanted}",

@@ -28,7 +28,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 
 from floodway.agent.federation.errors import FragmentLostError, StorageError
 from floodway.contracts.federation_file import NAME
-from floodway.job.store.store import make_folder, sync_folder
+from floodway.job.store.store import draft_of, make_folder, sync_folder
 from floodway.json_text import load_json
 
 Form = TypeVar("Form")
@@ -356,6 +356,7 @@ def _replace(path: Path, body: Mapping[str, Any]) -> None:
     try:
         with _written_aside(path, body) as temporary:
             temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -376,8 +377,7 @@ def _unwritable(path: Path, error: OSError) -> StorageError:
 def _written_aside(path: Path, body: Mapping[str, Any]) -> Iterator[Path]:
     """A whole file beside its place; nothing of it is left afterwards, also on a disk that is full."""
     make_folder(path.parent, mode=0o777)  # members may be several users of the storage
-    # Two participants on different machines may have the same process id.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    temporary = draft_of(path)
     try:
         with temporary.open("w", encoding="utf-8") as file:
             json.dump({"version": 1, **body}, file)

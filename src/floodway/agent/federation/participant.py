@@ -31,6 +31,7 @@ from floodway.agent.federation.participant_figures import MemberRecord, Particip
 from floodway.agent.federation.participant_journal import FILE, OPEN, BookedEntry, Journal
 from floodway.agent.federation.partners import Pace, Partners, Reach
 from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
+from floodway.agent.federation.storage_settlement import remove_leftovers
 from floodway.agent.loop.run_files import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer
@@ -150,6 +151,7 @@ class ParticipantAgent:
         A second process finds one of the two taken before it has touched anything.
         """
         self._claim.enter_context(locked(self.folder))
+        remove_leftovers(self.moving.store.root)
         self.server.start()
         # A file that an earlier run left says nothing about this one.
         self._decide(Shed(named(JobDecision(mode=self.mode))))

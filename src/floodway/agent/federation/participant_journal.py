@@ -34,6 +34,7 @@ from floodway.agent.federation.journal_rows import number_of
 from floodway.agent.federation.journal_schema import prepare
 from floodway.contracts.messages import Offer
 from floodway.contracts.payment import Payment, PaymentReason
+from floodway.job.store.store import make_folder
 
 FILE = "federation.sqlite"
 
@@ -46,7 +47,7 @@ class Journal:
         self.path = path
         self._lock = threading.RLock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         except (OSError, sqlite3.OperationalError) as error:
             raise StorageError(

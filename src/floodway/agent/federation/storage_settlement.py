@@ -13,18 +13,27 @@ file system has cached still shows it, and a participant that slept meanwhile fi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise, takewhile
+from pathlib import Path
 
 from floodway.agent.federation.errors import StorageError
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
 from floodway.agent.federation.spans import following
+from floodway.job.store.store import remove_drafts
 
 log = logging.getLogger(__name__)
 
 LOOKED_AT = 3
 """Leases from the giver's on that tell how a move ended (`spans.came_to_pass`)."""
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove drafts of members that were killed while they wrote to the shared storage."""
+    for folder in (root, root / "fragments"):
+        remove_drafts(folder, time.time())
 
 
 def settle_storage(store: LeaseStore, name: str, before: float) -> None:

@@ -24,7 +24,6 @@ from typing import Any
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.batches import Batch, Latency, Sketch
-from floodway.job.status.figures import WINDOW_SECONDS
 from floodway.network.flow import flows, link_of
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score
@@ -284,7 +283,8 @@ class OutputLatencies:
         """Take in what a batch delivered, by output."""
         for name, sketch in found.items():
             if name in self._timelines and sketch.count:
-                self._timelines[name].at(query, int(ended_seconds)).merge(sketch)
+                for latest in self._timelines[name].at(query, int(ended_seconds)):
+                    latest.merge(sketch)
                 if is_measured:
                     self._measured[name].merge(sketch)
 
@@ -294,7 +294,8 @@ class OutputLatencies:
             return {}
         found = {}
         for name, timeline in self._timelines.items():
-            latest = Sketch() if timeline.last is None else timeline.window(timeline.last + 1, WINDOW_SECONDS)[0]
+            end = timeline.end()
+            latest = Sketch() if end is None else timeline.latest(end)[0]
             found[name] = latest.latency(self._targets[name])
         return found
 

@@ -6,7 +6,7 @@ so is one that comes too early or too late by the clock of a peer that was resta
 An HTTP connection with one time limit for all of it: connecting, handshake, request, every byte of the answer.
 
 A socket's own time-out starts anew with every read, so a peer that sends a byte a second is never late for it. Here the
-time that is left is set before every operation. Looking up a host name is the operating system's and is not limited.
+time that is left is set before every operation.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ import io
 import json
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -125,7 +128,7 @@ class TimedConnection(http.client.HTTPConnection):
 
     def _connected(self) -> socket.socket:
         failed: OSError | None = None
-        for family, kind, protocol, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+        for family, kind, protocol, _, address in _addresses(self.host, self.port, self._deadline):
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.settimeout(self._deadline.left())
@@ -136,6 +139,28 @@ class TimedConnection(http.client.HTTPConnection):
             else:
                 return sock
         raise failed or OSError(f"{self.host} has no address")
+
+
+def _addresses(host: str, port: int, deadline: Deadline) -> Sequence[tuple[Any, ...]]:
+    """The addresses of a host. A resolver has time limits of its own: it is asked on a thread, which is left behind."""
+    with suppress(OSError):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    found: Queue[Sequence[tuple[Any, ...]] | OSError] = Queue()
+
+    def resolve() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            found.put(error)
+
+    threading.Thread(target=resolve, name=f"resolve {host}", daemon=True).start()
+    try:
+        answer = found.get(timeout=deadline.left())
+    except Empty:
+        raise TimeoutError(f"{host} is not resolved in time") from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
 
 
 _BEFORE_THE_KEY = ("unsigned", "bad-signature", "oversized", "slow", "foreign")

@@ -31,7 +31,9 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
+import h11
 import uvicorn
+from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -111,10 +113,12 @@ class TimedProtocol(H11Protocol):
         *,
         on_proven: Callable[[], None],
         on_lost: Callable[[], None],
+        on_malformed: Callable[[], Response],
     ) -> None:
         super().__init__(config, server_state, {PROVEN: on_proven})
         self._head_seconds = head_seconds
         self._on_lost = on_lost
+        self._on_malformed = on_malformed
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -142,6 +146,19 @@ class TimedProtocol(H11Protocol):
         self._await_head()
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, which the guard never sees, as the guard would."""
+        answer = self._on_malformed()
+        headers = [*answer.raw_headers, (b"connection", b"close")]
+        events = [
+            h11.Response(status_code=answer.status_code, headers=headers),
+            h11.Data(data=bytes(answer.body)),
+            h11.EndOfMessage(),
+        ]
+        for event in events:
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
     def _await_head(self) -> None:
         self._got_head()
         self._limit = self.loop.call_later(self._head_seconds, self.transport.abort)
@@ -160,9 +177,11 @@ class Connections:
         config: uvicorn.Config,
         context: ssl.SSLContext | None,
         *,
+        on_malformed: Callable[[], Response],
         admission: ConnectionRoom | None = None,
         head_seconds: float = HEAD_SECONDS,
     ) -> None:
+        self._on_malformed = on_malformed
         self._config = config
         self._context = context
         self._admission = admission or ConnectionRoom()
@@ -217,7 +236,10 @@ class Connections:
 
         def protocol() -> TimedProtocol:
             proven = partial(self._admission.proven, number)
-            return TimedProtocol(self._config, self._state, self._head_seconds, on_proven=proven, on_lost=gone.set)
+            return TimedProtocol(
+                *(self._config, self._state, self._head_seconds),
+                on_proven=proven, on_lost=gone.set, on_malformed=self._on_malformed,
+            )  # fmt: skip
 
         try:
             limit = self._head_seconds if self._context is not None else None

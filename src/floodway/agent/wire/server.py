@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from floodway.agent.wire.connections import HEAD_SECONDS, ConnectionRoom, Connections
-from floodway.agent.wire.guard import Guard, is_loopback, refusal
+from floodway.agent.wire.guard import ANSWER_HEADERS, Guard, is_loopback, refusal
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
 from floodway.errors import FloodwayError, InputError
@@ -145,7 +145,10 @@ class HttpServer:
             server_header=False,
         )
         config.load()
-        connections = Connections(config, self._context, admission=self._admission, head_seconds=self._head_seconds)
+        connections = Connections(
+            *(config, self._context),
+            on_malformed=self._malformed, admission=self._admission, head_seconds=self._head_seconds,
+        )  # fmt: skip
 
         async def serve() -> None:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -155,6 +158,12 @@ class HttpServer:
                 await connections.serve(listener, started.set)
 
         asyncio.run(serve())
+
+    def _malformed(self) -> Response:
+        self.refused["malformed"] += 1
+        answer = refusal(RefusedError("malformed", "this is no HTTP, or its head is too long"))
+        answer.headers.update(ANSWER_HEADERS)
+        return answer
 
     def __enter__(self) -> Self:
         self.start()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from floodway.errors import InputError
+from floodway.job.store.store import make_folder
 
 if TYPE_CHECKING:
     from floodway.agent.wire.signing import Security
@@ -58,7 +59,7 @@ def watched(
         if options.page is not None or options.open_page:
             from floodway.agent.wire.signing import load_security
 
-            root.mkdir(parents=True, exist_ok=True)
+            make_folder(root)
             security = load_security(key_file, None, None, None, os.environ, read_token_file)
             page = serving(
                 [root], listen=options.page or LISTEN, security=security, open_browser=bool(options.open_page)
@@ -68,7 +69,7 @@ def watched(
             from floodway.agent.watch.otlp import OtlpExport
 
             folder = job or root
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             read = import_module(SERVE).watching([folder])
             stack.enter_context(OtlpExport(options.otlp, read, told=lambda message: typer.echo(message, err=True)))
         yield url

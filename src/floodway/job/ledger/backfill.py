@@ -6,13 +6,14 @@ that name processes each tuple once. A step is done when its lines are in the le
 
     offered = what the batch dropped      kept = recovered      dropped = lost, because the source no longer has it
 
-Pure but for the ledger: the shell (`spark/shed/recovery/backfill.py`) reads the clock and runs Spark.
+Pure but for the ledger: the shell (`spark/shed/recovery/backfill.py`) reads the time and runs Spark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -167,17 +168,31 @@ class Live:
         return f"the live job is late: {self.latency_seconds:g} s at a target of {self.target_seconds:g} s"
 
 
-def live_job(status: Status | None, now_seconds: float) -> Live:
-    """How the live job is, from its status; one that has not been heard of for a while does not run.
+class LiveJob:
+    """How the live job is, by its status; one that has not been heard of for a while does not run.
 
-    It is heard of after every batch, and where the target is high, batches are long.
+    It is heard of after every batch, and where the target is high, batches are long. The clocks of both need not agree,
+    and may be set: what counts is how long ago the status was another one, and at the first look how old it says to be.
     """
-    if status is None:
-        return Live(False)
-    latency = status.latency
-    if now_seconds - status.time > max(SILENT_SECONDS, 2.0 * max(latency.target or 0.0, latency.mean or 0.0)):
-        return Live(False)
-    return Live(True, latency.mean, latency.target, status.keep if status.mode == "enforce" else 1.0)
+
+    def __init__(self, now_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._began = now_seconds
+        self._heard: tuple[float, float] | None = None
+
+    def look(self, status: Status | None) -> Live:
+        """By the status that it has now."""
+        if status is None:
+            return Live(False)
+        if self._heard is None:
+            self._heard = status.time, self._monotonic() - max(0.0, self._began - status.time)
+        elif self._heard[0] != status.time:
+            self._heard = status.time, self._monotonic()
+        latency = status.latency
+        patience = max(SILENT_SECONDS, 2.0 * max(latency.target or 0.0, latency.mean or 0.0))
+        if self._monotonic() - self._heard[1] > patience:
+            return Live(False)
+        return Live(True, latency.mean, latency.target, status.keep if status.mode == "enforce" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,9 @@ class Fold:
                 self._recovered.setdefault(place, Spans()).add(line.batch, line.batch)
             else:
                 self.modes[line.mode] += 1
-                self.timeline.at(line.query, line.time_us // 1_000_000).add(line)
+                is_newest = line.batch >= (self.last_batch(*place) or 0)
+                for counts in self.timeline.at(line.query, line.time_us // 1_000_000, is_newest=is_newest):
+                    counts.add(line)
             self._batches.setdefault(place, Spans()).add(line.batch, line.last_batch)
             if line.reason == Reason.GAP:
                 self._gaps.setdefault(place, Spans()).add(line.batch, line.last_batch)

@@ -20,6 +20,7 @@ longer is a job that did not run. Rates over days in which nothing ran would say
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
@@ -27,6 +28,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 PAUSE_SECONDS = 30
 GROWTH = 4
+WINDOW_SECONDS = 10
+"""What is shown as "now" is of so long; a clock that is set back by less is not noticed."""
+MOST_LATEST = 256
+"""Queries whose last batches are known; of more, those that were silent longest are forgotten."""
 
 
 class Spans:
@@ -241,10 +246,23 @@ class Timeline(Generic[Cell]):
     >>> from floodway.job.ledger.fold import Counts
     >>> timeline = Timeline(Counts)
     >>> for second in (100, 103, 106):
-    ...     timeline.at("q", second).offered["s"] += 30
+    ...     for cell in timeline.at("q", second):
+    ...         cell.offered["s"] += 30
     >>> counts, seconds = timeline.window(107, 5)
     >>> counts.offered["s"], seconds
     (60, 6)
+
+    What came last is known by the order of the batches too, not by their times alone: a clock that was set back by an
+    hour would else hide the batches of that hour behind those before it.
+
+    >>> for second in (40, 41):
+    ...     for cell in timeline.at("q", second):
+    ...         cell.offered["s"] += 90
+    >>> timeline.end(at_seconds=42.5)
+    42
+    >>> counts, seconds = timeline.latest(42)
+    >>> counts.offered["s"], seconds
+    (180, 2)
     """
 
     def __init__(self, make: Callable[[], Cell]) -> None:
@@ -253,17 +271,51 @@ class Timeline(Generic[Cell]):
         """The second of the last cut; None before the first."""
         self._make = make
         self._stretches: Downsampled[TimeCell[Cell]] = Downsampled(lambda: TimeCell(make()))
+        self._latest: dict[str, dict[int, Cell]] = {}
+        """Of each query the last batches since its clock was set back, by second; who was heard last comes last."""
 
-    def at(self, query: str, second: int) -> Cell:
-        """The figures to add to for a batch of the query that was cut in this second."""
+    def at(self, query: str, second: int, *, is_newest: bool = True) -> tuple[Cell, ...]:
+        """The figures to add to for a batch of the query that was cut in this second.
+
+        One that is not the newest of its query was counted later than it came.
+        """
+        if not is_newest:
+            self.running.add(second, second)
+            return (self._at(second),)
         self.running.note(query, second)
-        return self._at(second)
+        return self._at(second), self._coming(query, second)
 
     def saw(self, figures: Cell, since: int, second: int) -> None:
         """What a job counted between two looks at it: after second `since` and up to this one."""
         self.running.add(min(since + 1, second), second)
         if figures != self._make():
             self._at(second).merge(figures)
+            self._coming("", second).merge(figures)
+
+    def end(self, at_seconds: float = math.inf) -> int | None:
+        """The second after the last cut; None before the first.
+
+        What is stamped much later than the time that it is now was stamped before the clock was set back, and counts
+        only where nothing else is known.
+        """
+        lasts = [max(cells) for cells in self._latest.values()] or ([] if self.last is None else [self.last])
+        past = [last for last in lasts if last <= at_seconds + WINDOW_SECONDS]
+        return max(past or lasts, default=-1) + 1 or None
+
+    def latest(self, until: int, length: int = WINDOW_SECONDS) -> tuple[Cell, int]:
+        """As `window`, of up to `WINDOW_SECONDS` before an `end`, without what was stamped so before a step back."""
+        if not self._latest:
+            return self.window(until, length)
+        since, found = until - length, self._make()
+        past = sorted(second for cells in self._latest.values() for second in cells if second < until)
+        if not past or past[-1] < since:
+            return found, 0
+        for cells in self._latest.values():
+            for second, cell in cells.items():
+                if since <= second < until:
+                    found.merge(cell)
+        before = max((second for second in past if second < since), default=past[0] - 1)
+        return found, self.running.until(past[-1]) - self.running.until(before)
 
     def window(self, until: int, length: int) -> tuple[Cell, int]:
         """Figures of the batches cut in the `length` seconds before second `until`, and the seconds they took.
@@ -283,6 +335,9 @@ class Timeline(Generic[Cell]):
         """Add another job's."""
         for begin, stretch in other._stretches.items():
             self._stretches.at(begin).merge(stretch)
+        for query, cells in other._latest.items():
+            for second, cell in cells.items():
+                self._newest(query, second).merge(cell)
         self.running.merge(other.running)
         self.last = max((last for last in (self.last, other.last) if last is not None), default=None)
 
@@ -301,6 +356,26 @@ class Timeline(Generic[Cell]):
         for begin, last, figures in reversed(body["cells"]):
             stretch = found._stretches.at(int(begin))
             stretch.last, stretch.figures = int(last), of(figures)
+        for _, stretch in found._stretches.items()[-WINDOW_SECONDS - 1 :]:
+            found._newest("", stretch.last).merge(stretch.figures)
+        return found
+
+    def _coming(self, query: str, second: int) -> Cell:
+        """The figures of the query's last batches in this second; those before a step back are not among the last."""
+        cells = self._latest.get(query)
+        if cells and second < max(cells) - WINDOW_SECONDS:
+            del self._latest[query]
+        return self._newest(query, second)
+
+    def _newest(self, query: str, second: int) -> Cell:
+        cells = self._latest[query] = self._latest.pop(query, {})
+        if second not in cells:
+            cells[second] = self._make()
+        found = cells[second]
+        if len(cells) > WINDOW_SECONDS + 1:
+            del cells[min(cells)]
+        if len(self._latest) > MOST_LATEST:
+            del self._latest[next(iter(self._latest))]
         return found
 
     def _at(self, second: int) -> Cell:

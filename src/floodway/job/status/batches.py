@@ -199,6 +199,7 @@ class Batch:
         share = later.offered / offered if offered else 1.0
         return replace(
             later,
+            batch=max(self.batch, later.batch),
             cut_seconds=min(self.cut_seconds, later.cut_seconds),
             ended_seconds=max(self.ended_seconds, later.ended_seconds),
             offered=offered,
@@ -298,7 +299,9 @@ class BatchReader:
         found: list[Batch] = []
         if self._number < 0:
             raw = self._store.read(HISTORY)
-            found += self._fresh(_history(raw))
+            for batch in _history(raw):  # by their times, which need not go with their numbers: all of them are fresh
+                self.last[batch.query] = max(batch.batch, self.last.get(batch.query, -1))
+                found.append(batch)
             self._number = _through(raw)
         for number in [one for one in numbers if one >= self._number]:
             raw = self._store.read(_name(number)) or b""

@@ -12,6 +12,7 @@ name: everything of the job is then read from the start.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +24,6 @@ from floodway.job.status.batches import Batch, BatchReader, Latency, Sketch
 from floodway.job.status.status import LedgerPart, Place, Rates, Status, at_inputs
 from floodway.job.store.store import Store
 
-WINDOW_SECONDS = 10
 BATCH_SECONDS = 4.0
 """How long the next batch is awaited at least before its absence counts."""
 
@@ -56,7 +56,8 @@ class Figures:
         self.batch_count += batch.batches
         self.latencies.merge(batch.latencies)
         if batch.latencies.count:
-            self.latency_timeline.at(batch.query, int(batch.ended_seconds)).merge(batch.latencies)
+            for sketch in self.latency_timeline.at(batch.query, int(batch.ended_seconds)):
+                sketch.merge(batch.latencies)
 
     def now(self, at_seconds: float) -> tuple[Counts, int]:
         """Counts of the last batches before a time, and the seconds in which their tuples came; 0 before the first.
@@ -65,14 +66,12 @@ class Figures:
         long there is none, and the window ends now.
         """
         end = self._end(self.fold.timeline, at_seconds)
-        return (Counts(), 0) if end is None else self.fold.timeline.window(end, WINDOW_SECONDS)
+        return (Counts(), 0) if end is None else self.fold.timeline.latest(end)
 
-    def latency(self, target: float | None) -> Latency:
-        """Of the results of the last batches."""
-        timeline = self.latency_timeline
-        if timeline.last is None:
-            return Latency(target=target)
-        return timeline.window(timeline.last + 1, WINDOW_SECONDS)[0].latency(target)
+    def latency(self, target: float | None, at_seconds: float = math.inf) -> Latency:
+        """Of the results of the last batches; `at_seconds` is the time now, where batches are stamped by that clock."""
+        end = self.latency_timeline.end(at_seconds)
+        return Latency(target=target) if end is None else self.latency_timeline.latest(end)[0].latency(target)
 
     def places(
         self,
@@ -100,10 +99,10 @@ class Figures:
 
     @staticmethod
     def _end(timeline: Timeline[Counts], at_seconds: float) -> int | None:
-        if timeline.last is None:
+        last = timeline.end(at_seconds)
+        if last is None:
             return None
-        last = timeline.last + 1
-        patience = max(BATCH_SECONDS, 2.0 * timeline.window(last, 1)[1])
+        patience = max(BATCH_SECONDS, 2.0 * timeline.latest(last, 1)[1])
         return last if at_seconds - last <= patience else int(at_seconds)
 
     def ledger(self) -> LedgerPart:
@@ -114,7 +113,7 @@ class Figures:
         """A status with the figures that are on record, which may be newer than those that the job has told."""
         places = self.places(
             {at: place.keep for at, place in status.places.items()},
-            max(status.time, float(self.fold.timeline.last or 0)),
+            max(status.time, float(self.fold.timeline.end(status.time) or 0)),
             arriving={at: place.arriving for at, place in status.places.items() if place.arriving is not None},
             waiting={at: place.waiting for at, place in status.places.items() if place.waiting is not None},
         )

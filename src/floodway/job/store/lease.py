@@ -35,7 +35,7 @@ from secrets import token_hex
 from typing import IO, Any
 
 from floodway.errors import InputError
-from floodway.job.store.store import InTime, LocalStore, Store, StoreError, always, make_folder
+from floodway.job.store.store import InTime, LocalStore, Store, StoreError, always, make_folder, remove_drafts
 from floodway.json_text import load_json
 
 log = logging.getLogger(__name__)
@@ -259,6 +259,7 @@ def take(path: Path, hint: str) -> IO[str]:
     except OSError as error:
         file.close()
         raise _unwritable(path, error) from error
+    remove_drafts(path.parent, time.time())
     return file
 
 

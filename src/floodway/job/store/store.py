@@ -20,7 +20,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
@@ -28,6 +28,8 @@ from urllib.parse import unquote, urlsplit
 
 from floodway.errors import FloodwayError, InputError
 
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{16}")
+DRAFT_SECONDS = 3600.0
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 InTime = Callable[[], bool]
 CLAIM_SECONDS = 60.0
@@ -248,12 +250,19 @@ def file_mode(folder: Path) -> int:
     return 0o600 | (folder.stat().st_mode & 0o044)
 
 
+def draft_of(path: Path) -> Path:
+    """Where the next content of a file is written.
+
+    Not by the process's number: in containers every process has the same one, and so has every thread of a process.
+    """
+    return path.with_name(f".{path.name}.{token_hex(8)}")
+
+
 @contextmanager
 def _draft(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
     """A file with this content beside its target, removed at the end if it was not renamed."""
     make_folder(path.parent)
-    # Not the process's number: in containers every process has the same one, and so has every thread of a process.
-    draft = path.with_name(f".{path.name}.{token_hex(8)}")
+    draft = draft_of(path)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(path.parent))
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -264,6 +273,14 @@ def _draft(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
         yield draft
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path, now_seconds: float) -> None:
+    """Remove what writers that were killed have left in a folder and those in it: a young one may still be written."""
+    for path in (*folder.glob(".*"), *folder.glob("*/.*")):
+        with suppress(OSError):
+            if _DRAFT.fullmatch(path.name) and now_seconds - path.stat().st_mtime > DRAFT_SECONDS:
+                path.unlink()
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:

@@ -26,6 +26,7 @@ from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.spark.session.stores import open_store
 from floodway.spark.shed.checkpoints import Record, noted_checkpoints, read_record
+from floodway.spark.shed.control_file import LATE
 from floodway.spark.shed.open_batches import journaled_batches
 
 REPORT_SECONDS = 10.0
@@ -82,6 +83,9 @@ def audit_shed(
         found.differ([f"{name}: {dropped} tuples were dropped, and {recovered + lost} of them recovered or lost"])
     if fold.lines:
         found.unchecked.append(f"{name}: what batches were offered was not derived: a shed may stand anywhere in a job")
+    status = files.read_status()
+    if status is not None and status.shed is not None and status.shed.late_writes:
+        found.unchecked.append(f"{name}: {LATE.format(count=status.shed.late_writes)}")
     return ShedAudit(
         batches=sum(batches.count() for batches in fold.batches(name).values()) - fold.lost_batches,
         lines=fold.lines,

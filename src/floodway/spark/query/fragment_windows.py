@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
-from floodway.job.store.store import write_atomically
+from floodway.job.store.store import make_folder, write_atomically
 from floodway.json_text import load_json
 from floodway.network.model import Arc, Network
 from floodway.network.part import whole_location
@@ -64,7 +64,7 @@ class FragmentWindows:
         path = self._path(query)
         text = json.dumps(sorted([self.names.get(at, at), *found.numbers()] for at, found in set(keeps)))
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             write_atomically(path, text)
 
     def deciding(self, own: Collection[PlacedKeeps]) -> list[WindowKeeps]:

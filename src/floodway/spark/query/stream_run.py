@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from floodway.errors import FloodwayError
+from floodway.job.store.store import make_folder
 from floodway.spark.query.journal import checkpoint_id, committed_batches
 from floodway.spark.source.datasource import explain, own_message
 from floodway.spark.source.gate import OPEN, SHUT, decide, remove, waiting
@@ -75,7 +76,7 @@ class StreamRun:
         if self._gate is None or not self._is_another_applications():
             return
         gate = self._gate
-        gate.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(gate.parent)
         self._begin(writer)
         self._held = True
         self._await(waiting(gate).exists, wait_seconds)

@@ -41,6 +41,9 @@ SLOWEST_US = 2_000_000
 """
 
 
+LATE = "{count} decisions were written too late: a batch that began meanwhile may differ from the first try if repeated"
+
+
 class ControlTableError(FloodwayError):
     """A control table that is not one."""
 
@@ -93,6 +96,13 @@ class ControlTable:
     def latest(self) -> Entry:
         """The entry written last, which may not be in force yet."""
         return self.table.latest
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence if a replay may differ from its first try, else none."""
+        if not self.late_writes:
+            return ()
+        return (LATE.format(count=self.late_writes),)
 
     def put(self, entry: Entry) -> Entry:
         """Put a decision in force; its `seq` and `valid_from_us` are set here. Nothing new is not written again.

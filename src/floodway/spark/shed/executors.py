@@ -53,7 +53,9 @@ class ExecutorRequests:
 
     def take(self, needed: float | None, now_seconds: float, efficiency: float | None = None) -> int:
         """Ask, if more is needed and the last request is long enough ago; how many were asked for."""
-        if needed is None or (self._last_seconds is not None and now_seconds - self._last_seconds < EVERY_SECONDS):
+        if needed is None or (
+            self._last_seconds is not None and 0.0 <= now_seconds - self._last_seconds < EVERY_SECONDS
+        ):
             return 0
         present = self.present()
         more = wanted_executors(present, needed, self.most, efficiency) - present

@@ -11,6 +11,7 @@ jars for a class with every observation: more than a third of a profile's sample
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 
 BEATS = 4
 """Per time to expire: a decision expires when so many were missed."""
+
+LOOK_SECONDS, STEP_SECONDS = 0.25, 0.5
+"""How often the clock is looked at between two beats, and by how much it is off when it was set."""
 
 _lock = Lock()
 _applied: dict[str, Applied] = {}
@@ -82,8 +86,18 @@ class Heartbeat:
 
     def _beat(self) -> None:
         period = (self._loop.settings.expires_seconds or 0.0) / BEATS
-        while not self._stopped.wait(period) and not self._is_over():
+        while not self._stopped_within(period) and not self._is_over():
             self._loop.renew()
+
+    def _stopped_within(self, seconds: float) -> bool:
+        """Wait for the next beat, which comes at once when the machine's clock is set: a step makes nothing expire."""
+        began, began_us = time.monotonic(), self._loop.clock_us()
+        while not self._stopped.wait(min(seconds, LOOK_SECONDS)):
+            passed = time.monotonic() - began
+            stepped = abs((self._loop.clock_us() - began_us) / 1e6 - passed) > STEP_SECONDS
+            if stepped or passed >= seconds:
+                return False
+        return True
 
     def _is_over(self) -> bool:
         """Whether no query is left; one that starts from now on begins anew."""

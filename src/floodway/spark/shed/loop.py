@@ -96,6 +96,8 @@ class ShedLoop:
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
             lambda query: self.ledger.last_batch(query, self.settings.name),
         )
+        if self._status is not None and self._status.shed is not None:
+            self.control.late_writes = self._status.shed.late_writes
         self._copies = StateCopies(self.files, self.settings.name, self._operator.wish)
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
         self._is_new = self._state_lost = not self.control.resumed
@@ -387,7 +389,7 @@ class ShedLoop:
         self.files.write_status(self._status)
 
     def _said(self) -> tuple[str, ...]:
-        return (*self._operator.warnings, *self.warnings)
+        return (*self._operator.warnings, *self.control.warnings, *self.warnings)
 
     def _guarded(self, doing: str, step: Callable[[], object]) -> None:
         try:

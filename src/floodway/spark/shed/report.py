@@ -248,7 +248,7 @@ def shed_status(
         kind="shed",
         mode=mode,
         time=now_seconds,
-        latency=figures.latency(target_seconds),
+        latency=figures.latency(target_seconds, now_seconds),
         rates=rates,
         keep=keep,
         totals=totals,

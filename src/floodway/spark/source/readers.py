@@ -7,7 +7,6 @@ tuples.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +25,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from floodway.errors import InputError
+from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import DecisionFile, JobDecision, StreamDecision
 from floodway.json_text import load_json
 from floodway.spark.log import SchemaError, Span, schema_text
@@ -172,7 +172,7 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
             skip_lost=self.options.skip_lost,
             where=str(self.options.path or self.options.topic),
             silent=self._decisions is not None and self._decisions.silent,
-            first_since=lambda p, span, age_us: self.backend.first_since(p, span, time.time_ns() // 1000 - age_us),
+            first_since=self._first_within,
         )
         if batch is None:
             return start
@@ -185,6 +185,10 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
             drops = parse_keys(self.options.keys)
             batch = with_keys(batch, drops, lambda span: self._columns(span, drops.columns))
         return batch.to_json()
+
+    def _first_within(self, partition: int, span: Span, age_us: int) -> int:
+        """The first tuple of this age; a clock that was set makes none older."""
+        return self.backend.first_since(partition, span, int(PROCESS_CLOCK.lowest(age_us / 1e6) * 1e6))
 
     def _event_times(self, span: Range) -> Iterator[Piece]:
         """The event times of a range."""

@@ -372,6 +372,12 @@ MUTATIONS = (
         on_spark=True,
     ),
     Mutation(
+        "windows in the plan",
+        (("floodway.agent.loop.steering.window_plans", lambda *given: lambda ask, rates, scale: ask(rates)),),
+        {"spark-window-choice": "of two equal streams one is kept whole"},
+        on_spark=True,
+    ),
+    Mutation(
         "as much as fits",
         (("floodway.agent.loop.steering.Steering.scale", property(lambda self: 0.2)),),
         {"spark-union": "the mean latency is", "spark-window-drop": "the fullest node does at least"},

@@ -208,7 +208,7 @@ MUTATIONS = (
     Mutation(
         "tables adapted to a workload",
         (("floodway.planning.fit.planner.adapted_rows", lambda table, *given: table),),
-        {"staying-fit-adaptive": "an adapted table has at most"},
+        {"staying-fit-adaptive": "no table of a coarser"},
         quick=True,
     ),
     Mutation(

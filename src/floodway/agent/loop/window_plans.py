@@ -1,7 +1,8 @@
 """Plans of a process whose streams are dropped by windows: any planner's, chosen for the windows that they keep.
 
 A process without links from others chooses (`planning/windows/window_choice.py`): `floodway run`, and the nodes at the
-head of a network, which shed for all below them. What another node sends was chosen there. A search takes some hundred
+head of a network, which shed for all below them. What another node sends was chosen there; a node under a coordinator
+applies what that has chosen. A search takes some hundred
 look-ups, so it is made when rates or capacity have moved by more than 5% since the one before.
 """
 
@@ -51,7 +52,7 @@ class WindowPlans:
 
 
 def whole_names(whole: Network, part: Network, at: str) -> tuple[str, ...]:
-    """The drop locations of the whole network that one of a part is: for a stream that others read too, its branches."""
+    """The drop locations of the whole network that one of a part is: branches of a stream that others read too."""
     if at in whole.streams and len(part.consumers[at]) < len(whole.consumers[at]):
         return tuple(str(Arc(at, consumer)) for consumer in part.consumers[at])
     return (whole_location(part, at),)
@@ -65,6 +66,6 @@ def window_plans(
     part: Network, whole: Network, shapes: Mapping[str, WindowShape], links: Collection[str]
 ) -> Callable[[Ask, Rates, float], Plan]:
     """How a process gets its plans."""
-    if links or not any(name in shapes for name in part.streams):
+    if links or not WindowChooser(part, shapes).chooses:
         return lambda ask, rates, scale: ask(rates)
     return WindowPlans(part, whole, shapes).plan

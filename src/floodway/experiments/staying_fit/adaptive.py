@@ -31,8 +31,8 @@ TITLE = "C-FIT's tables adapted to where the rates are"
 CLAIM = Claim(
     "fit-short",
     "Section 4",
-    "tables can be large, and have to be kept small for upkeep and for the links they travel; ε can be adapted for that "
-    "(long paper, 8.2.5)",
+    "tables can be large, and have to be kept small for upkeep and for the links they travel; ε can be adapted for "
+    "that (long paper, 8.2.5)",
 )
 EPSILON = 0.02
 LEVEL = 1.2
@@ -101,7 +101,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             f"Rates of {traffic}, scaled to a mean of {LEVEL:g} times what a stream can bring alone; ε = {EPSILON:g}.",
         ),
         headline="; ".join(
-            f"{name}: {found['for all rates']} → {found['adapted']} rows ({found['coarser for all rates']} by a coarser ε), "
+            f"{name}: {found['for all rates']} → {found['adapted']} rows "
+            f"({found['coarser for all rates']} by a coarser ε), "
             f"{inside[name].solved:.0%} of look-ups solved where the rates go, "
             f"{outside[name].solved:.0%} elsewhere"
             for name, found in rows.items()

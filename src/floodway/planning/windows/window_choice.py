@@ -62,6 +62,11 @@ class WindowChooser:
         single = [frozenset((name,)) for name in self.network.streams if not any(name in group for group in merged)]
         object.__setattr__(self, "groups", (*map(frozenset, merged), *single))
 
+    @property
+    def chooses(self) -> bool:
+        """Whether any windows overlap that are dropped before a stream is read."""
+        return any(self._overlaps(group) for group in self.groups)
+
     def choose(self, ask: Ask, rates: Rates, before: Mapping[str, float] | None = None) -> WindowChoice:
         """The best plan that was found; `before` are the shares of the choice in force."""
         best = first = self._try(ask, rates, dict.fromkeys(rates, 1.0))

@@ -302,5 +302,10 @@ def test_of_equal_streams_with_overlapping_windows_one_is_dropped() -> None:
     keeps = [steer.decide(rates, rates, "enforce", 0).plan.keeps for _ in range(2)]
     assert sorted(keeps[0].values()) == [0.0, 1.0]
     assert keeps[0] == keeps[1]
+    kept, dropped = sorted(rates, key=lambda name: -keeps[0][name])
+    turned = {kept: 100.0, dropped: 450.0}
+    held, late = (steer.decide(turned, turned, "enforce", at).plan.keeps for at in (1_000_000, 11_000_000))
+    assert (held[kept], held[dropped]) == (1.0, 0.0)
+    assert late[dropped] == 1.0 > late[kept]
     tuples = Steering(make_planner(network, "exact"), parts, Target(1.5)).decide(rates, rates, "enforce", 0)
     assert tuples.plan.keeps == {"s": pytest.approx(0.5), "t": pytest.approx(0.5)}

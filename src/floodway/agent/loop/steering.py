@@ -253,7 +253,7 @@ class Steering:
         scale = self.scale
         if self.lossless:
             return self._limited(rates, demand, scale, mode, issued_us)
-        plan = self._planned(demand, demand if offered is None else offered, scale / self.planned_scale)
+        plan = self._planned(demand, demand if offered is None else offered, scale / self.planned_scale, issued_us)
         if self._among_others:
             for node, load in flows(self.network, demand, plan.keeps).load.items():
                 self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
@@ -279,7 +279,7 @@ class Steering:
             scales=dict.fromkeys(self._nodes, scale),
         )
 
-    def _planned(self, demand: Mapping[str, float], offered: Mapping[str, float], scale: float) -> Plan:
+    def _planned(self, demand: Mapping[str, float], offered: Mapping[str, float], scale: float, now_us: int) -> Plan:
         """The plan for a demand, made for what is offered: at rates d/φ and capacity g/φ, φ = Σ demand / Σ offered.
 
         The demand counts the tuples of a batch over P*, and more come in a second where batches are shorter. For the
@@ -290,7 +290,7 @@ class Steering:
         def ask(rates: Rates) -> Plan:
             return self._planner.plan({name: rate / share for name, rate in rates.items()}, scale / share)
 
-        plan = self._window_plans(ask, demand, scale)
+        plan = self._window_plans(ask, demand, scale, now_us)
         flow = flows(self._planner.network, demand, plan.keeps)
         return replace(plan, rates=dict(demand), score=flow.score, load=flow.load, throughput=flow.throughput)
 

@@ -2,8 +2,11 @@
 
 A process without links from others chooses (`planning/windows/window_choice.py`): `floodway run`, and the nodes at the
 head of a network, which shed for all below them. What another node sends was chosen there; a node under a coordinator
-applies what that has chosen. A search takes some hundred
-look-ups, so it is made when rates or capacity have moved by more than 5% since the one before.
+applies what that has chosen.
+
+A search takes up to some hundred look-ups: 10 ms for three streams, a second for twelve. So it is made when rates or
+capacity have moved by more than 5%, and every ten seconds at most, the papers' period of planning anew. In between the
+shares of the last one hold, at any rates.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ from floodway.planning.windows.window_keeps import CHANGE
 from floodway.planning.windows.window_shapes import windowed_plan
 
 
+SEARCH_US = 10_000_000
+
+ChosenPlan = Callable[[Ask, Rates, float, int], Plan]
+"""(planner, rates, capacity, microseconds since 1970) -> plan."""
+
+
 class WindowPlans:
     """Keeps the choice in force. `shapes` are windows by drop location of the part, a network or one node's of it."""
 
@@ -30,13 +39,15 @@ class WindowPlans:
         self._chooser = WindowChooser(part, shapes, None if part is whole else self._worth)
         self._shares: Mapping[str, float] | None = None
         self._searched: dict[str, float] = {}
+        self._due_us = 0
 
-    def plan(self, ask: Ask, rates: Rates, scale: float) -> Plan:
+    def plan(self, ask: Ask, rates: Rates, scale: float, now_us: int) -> Plan:
         """The plan in force for these rates (tuples/s) at a capacity."""
-        now = {**rates, "": scale}
-        if self._shares is None or _moved(self._searched, now):
+        here = {**rates, "": scale}
+        if self._shares is None or (now_us >= self._due_us and _moved(self._searched, here)):
             found = self._chooser.choose(ask, rates, self._shares)
-            self._shares, self._searched = (found.shares, now) if found.plan.drops else (None, {})
+            self._shares, self._searched = (found.shares, here) if found.plan.drops else (None, {})
+            self._due_us = now_us + SEARCH_US
             return found.plan
         whole = ask(rates)
         if not whole.drops:
@@ -64,8 +75,8 @@ def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
 
 def window_plans(
     part: Network, whole: Network, shapes: Mapping[str, WindowShape], links: Collection[str]
-) -> Callable[[Ask, Rates, float], Plan]:
+) -> ChosenPlan:
     """How a process gets its plans."""
     if links or not WindowChooser(part, shapes).chooses:
-        return lambda ask, rates, scale: ask(rates)
+        return lambda ask, rates, scale, now_us: ask(rates)
     return WindowPlans(part, whole, shapes).plan

@@ -61,6 +61,7 @@ outputs: {cheap: {from: top}, dear: {from: bottom}}
 """,
     rates={"s": 150.0},
     check=_dear_branch_first,
+    seconds=120.0,
     notes=(
         "A thousandth of the paper's costs, and 150 tuples/s: more than half of a core goes to Spark, so that the "
         "paper's 200 would ask for more than dropping the branch can give.",

@@ -23,7 +23,6 @@ from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_keeps import CHANGE
 from floodway.planning.windows.window_shapes import windowed_plan
 
-
 SEARCH_US = 10_000_000
 
 ChosenPlan = Callable[[Ask, Rates, float, int], Plan]

@@ -38,7 +38,7 @@ from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.options import JobOptions
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.figures import read_figures
-from floodway.job.status.parts import NO_MEASUREMENT, BehindPart
+from floodway.job.status.parts import NO_MEASUREMENT, BehindPart, would_words
 from floodway.job.status.status import Kind, Status
 from floodway.job.store.store import StoreError
 from floodway.network.model import Network
@@ -198,6 +198,7 @@ class SteeringLoop:
             errors=self.errors + self._operator.errors,
             behind=self._behind,
             keys=self._last.keys(),
+            would_drop=self._last.would_drop(self.mode),
             executors=self._executors(),
             efficiency=self._wait.efficiency.measured,
             accuracy=self._last.accuracy(self.figures.latency(target_seconds).mean, target_seconds),
@@ -256,7 +257,9 @@ class SteeringLoop:
         self.reason = self._wait.reason or self.steering.reason()
         if self._behind is not None and self.mode == "enforce":
             self.reason = self._behind.words
-        self.reason += limits_words(self.steering.first.network, steered) + self._last.words(self.mode)
+        self.reason += limits_words(self.steering.first.network, steered) + would_words(
+            self._last.would_drop(self.mode)
+        )
         write_decision(self.layout.decision, steered.decision)
         return steered
 

@@ -54,6 +54,22 @@ def held_reason(lasted_seconds: float, shed_after_seconds: float) -> str:
     )
 
 
+def would_words(tuples: Mapping[str, int]) -> str:
+    """What enforcing would do to tuples like those of the last batch, by reason; to be added to a reason.
+
+    >>> would_words({"stale": 3_000, "lag": 20, "share": 7})
+    '; enforcing would skip 3,020 tuples of the last batch that are too old or too many; enforcing would drop 7 tuples \
+of the last batch, of keys over their share'
+    """
+    skipped, shared = tuples.get("stale", 0) + tuples.get("lag", 0), tuples.get("share", 0)
+    found = ""
+    if skipped:
+        found += f"; enforcing would skip {skipped:,} tuples of the last batch that are too old or too many"
+    if shared:
+        found += f"; enforcing would drop {shared:,} tuples of the last batch, of keys over their share"
+    return found
+
+
 def keep_reason(
     fits: float,
     waiting: float,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as fn
 from floodway.job.places import ShedFiles, note_place
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
+from floodway.spark.shed.admission import admission_of
 from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
 from floodway.spark.shed.control_columns import (
     DECIDED,
@@ -100,6 +101,7 @@ class BoundShed:
             keys=None if share_by is None else KeyShares(hashed_weights(df, share_by, weights)),
             executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
             present=executor_count(self.spark),
+            admission=admission_of(self.settings, self.files),
         )
 
     def __call__(self, df: DataFrame) -> DataFrame:

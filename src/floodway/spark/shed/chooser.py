@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from floodway.planning.lag import Positions, left_waiting, skip_positions
+from floodway.spark.shed.admission import Admission
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
 from floodway.spark.shed.keys.group_points import points_of
@@ -23,12 +24,16 @@ from floodway.units import PPM
 
 @dataclass
 class Chooser:
-    """Fills in an entry what it keeps. `keys` are the shares by key, `groups` what an accuracy needs, if asked for."""
+    """Fills in an entry what it keeps.
+
+    `keys` are the shares by key, `groups` what an accuracy needs, `admission` the source's limit, if asked for.
+    """
 
     settings: ShedSettings
     keys: KeyShares | None = None
     skip: Positions | None = None
     groups: GroupKeeps | None = None
+    admission: Admission | None = None
     utilities: Utilities = field(default_factory=Utilities)
     rare: RareShare = field(default_factory=RareShare)
     _begun_us: dict[str, int] = field(default_factory=dict)
@@ -51,6 +56,8 @@ class Chooser:
 
     def completed(self, entry: Entry) -> Entry:
         """The entry with what it keeps at its keep."""
+        if self.admission is not None:
+            self.admission.follow(entry.mode)
         rest = rest_ppm(entry.keep_ppm, self.rare.ppm) / PPM
         entry = replace(entry, threshold=None, tie_ppm=PPM, rare_ppm=self.rare.ppm, skip=self.skip)
         if self.settings.by_utility and entry.keep_ppm < PPM:

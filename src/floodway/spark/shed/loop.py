@@ -27,6 +27,7 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
 from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines
+from floodway.spark.shed.admission import Admission, waited_nowhere
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
@@ -64,6 +65,8 @@ class ShedLoop:
     """Who asks for more of them, if the settings say so."""
     present: Callable[[], int | None] = lambda: None
     """How many executors there are; None where that says nothing."""
+    admission: Admission | None = None
+    """The limit of the source, of a shed that drops nothing."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, QueryMemory] = field(default_factory=dict)
@@ -111,7 +114,7 @@ class ShedLoop:
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
         self._groups = None if accuracy is None else GroupKeeps(accuracy)
-        self._chooser = Chooser(self.settings, self.keys, skip, self._groups)
+        self._chooser = Chooser(self.settings, self.keys, skip, self._groups, self.admission)
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -294,7 +297,7 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished(),
+            report.finished() if self.admission is None else waited_nowhere(report.finished()),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
@@ -302,6 +305,8 @@ class ShedLoop:
         if decided is None and report.arrival_us is not None:
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
+            if self.admission is not None:
+                decided = replace(decided, keep=1.0, budget=None)
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
             query.decided = decided
@@ -349,12 +354,9 @@ class ShedLoop:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
-        reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
-        if report.first:
-            reason = f"{reason}; {report.first:,} tuples of the last batch are the first of their keys and stay"
-        accuracy = self._accuracy(query)
-        if accuracy is not None:
-            reason = f"{reason}; {accuracy.words}"
+        if self.admission is not None:
+            query.behind = self.admission.take(report, query.decided, self._mode(), self.warnings)
+        reason = reason_of(query, mode, self.settings, report, self._accuracy(query))
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _accuracy(self, query: QueryMemory) -> AccuracyPart | None:
@@ -377,6 +379,8 @@ class ShedLoop:
             executors=self.present(),
             efficiency=self._efficiency.measured,
             accuracy=self._accuracy(query),
+            behind=query.behind,
+            would_drop=report.would_drop,
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
             decision_seen=self.decision_seen,
             decision_until=self._decision_until(),

@@ -66,7 +66,6 @@ class ShedLoop:
     present: Callable[[], int | None] = lambda: None
     """How many executors there are; None where that says nothing."""
     admission: Admission | None = None
-    """The limit of the source, of a shed that drops nothing."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, QueryMemory] = field(default_factory=dict)

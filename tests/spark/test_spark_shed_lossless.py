@@ -59,6 +59,9 @@ def test_the_limit_is_what_fits_and_the_end_of_the_backlog_is_told(tmp_path: Pat
     assert read_decision(decision_path(files)).limit("clicks") == 12_000
     overloaded = admission.take(report(3, 1000, 10_200), decided(400.0), "enforce", warnings)
     assert overloaded is not None and overloaded.catch_up_seconds is None
+    again = Admission(files, mean_seconds=3.0)
+    again.take(report(4, 800, 10_200), None, "enforce", warnings)
+    assert read_decision(decision_path(files)).limit("clicks") == again.limit == 800
     # It belongs to mode enforce, and is not taken back before the next batch.
     admission.follow("off")
     assert read_decision(decision_path(files)).limit("clicks") is None

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from floodway.control.base import BATCH_SHARE
 from floodway.control.loop import RATE_BATCHES, FinishedBatch, KeepDecision
-from floodway.job.decision import JobDecision, Mode, StreamDecision, named, write_decision
+from floodway.job.decision import DecisionError, JobDecision, Mode, StreamDecision, named, read_decision, write_decision
 from floodway.job.places import ShedFiles
 from floodway.job.status.parts import BehindPart
 from floodway.job.store.store import LocalStore, make_folder
@@ -70,6 +70,15 @@ class Admission:
     _written: JobDecision | None = None
     _unseen: int = 0
 
+    def __post_init__(self) -> None:
+        """Go on with the limit of the last run: the first batch after downtime is the one that would take too much."""
+        if isinstance(self.files.store, LocalStore):
+            try:
+                self._written = read_decision(decision_path(self.files))
+            except DecisionError:  # it is written anew with the first batch
+                return
+            self.limit = max((one.limit for one in self._written.streams.values() if one.limit), default=None)
+
     def take(
         self, report: BatchReport, decided: KeepDecision | None, mode: Mode, warnings: Warnings
     ) -> BehindPart | None:
@@ -86,7 +95,7 @@ class Admission:
 
     def follow(self, mode: Mode) -> None:
         """The limit belongs to mode enforce, also while nothing arrives."""
-        if self._written is not None and self._written.mode != mode:
+        if self._written is not None and self._written.streams and self._written.mode != mode:
             self._write(JobDecision(mode=mode, streams=self._written.streams))
 
     def _write(self, decision: JobDecision) -> None:

@@ -36,8 +36,9 @@ def report(batch: int, offered: int, left: int | None, **others: Any) -> BatchRe
     """A batch of two seconds on an embedded log, one every two seconds."""
     ranges = (OffsetRange("clicks", 0, 0, offered, floodway=True),)
     return BatchReport(
-        "q", "r", batch, batch * 2_000_000, 2.0, offered, offered, offered, backlog=left, ranges=ranges, **others
-    )
+        query="q", run="r", batch=batch, started_us=batch * 2_000_000, seconds=2.0, offered=offered, kept=offered,
+        would_keep=offered, backlog=left, ranges=ranges, **others
+    )  # fmt: skip
 
 
 def decided(capacity: float) -> KeepDecision:

@@ -304,8 +304,6 @@ class ShedLoop:
         if decided is None and report.arrival_us is not None:
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
-            if self.admission is not None:
-                decided = replace(decided, keep=1.0, budget=None)
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
             query.decided = decided

@@ -272,12 +272,17 @@ class ShedOptions:
             rare_by=(self.rare_by or self.share_by) if self.keep_rare else None,
             weights=tuple((str(key), float(weight)) for key, weight in (self.weights or {}).items()),
             expires_seconds=self._expires_seconds(),
-            shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
+            shed_after_seconds=self._shed_after_seconds(),
             lossless=bool(self.lossless),
             quantile=target.quantile,
             skip_when_lag=self.skip_when_lag,
             max_age_us=None if self.max_age is None else duration_us("max_age", self.max_age),
         )
+
+    def _shed_after_seconds(self) -> float:
+        if self.lossless:
+            return math.inf
+        return 0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6
 
     def _expires_seconds(self) -> float | None:
         """How long a decision holds that nobody renews; with windows for ever, or a window would lose tuples."""

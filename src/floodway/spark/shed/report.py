@@ -213,6 +213,8 @@ def reason_of(
 
 
 def _keep_reason(decided: KeepDecision | None, mode: Mode, settings: ShedSettings) -> str:
+    if settings.lossless:
+        return "nothing is dropped"
     if decided is None:
         return NO_MEASUREMENT
     if decided.held_seconds is not None and mode != "off":

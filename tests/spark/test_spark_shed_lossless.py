@@ -139,6 +139,7 @@ def test_a_burst_is_processed_to_the_last_tuple_in_batches_that_fit(spark: Spark
 
 def test_in_observe_the_limit_is_told_and_not_followed(tmp_path: Path) -> None:
     admission = Admission(ShedFiles(tmp_path), mean_seconds=3.0)
-    admission.take(report(0, 200, 10_000), decided(600.0), "observe", Warnings("clicks"))
+    behind = admission.take(report(0, 200, 10_000), decided(600.0), "observe", Warnings("clicks"))
+    assert behind is not None and "enforcing would take at most 1,200 per batch" in behind.words
     written = read_decision(decision_path(ShedFiles(tmp_path)))
     assert written.limit("clicks") is None and replace(written, mode="enforce").limit("clicks") == 1200

@@ -91,7 +91,8 @@ class Admission:
         streams = {one.topic for one in report.ranges if one.floodway}
         if streams and isinstance(self.files.store, LocalStore):
             self._write(JobDecision(mode=mode, streams=dict.fromkeys(streams, StreamDecision(limit=self.limit))))
-        return self._behind(report, capacity)
+        found = self._behind(report, capacity)
+        return found if found is None or mode != "observe" else replace(found, would_take=self.limit)
 
     def follow(self, mode: Mode) -> None:
         """The limit belongs to mode enforce, also while nothing arrives."""

@@ -37,7 +37,7 @@ def report(batch: int, offered: int, left: int | None, **others: Any) -> BatchRe
     ranges = (OffsetRange("clicks", 0, 0, offered, floodway=True),)
     return BatchReport(
         query="q", run="r", batch=batch, started_us=batch * 2_000_000, seconds=2.0, offered=offered, kept=offered,
-        would_keep=offered, backlog=left, ranges=ranges, **others
+        backlog=left, ranges=ranges, **others
     )  # fmt: skip
 
 

@@ -22,8 +22,8 @@ from floodway.job.places import ShedFiles
 from floodway.job.status.status import Status
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.log import LogWriter, create_log
-from floodway.spark.shed.admission import UNSEEN, Admission, decision_path
 from floodway.spark.shed.report import BatchReport, Warnings
+from floodway.spark.shed.source_limit import UNSEEN, SourceLimit, decision_path
 from floodway.spark.source import register
 from tests.patience import wait_until
 
@@ -48,34 +48,34 @@ def decided(capacity: float) -> KeepDecision:
 
 def test_the_limit_is_what_fits_and_the_end_of_the_backlog_is_told(tmp_path: Path) -> None:
     files, warnings = ShedFiles(tmp_path), Warnings("clicks")
-    admission = Admission(files, mean_seconds=3.0)
-    admission.take(report(0, 200, 10_000), None, "enforce", warnings)
+    limit = SourceLimit(files, mean_seconds=3.0)
+    limit.take(report(0, 200, 10_000), None, "enforce", warnings)
     assert read_decision(decision_path(files)).limit("clicks") is None
     # 1000 came in the two seconds: 500 tuples a second arrive, and 600 can be processed.
-    behind = admission.take(report(1, 800, 10_200), decided(600.0), "enforce", warnings)
+    behind = limit.take(report(1, 800, 10_200), decided(600.0), "enforce", warnings)
     assert behind is not None and (behind.tuples, behind.catch_up_seconds) == (11_200, 112.0)
     assert read_decision(decision_path(files)).limit("clicks") == 1200
     # Nine of ten tuples of a batch are too old, and cost next to nothing.
-    admission.take(report(2, 1000, 10_200, skipped=900), decided(600.0), "enforce", warnings)
+    limit.take(report(2, 1000, 10_200, skipped=900), decided(600.0), "enforce", warnings)
     assert read_decision(decision_path(files)).limit("clicks") == 12_000
-    overloaded = admission.take(report(3, 1000, 10_200), decided(400.0), "enforce", warnings)
+    overloaded = limit.take(report(3, 1000, 10_200), decided(400.0), "enforce", warnings)
     assert overloaded is not None and overloaded.catch_up_seconds is None
-    again = Admission(files, mean_seconds=3.0)
+    again = SourceLimit(files, mean_seconds=3.0)
     again.take(report(4, 800, 10_200), None, "enforce", warnings)
     assert read_decision(decision_path(files)).limit("clicks") == again.limit == 800
     # It belongs to mode enforce, and is not taken back before the next batch.
-    admission.follow("off")
+    limit.follow("off")
     assert read_decision(decision_path(files)).limit("clicks") is None
-    assert admission.take(report(4, 1000, None), decided(400.0), "off", warnings) is None
+    assert limit.take(report(4, 1000, None), decided(400.0), "off", warnings) is None
     assert list(warnings) == []
 
 
 def test_a_source_that_does_not_read_the_limit_is_told_of(tmp_path: Path) -> None:
-    warnings, admission = Warnings("clicks"), Admission(ShedFiles(tmp_path), mean_seconds=3.0)
+    warnings, limit = Warnings("clicks"), SourceLimit(ShedFiles(tmp_path), mean_seconds=3.0)
     for batch in range(4):
-        admission.take(report(batch, 5000, 0), decided(600.0), "enforce", warnings)
+        limit.take(report(batch, 5000, 0), decided(600.0), "enforce", warnings)
     assert list(warnings) == [UNSEEN]
-    admission.take(report(4, 1200, 0), decided(600.0), "enforce", warnings)
+    limit.take(report(4, 1200, 0), decided(600.0), "enforce", warnings)
     assert list(warnings) == []
 
 
@@ -138,8 +138,8 @@ def test_a_burst_is_processed_to_the_last_tuple_in_batches_that_fit(spark: Spark
 
 
 def test_in_observe_the_limit_is_told_and_not_followed(tmp_path: Path) -> None:
-    admission = Admission(ShedFiles(tmp_path), mean_seconds=3.0)
-    behind = admission.take(report(0, 200, 10_000), decided(600.0), "observe", Warnings("clicks"))
+    limit = SourceLimit(ShedFiles(tmp_path), mean_seconds=3.0)
+    behind = limit.take(report(0, 200, 10_000), decided(600.0), "observe", Warnings("clicks"))
     assert behind is not None and "enforcing would take at most 1,200 per batch" in behind.words
     written = read_decision(decision_path(ShedFiles(tmp_path)))
     assert written.limit("clicks") is None and replace(written, mode="enforce").limit("clicks") == 1200

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass, field, replace
 
 from floodway.planning.lag import Positions, left_waiting, skip_positions
-from floodway.spark.shed.admission import Admission
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
 from floodway.spark.shed.keys.group_points import points_of
@@ -18,6 +17,7 @@ from floodway.spark.shed.keys.quotas import Quotas
 from floodway.spark.shed.keys.rare import RareShare, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.source_limit import SourceLimit
 from floodway.spark.shed.utility import Utilities
 from floodway.units import PPM
 
@@ -26,14 +26,14 @@ from floodway.units import PPM
 class Chooser:
     """Fills in an entry what it keeps.
 
-    `keys` are the shares by key, `groups` what an accuracy needs, `admission` the source's limit, if asked for.
+    `keys` are the shares by key, `groups` what an accuracy needs, `source_limit` how much a batch takes, if asked for.
     """
 
     settings: ShedSettings
     keys: KeyShares | None = None
     skip: Positions | None = None
     groups: GroupKeeps | None = None
-    admission: Admission | None = None
+    source_limit: SourceLimit | None = None
     utilities: Utilities = field(default_factory=Utilities)
     rare: RareShare = field(default_factory=RareShare)
     _begun_us: dict[str, int] = field(default_factory=dict)
@@ -56,8 +56,8 @@ class Chooser:
 
     def completed(self, entry: Entry) -> Entry:
         """The entry with what it keeps at its keep."""
-        if self.admission is not None:
-            self.admission.follow(entry.mode)
+        if self.source_limit is not None:
+            self.source_limit.follow(entry.mode)
         rest = rest_ppm(entry.keep_ppm, self.rare.ppm) / PPM
         entry = replace(entry, threshold=None, tie_ppm=PPM, rare_ppm=self.rare.ppm, skip=self.skip)
         if self.settings.by_utility and entry.keep_ppm < PPM:

@@ -43,7 +43,7 @@ class ShedSettings:
     skip_when_lag: int | None = None
     """The most tuples that may wait in Kafka: the oldest beyond it are skipped; None: any number may."""
     lossless: bool = False
-    """Whether nothing is dropped but what is skipped for its age or number (`admission.py`)."""
+    """Whether nothing is dropped but what is skipped for its age or number (`source_limit.py`)."""
     quantile: float | None = None
     """Of the latencies, that the target is of; None: of their mean."""
     max_age_us: int | None = None

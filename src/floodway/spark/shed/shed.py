@@ -24,11 +24,11 @@ from floodway.errors import InputError
 from floodway.job.options.accuracy import Accuracy
 from floodway.job.places import ShedFiles, checked_name
 from floodway.spark.session.stores import is_connect, place_files, setting
-from floodway.spark.shed.admission import decision_path
 from floodway.spark.shed.bound import BoundShed
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
 from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.source_limit import decision_path
 from floodway.spark.shed.window_drop import WindowDrop
 
 

@@ -1,6 +1,6 @@
 """A shed that drops nothing (`lossless=True`): how much a batch may take, how far behind it is, and until when.
 
-A Floodway source that has the option `decision` reads `admission/decision.json` in the shed's state when it cuts a
+A Floodway source that has the option `decision` reads `source-limit/decision.json` in the shed's state when it cuts a
 batch, and takes no more than the limit there; the rest waits in its log:
 
     limit = C P / (1 - f)      P = T / 1.5
@@ -30,7 +30,7 @@ from floodway.job.store.store import LocalStore, make_folder
 from floodway.spark.shed.report import BatchReport, Warnings
 from floodway.spark.shed.settings import ShedSettings
 
-DECISION = "admission/decision.json"
+DECISION = "source-limit/decision.json"
 LEAST_FRESH = 0.05
 UNSEEN_BATCHES = 3
 """Batches in a row beyond the limit before that is said: two may have been cut before it was written."""
@@ -50,14 +50,14 @@ def waited_nowhere(batch: FinishedBatch) -> FinishedBatch:
     return replace(batch, arrival_seconds=None, backlog=None)
 
 
-def admission_of(settings: ShedSettings, files: ShedFiles) -> Admission | None:
+def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | None:
     """Of a shed that drops nothing; None for any other."""
     max_age = None if settings.max_age_us is None else settings.max_age_us / 1e6
-    return Admission(files, settings.mean_seconds, max_age) if settings.lossless else None
+    return SourceLimit(files, settings.mean_seconds, max_age) if settings.lossless else None
 
 
 @dataclass
-class Admission:
+class SourceLimit:
     """The limit of one shed's source. `mean_seconds` is the mean latency asked for."""
 
     files: ShedFiles

@@ -42,7 +42,6 @@ from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
 from floodway.spark.shed.recovery.fate import Rule, is_behind, is_stale, rank, write_rule
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.source_limit import source_limit_of
 from floodway.spark.shed.utility import utility_column, utility_summary
 from floodway.spark.shed.window_drop import WindowDrop, emits, in_gaps, passes, time_us
 from floodway.units import PPM
@@ -101,7 +100,6 @@ class BoundShed:
             keys=None if share_by is None else KeyShares(hashed_weights(df, share_by, weights)),
             executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
             present=executor_count(self.spark),
-            source_limit=source_limit_of(self.settings, self.files),
         )
 
     def __call__(self, df: DataFrame) -> DataFrame:

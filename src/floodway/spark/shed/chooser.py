@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from floodway.control.loop import KeepDecision
+from floodway.job.decision import Mode
+from floodway.job.places import ShedFiles
+from floodway.job.status.parts import BehindPart
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
@@ -15,11 +20,23 @@ from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_shares import KeyShares
 from floodway.spark.shed.keys.quotas import Quotas
 from floodway.spark.shed.keys.rare import RareShare, rest_ppm
-from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.report import BatchReport, Warnings
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.source_limit import SourceLimit
 from floodway.spark.shed.utility import Utilities
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.spark.shed.source_limit import SourceLimit
+
+
+def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | None:
+    """Of a shed that drops nothing; None for any other, which needs none of it."""
+    if not settings.lossless:
+        return None
+    from floodway.spark.shed.source_limit import SourceLimit
+
+    max_age = None if settings.max_age_us is None else settings.max_age_us / 1e6
+    return SourceLimit(files, settings.mean_seconds, max_age)
 
 
 @dataclass
@@ -53,6 +70,12 @@ class Chooser:
         if report.backlog is None or cut_by.mode != "enforce":
             return report
         return replace(report, backlog=left_waiting(report.waiting, self.skip))
+
+    def look_behind(
+        self, report: BatchReport, decided: KeepDecision | None, mode: Mode, warnings: Warnings
+    ) -> BehindPart | None:
+        """How far behind a query is that drops nothing, after this batch; None where that is not known."""
+        return None if self.source_limit is None else self.source_limit.take(report, decided, mode, warnings)
 
     def completed(self, entry: Entry) -> Entry:
         """The entry with what it keeps at its keep."""

@@ -28,7 +28,7 @@ from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
 from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines, with_decision
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser
+from floodway.spark.shed.chooser import Chooser, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.executors import ExecutorRequests
@@ -38,7 +38,6 @@ from floodway.spark.shed.keys.rare import UNKNOWN_KEYS
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import QueryMemory, ShedSettings
-from floodway.spark.shed.source_limit import SourceLimit, waited_nowhere
 from floodway.spark.shed.window_drop import WindowSteering
 from floodway.units import PPM
 
@@ -65,7 +64,6 @@ class ShedLoop:
     """Who asks for more of them, if the settings say so."""
     present: Callable[[], int | None] = lambda: None
     """How many executors there are; None where that says nothing."""
-    source_limit: SourceLimit | None = None
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, QueryMemory] = field(default_factory=dict)
@@ -113,7 +111,8 @@ class ShedLoop:
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
         self._groups = None if accuracy is None else GroupKeeps(accuracy)
-        self._chooser = Chooser(self.settings, self.keys, skip, self._groups, self.source_limit)
+        limit = source_limit_of(self.settings, self.files)
+        self._chooser = Chooser(self.settings, self.keys, skip, self._groups, limit)
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -297,7 +296,7 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished() if self.source_limit is None else waited_nowhere(report.finished()),
+            report.finished(lossless=self.settings.lossless),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
@@ -352,8 +351,7 @@ class ShedLoop:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
-        if self.source_limit is not None:
-            query.behind = self.source_limit.take(report, query.decided, self._mode(), self.warnings)
+        query.behind = self._chooser.look_behind(report, query.decided, self._mode(), self.warnings)
         reason = reason_of(query, mode, self.settings, report, self._accuracy(query))
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 

@@ -131,8 +131,8 @@ class BatchReport:
         """When the batch ended, in microseconds of the epoch."""
         return self.started_us + round(self.seconds * 1e6)
 
-    def finished(self) -> FinishedBatch:
-        """The part that a decision is made from."""
+    def finished(self, *, lossless: bool = False) -> FinishedBatch:
+        """The part that a decision is made from; how long tuples waited for their batch no keep shortens."""
         arrival = None if self.arrival_us is None else self.arrival_us / 1e6
         offered, kept = self.offered, self.kept
         if self.uncertain and self.read is not None and offered:
@@ -140,7 +140,8 @@ class BatchReport:
             offered, kept = self.read - offered, kept * (self.read - offered) // offered
         # What is skipped asks for no share of the capacity.
         offered = max(kept, offered - self.skipped - self.passed_over)
-        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, self.backlog)
+        arrival, backlog = (None, None) if lossless else (arrival, self.backlog)
+        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, backlog)
 
 
 class Warnings(deque[str]):

@@ -28,7 +28,6 @@ from floodway.spark.shed.bound import BoundShed
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.source_limit import decision_path
 from floodway.spark.shed.window_drop import WindowDrop
 
 
@@ -93,6 +92,8 @@ class Shedder:
     @property
     def decision(self) -> str:
         """With `lossless=`: the option `decision` of a Floodway source, which then takes what fits into a batch."""
+        from floodway.spark.shed.source_limit import decision_path
+
         session = SparkSession.getActiveSession()
         return str(decision_path(self.files if session is None else self.bind(session).files))
 

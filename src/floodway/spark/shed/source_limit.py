@@ -22,13 +22,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from floodway.control.base import BATCH_SHARE
-from floodway.control.loop import RATE_BATCHES, FinishedBatch, KeepDecision
+from floodway.control.loop import RATE_BATCHES, KeepDecision
 from floodway.job.decision import DecisionError, JobDecision, Mode, StreamDecision, named, read_decision, write_decision
 from floodway.job.places import ShedFiles
 from floodway.job.status.parts import BehindPart
 from floodway.job.store.store import LocalStore, make_folder
 from floodway.spark.shed.report import BatchReport, Warnings
-from floodway.spark.shed.settings import ShedSettings
 
 DECISION = "source-limit/decision.json"
 LEAST_FRESH = 0.05
@@ -43,17 +42,6 @@ UNSEEN = (
 def decision_path(files: ShedFiles) -> Path:
     """Where a source finds the limit; InputError for a state that is not on a disk of this machine."""
     return files.folder / DECISION
-
-
-def waited_nowhere(batch: FinishedBatch) -> FinishedBatch:
-    """The batch as a controller is to see it: how long tuples waited for it no keep can shorten."""
-    return replace(batch, arrival_seconds=None, backlog=None)
-
-
-def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | None:
-    """Of a shed that drops nothing; None for any other."""
-    max_age = None if settings.max_age_us is None else settings.max_age_us / 1e6
-    return SourceLimit(files, settings.mean_seconds, max_age) if settings.lossless else None
 
 
 @dataclass

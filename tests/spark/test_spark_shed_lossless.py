@@ -132,6 +132,7 @@ def test_a_burst_is_processed_to_the_last_tuple_in_batches_that_fit(spark: Spark
     ends = [one.catch_up_seconds for one in behind if one.tuples > MOST and one.catch_up_seconds is not None]
     assert ends and ends[0] > ends[-1] > 0.0
     assert any("nothing is dropped; " in status.reason and "caught up in about" in status.reason for status in told)
+    assert max(status.latency.mean or 0.0 for status in told) > 3.0 * TARGET_SECONDS  # as late as what waits makes it
     assert told[-1].keep == 1.0 and told[-1].warnings == () and told[-1].errors == 0
     audit = audit_shed("clicks", shed.files, time.time())
     assert audit.differences == () and audit.offered == audit.kept == sent

@@ -301,7 +301,7 @@ class ShedLoop:
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
         query.latency_seconds = None if decided is None else decided.latency_seconds
-        if decided is None and report.arrival_us is not None:
+        if report.arrival_us is not None and (decided is None or self.settings.lossless):
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
             if self.settings.shed_after_seconds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,7 @@ def test_a_burst_is_processed_to_the_last_tuple_in_batches_that_fit(spark: Spark
                 sent += count
                 if count < MOST:
                     running.processAllAvailable()
-                    before = sent
-                    wait_until(lambda before=before: Ledger(shed.files.store).fold().total.offered.total() == before)
+                    wait_until(partial(is_counted, Ledger(shed.files.store), sent))
             wait_until(lambda: (status := look()) is not None and status.totals.offered == sent, told=look)
     finally:
         running.stop()
@@ -136,6 +136,10 @@ def test_a_burst_is_processed_to_the_last_tuple_in_batches_that_fit(spark: Spark
     assert told[-1].keep == 1.0 and told[-1].warnings == () and told[-1].errors == 0
     audit = audit_shed("clicks", shed.files, time.time())
     assert audit.differences == () and audit.offered == audit.kept == sent
+
+
+def is_counted(ledger: Ledger, tuples: int) -> bool:
+    return ledger.fold().total.offered.total() == tuples
 
 
 def test_in_observe_the_limit_is_told_and_not_followed(tmp_path: Path) -> None:

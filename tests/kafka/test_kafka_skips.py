@@ -67,8 +67,8 @@ def test_what_is_skipped_is_not_read(
     )  # fmt: skip
     report = run_network(network, options, spark)
     assert ended.is_set() and report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
-    body = report.to_dict()
-    assert body["dropped"] == {"clicks": {reason: OLD}} and body["kept"] == {"clicks": FRESH}
+    found = report.to_dict()
+    assert found["dropped"] == {"clicks": {reason: OLD}} and found["kept"] == {"clicks": FRESH}
     # They can be processed later; only then are malformed ones found.
     ids: list[int] = []
 

@@ -168,7 +168,7 @@ def test_observe_drops_nothing_and_says_what_enforcing_would() -> None:
     log = noisy()
     batch = cut(log, 300_000, SHARES, "observe")
     assert batch.account().kept == batch.account().offered == len(admitted(log, batch))
-    assert batch.would_share == cut(log, 300_000, SHARES).account().share > 0
+    assert batch.would_drop["share"] == cut(log, 300_000, SHARES).account().share > 0
     assert cut(log, 300_000, SHARES, "off").keys is None and cut(log, PPM, SHARES).keys is None
 
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from floodway.control.loop import KeepDecision
+from floodway.job.decision import Mode
+from floodway.job.places import ShedFiles
+from floodway.job.status.parts import BehindPart
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.keys.group_keeps import GroupKeeps
@@ -15,20 +20,37 @@ from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_shares import KeyShares
 from floodway.spark.shed.keys.quotas import Quotas
 from floodway.spark.shed.keys.rare import RareShare, rest_ppm
-from floodway.spark.shed.report import BatchReport
+from floodway.spark.shed.report import BatchReport, Warnings
 from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
 from floodway.units import PPM
 
+if TYPE_CHECKING:
+    from floodway.spark.shed.source_limit import SourceLimit
+
+
+def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | None:
+    """Of a shed that drops nothing; None for any other, which needs none of it."""
+    if not settings.lossless:
+        return None
+    from floodway.spark.shed.source_limit import SourceLimit
+
+    max_age = None if settings.max_age_us is None else settings.max_age_us / 1e6
+    return SourceLimit(files, settings.mean_seconds, max_age)
+
 
 @dataclass
 class Chooser:
-    """Fills in an entry what it keeps. `keys` are the shares by key, `groups` what an accuracy needs, if asked for."""
+    """Fills in an entry what it keeps.
+
+    `keys` are the shares by key, `groups` what an accuracy needs, `source_limit` how much a batch takes, if asked for.
+    """
 
     settings: ShedSettings
     keys: KeyShares | None = None
     skip: Positions | None = None
     groups: GroupKeeps | None = None
+    source_limit: SourceLimit | None = None
     utilities: Utilities = field(default_factory=Utilities)
     rare: RareShare = field(default_factory=RareShare)
     _begun_us: dict[str, int] = field(default_factory=dict)
@@ -49,8 +71,16 @@ class Chooser:
             return report
         return replace(report, backlog=left_waiting(report.waiting, self.skip))
 
+    def look_behind(
+        self, report: BatchReport, decided: KeepDecision | None, mode: Mode, warnings: Warnings
+    ) -> BehindPart | None:
+        """How far behind a query is that drops nothing, after this batch; None where that is not known."""
+        return None if self.source_limit is None else self.source_limit.take(report, decided, mode, warnings)
+
     def completed(self, entry: Entry) -> Entry:
         """The entry with what it keeps at its keep."""
+        if self.source_limit is not None:
+            self.source_limit.follow(entry.mode)
         rest = rest_ppm(entry.keep_ppm, self.rare.ppm) / PPM
         entry = replace(entry, threshold=None, tie_ppm=PPM, rare_ppm=self.rare.ppm, skip=self.skip)
         if self.settings.by_utility and entry.keep_ppm < PPM:

@@ -28,7 +28,7 @@ from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
 from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines, with_decision
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser
+from floodway.spark.shed.chooser import Chooser, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.executors import ExecutorRequests
@@ -113,7 +113,8 @@ class ShedLoop:
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
         self._groups = None if accuracy is None else GroupKeeps(accuracy)
-        self._chooser = Chooser(self.settings, self.keys, skip, self._groups)
+        limit = source_limit_of(self.settings, self.files)
+        self._chooser = Chooser(self.settings, self.keys, skip, self._groups, limit)
         self.windows = None
         if self.settings.window is not None:
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
@@ -297,12 +298,12 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished(),
+            report.finished(lossless=self.settings.lossless),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
         query.latency_seconds = None if decided is None else decided.latency_seconds
-        if decided is None and report.arrival_us is not None:
+        if report.arrival_us is not None and (decided is None or self.settings.lossless):
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
             if self.settings.shed_after_seconds:
@@ -352,12 +353,8 @@ class ShedLoop:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
-        reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
-        if report.first:
-            reason = f"{reason}; {report.first:,} tuples of the last batch are the first of their keys and stay"
-        accuracy = self._accuracy(query)
-        if accuracy is not None:
-            reason = f"{reason}; {accuracy.words}"
+        query.behind = self._chooser.look_behind(report, query.decided, self._mode(), self.warnings)
+        reason = reason_of(query, mode, self.settings, report, self._accuracy(query))
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _accuracy(self, query: QueryMemory) -> AccuracyPart | None:
@@ -380,6 +377,8 @@ class ShedLoop:
             executors=self.present(),
             efficiency=self._efficiency.measured,
             accuracy=self._accuracy(query),
+            behind=query.behind,
+            would_drop=report.would_drop,
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
             decision_seen=self.decision_seen,
             decision_until=self._decision_until(),

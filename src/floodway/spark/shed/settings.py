@@ -7,8 +7,10 @@ from typing import Any
 
 from floodway.control.base import Controller
 from floodway.control.loop import KeepDecision, KeepLoop, Patience
+from floodway.control.percentile import Spread
 from floodway.job.decision import Mode
 from floodway.job.options.accuracy import Accuracy
+from floodway.job.status.parts import BehindPart
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.units import PPM
 
@@ -40,8 +42,18 @@ class ShedSettings:
     rare_by: str | None = None
     skip_when_lag: int | None = None
     """The most tuples that may wait in Kafka: the oldest beyond it are skipped; None: any number may."""
+    lossless: bool = False
+    """Whether nothing is dropped but what is skipped for its age or number (`source_limit.py`)."""
+    quantile: float | None = None
+    """Of the latencies, that the target is of; None: of their mean."""
     max_age_us: int | None = None
     """Tuples that are older when their batch begins are skipped; None: none is."""
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean latency that the target means, as far as it can be said before anything is measured."""
+        ratio = 1.0 if self.quantile is None else Spread().ratio(self.quantile)
+        return self.target_seconds * self.headroom / ratio
 
     @property
     def accuracy_by(self) -> str | None:
@@ -67,6 +79,8 @@ class QueryMemory:
     """When the last batch began; None before the first."""
     latency_seconds: float | None = None
     """Of the last batch; None where it is not known."""
+    behind: BehindPart | None = None
+    """How far behind a query is that drops nothing, where its source tells."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 

@@ -10,7 +10,7 @@ from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.store.store import Store
 from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.control_table import Table
-from floodway.spark.shed.keys.rare import rest_ppm
+from floodway.spark.shed.keys.quotas import MOST_COUNTED_KEYS, rest_ppm
 from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
@@ -21,6 +21,10 @@ UNCERTAIN = (
     "several actions, call batch.persist() before the first"
 )
 
+UNKNOWN_KEYS = (
+    f"a task of a batch met more than {MOST_COUNTED_KEYS:,} keys: the first tuples of those beyond are not kept for "
+    "being first"
+)
 
 MOST_UNREPORTED = 100
 """Spark keeps no more batches in a checkpoint, by default."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodway.control.base import Controller
 from floodway.control.loop import KeepDecision, KeepLoop, Patience
 from floodway.job.decision import Mode
-from floodway.job.options.accuracy import Accuracy
-from floodway.planning.windows.window_drop import WindowShape
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
+    from floodway.planning.windows.window_drop import WindowShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
 from floodway.job.options.accuracy import Accuracy
-from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
-from floodway.spark.shed.keys.rare import FIRST, MOST_RARE_PPM, ranking, rest_ppm
+from floodway.spark.shed.keys.quotas import MOST_KEYS, MOST_RARE_PPM, Quotas, rest_ppm
+from floodway.spark.shed.keys.rare import FIRST, ranking
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import kept_each, mix, tuple_ids
 from floodway.spark.source.group_tally import GroupTally

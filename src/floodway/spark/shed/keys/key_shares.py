@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from floodway.job.status.status import KeyPart
 from floodway.planning.key_loads import KeyLoads
@@ -19,7 +20,6 @@ NO_LARGE_KEY = (
     "no value of share_by= has a thousandth of the tuples: they are too many to count, and all have the same share, as "
     "without share_by="
 )
-WARNINGS = (ALL_NULL, NO_LARGE_KEY)
 
 SHOWN = 8
 """Keys in the status, by name."""
@@ -27,6 +27,9 @@ SHOWN = 8
 
 class KeyShares:
     """The keys of one shed. `weights` are by the hash of the key; a key without one has 1."""
+
+    warnings: ClassVar = (ALL_NULL, NO_LARGE_KEY)
+    """All that `warning` may say."""
 
     def __init__(self, weights: Mapping[int, float]) -> None:
         self._weights = weights

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.federation.books import Books, Served, ServiceWatch, due_periods
+from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
 from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, Role, read_journal
@@ -46,9 +46,9 @@ class Sides:
 
     def exchange(self, delay: float, now: float) -> list[str]:
         watch = ServiceWatch()
-        watch.note("f", now, Served(delay))
+        watch.note("f", now, ServiceSample(delay))
         for start in range(100, int(now), 10):
-            watch.note("f", float(start), Served(delay))
+            watch.note("f", float(start), ServiceSample(delay))
         entries = self.taker.bill(watch).get("A", [])
         for entry in entries:
             self.giver.check(entry, "B", now)

@@ -21,7 +21,7 @@ from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
-from floodway.agent.federation.books import NOT_SERVED, Books, Served
+from floodway.agent.federation.books import NOT_SERVED, Books, ServiceSample
 from floodway.agent.federation.credentials import Credentials, check_move, checked
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
@@ -336,9 +336,9 @@ class ParticipantAgent:
         shed = self._steering.decide(now, specs, values, measures, asking=asking, mode=self.mode)
         self._figures.keeps = shed.keeps
         for name, one in measures.items():
-            self._billing.watch.note(name, now, Served(one.delay_seconds, shed.keeps.get(name, 1.0)))
+            self._billing.watch.note(name, now, ServiceSample(one.delay_seconds, shed.keeps.get(name, 1.0)))
         for name in self.moving.stalled:
-            self._billing.watch.note(name, now, Served(NOT_SERVED))
+            self._billing.watch.note(name, now, ServiceSample(NOT_SERVED))
         self._decide(replace(shed, decision=replace(shed.decision, issued_us=int(now * 1e6))))
         self._record.look(time.time(), shed, batches, self._places().values())
 

@@ -28,7 +28,7 @@ from floodway.job.ledger.audit_point import AuditedLedger, QueryPoint, open_ledg
 from floodway.job.ledger.findings import Audit, Findings, delivered, malformed
 from floodway.network.model import Network
 from floodway.spark.audit.flow_bounds import check_flow
-from floodway.spark.audit.sinks import LogCounts, Passed, check_log, check_sink
+from floodway.spark.audit.sinks import AuditedPart, LogCounts, check_log, check_sink
 from floodway.spark.audit.sources import QueryBooks, check_sources, present_key, query_keys
 from floodway.spark.query.dead_letters import DEAD
 from floodway.spark.query.fragments import Fragment, fragments
@@ -114,8 +114,8 @@ def audit_ledger(
     ), ledger
 
 
-def _passed(point: QueryPoint, sink: str, tuples: int | None, first: int) -> Passed:
-    return Passed(point.last, tuples, point.next.get(sink, {}), first)
+def _passed(point: QueryPoint, sink: str, tuples: int | None, first: int) -> AuditedPart:
+    return AuditedPart(point.last, tuples, point.next.get(sink, {}), first)
 
 
 def _leave(after: QueryPoint, sink: str, counts: LogCounts | None) -> None:

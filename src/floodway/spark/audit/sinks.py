@@ -60,7 +60,7 @@ class LogCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class AuditedPart:
     """What earlier audits have compared in a sink: batches up to `last`, `tuples` of them, which lie before `next`.
 
     The ledger has lines from batch `first` on: what was before may be in the sink, and was not compared. `tuples` is
@@ -73,7 +73,7 @@ class Passed:
     first: int = 0
 
 
-NOTHING = Passed()
+NOTHING = AuditedPart()
 
 
 def count_log(log: Path, writer: str, since: Mapping[int, int] | None = None) -> LogCounts:
@@ -107,7 +107,7 @@ def check_sink(
     others: Collection[str] = (),
     *,
     shared: bool = False,
-    passed: Passed = NOTHING,
+    passed: AuditedPart = NOTHING,
 ) -> LogCounts | None:
     """Compare what each batch delivered to a sink that is no link over Kafka with what is there.
 
@@ -138,7 +138,7 @@ def check_log(
     others: Collection[str] = (),
     *,
     shared: bool = False,
-    passed: Passed = NOTHING,
+    passed: AuditedPart = NOTHING,
 ) -> LogCounts | None:
     """Compare with the tuples in a log under each batch's tag; returns what was counted."""
     total = None if passed.tuples is None else passed.tuples + sum(said.values())
@@ -208,7 +208,7 @@ def check_files(
     sink: str,
     said: Mapping[int, int],
     found: Findings,
-    passed: Passed = NOTHING,
+    passed: AuditedPart = NOTHING,
 ) -> None:
     """Compare with the rows in the query's own folders of a file format."""
     if "://" in path:

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
-from floodway.agent.federation.participant_journal import BookedEntry, Journal
+from floodway.agent.federation.journal_rows import BookedEntry
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.refusals import RefusedError
 from floodway.cli.payments import payments

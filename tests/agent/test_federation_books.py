@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, Role
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, Role, read_journal
+from floodway.agent.federation.participant_journal import Journal, read_journal
 from floodway.agent.federation.settlement import MOMENT
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task

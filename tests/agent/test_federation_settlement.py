@@ -11,8 +11,9 @@ import pytest
 
 from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, Role
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import FILE, BookedEntry, Journal, MoveRow, Role
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.settlement import settled_sums
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task

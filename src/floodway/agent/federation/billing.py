@@ -7,8 +7,9 @@ from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
+from floodway.agent.federation.journal_rows import BookedEntry, fragment_of
 from floodway.agent.federation.participant_figures import ParticipantFigures
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, fragment_of
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.partners import Partners
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.contract import Contract

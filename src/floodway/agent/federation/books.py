@@ -12,10 +12,9 @@ without a penalty. Entries are booked one by one: what the giver refuses is disp
 A taker that fell silent and lost a fragment owes the penalty for the time of its silence, `MOVE/FRAGMENT/outage`. It
 may never come back to say so: the giver books that entry by itself, and the taker, if it does come back, the same one.
 
-How a fragment was served over a time: the delay of its tuples and the share of them that was kept.
-
-Whoever runs a fragment notes both with every measurement; whoever has passed it on notes what the next one's bills
-tell. A bill for a period then says how it was served, and its giver, that of a whole chain too, is told.
+Whoever runs a fragment notes with every measurement how long its tuples took and which share of them was kept
+(`ServiceWatch`); whoever has passed it on notes what the next one's bills say of both. So a bill for a period says how
+the fragment was served, also at the end of a chain.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ from math import floor, inf, isclose
 from statistics import fmean, median
 
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, fragment_of
 from floodway.agent.federation.leases import LeasePast, LeaseStore, ServiceSpan
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.settlement import KEPT_SECONDS, MOMENT, Settlement
 from floodway.agent.federation.spans import following
 from floodway.agent.federation.storage_settlement import settle_storage

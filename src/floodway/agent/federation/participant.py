@@ -24,11 +24,12 @@ from floodway.agent.federation.billing import Billing
 from floodway.agent.federation.books import NOT_SERVED, Books, ServiceSample
 from floodway.agent.federation.credentials import Credentials, check_move, checked
 from floodway.agent.federation.engine import FragmentEngine
+from floodway.agent.federation.journal_rows import OPEN, BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.negotiating import LoadMeter, Negotiating
 from floodway.agent.federation.participant_figures import MemberRecord, ParticipantFigures
-from floodway.agent.federation.participant_journal import FILE, OPEN, BookedEntry, Journal
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.partners import Pace, Partners, Reach
 from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.loop.run_files import locked

@@ -23,9 +23,6 @@ from typing import Any
 from floodway.agent.loop.stages import Stage, stages
 from floodway.control.base import BATCH_SHARE, Controller, Decision, Forecast, Observation
 from floodway.control.loop import Loop
-from floodway.control.percentile import Percentile, Spread
-from floodway.control.pid import PidConfig
-from floodway.control.red import RedConfig
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
@@ -139,8 +136,7 @@ class Steering:
         self._share_factor = share_factor
         self._most_scale = most_scale
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
-        # The mean that a quantile means, as far as it can be said before anything is measured.
-        ratio = 1.0 if quantile is None else Spread().ratio(quantile)
+        ratio = target_seconds / target.mean_seconds
         self._period = {name: seconds / ratio / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(self._period[name] for name in heads or fragments)
@@ -148,6 +144,8 @@ class Steering:
         self._drop = options.drop
         laws = {name: _controller(options.controller, share[name] / ratio, self.period_seconds) for name in fragments}
         if quantile is not None:
+            from floodway.control.percentile import Percentile
+
             laws = {name: Percentile(law, quantile, share[name]) for name, law in laws.items()}
         self._loops = {name: Loop(law) for name, law in laws.items()}
         self.control: dict[str, Decision] = {}
@@ -372,23 +370,26 @@ def _controller(name: str, target_seconds: float, period_seconds: float) -> Cont
     Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is one batch.
     """
     common: dict[str, object] = {"nominal": period_seconds, "floor": LEAST_SCALE * period_seconds}
-    limit = 2.0 * period_seconds
-    unit = limit / PidConfig().queue_limit
     options: Mapping[str, Mapping[str, object]] = {
         "batch": {"target_seconds": target_seconds, "cost_guess": 1.0},
         "latency": {"target_seconds": target_seconds, "tick_seconds": period_seconds, "delay_ticks": 2.0},
         "aurora": {"target_seconds": target_seconds, "tick_seconds": period_seconds},
         "tu": {"target_seconds": target_seconds, "period_seconds": period_seconds},
-        "pid": {
-            "queue_limit": limit,
-            **{gain: unit * getattr(PidConfig(), gain) for gain in ("k_p", "k_i", "k_d")},
-        },
-        "red": {
-            "min_threshold": unit * RedConfig().min_threshold,
-            "max_threshold": unit * RedConfig().max_threshold,
-        },
     }
-    return make_controller(name, **common, **options.get(name, {}))
+    own = _queue_law(name, 2.0 * period_seconds) if name in ("pid", "red") else options.get(name, {})
+    return make_controller(name, **common, **own)
+
+
+def _queue_law(name: str, limit: float) -> dict[str, object]:
+    """The options of PID or RED' for a queue of this length: what its paper has, in proportion."""
+    from floodway.control.pid import PidConfig
+    from floodway.control.red import RedConfig
+
+    pid, red = PidConfig(), RedConfig()
+    unit = limit / pid.queue_limit
+    if name == "red":
+        return {"min_threshold": unit * red.min_threshold, "max_threshold": unit * red.max_threshold}
+    return {"queue_limit": limit, "k_p": unit * pid.k_p, "k_i": unit * pid.k_i, "k_d": unit * pid.k_d}
 
 
 def _work(cost: Mapping[str, float], tuples: Mapping[str, int]) -> float:

@@ -14,8 +14,9 @@ from math import isclose
 from pathlib import Path
 
 from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
+from floodway.agent.federation.journal_rows import MoveRow, Role, State
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import FILE, Journal, MoveRow, Role, State
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.settlement import settled_sums
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +24,16 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
-from floodway.job.options.accuracy import Accuracy
 from floodway.spark.shed.keys.quotas import MOST_KEYS, MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.spark.shed.keys.rare import FIRST, ranking
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import kept_each, mix, tuple_ids
-from floodway.spark.source.group_tally import GroupTally
 from floodway.spark.source.offsets import BatchOffset, KeyRule, Range
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
+    from floodway.spark.source.group_tally import GroupTally
 
 KEY_BITS = 53
 SHOWN = 8
@@ -57,7 +60,11 @@ class KeyDrops:
     @property
     def target(self) -> Accuracy | None:
         """The accuracy asked for."""
-        return Accuracy.of(self.accuracy) if self.accuracy else None
+        if not self.accuracy:
+            return None
+        from floodway.job.options.accuracy import Accuracy
+
+        return Accuracy.of(self.accuracy)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -194,7 +201,11 @@ def with_keys(batch: BatchOffset, drops: KeyDrops, read: ReadKeys) -> BatchOffse
     if batch.keep_ppm >= PPM or batch.mode == "off":
         return batch
     tally, pieces, target = _Tally(), list[_Keys](), drops.target
-    groups = None if target is None else GroupTally(target)
+    groups: GroupTally | None = None
+    if target is not None:
+        from floodway.spark.source.group_tally import GroupTally
+
+        groups = GroupTally(target)
     for span in batch.ranges():
         for sequence, rows in read(span):
             hashes = {name: key_hashes(rows.column(name)) for name in drops.keys}

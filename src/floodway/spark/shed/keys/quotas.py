@@ -38,6 +38,13 @@ MOST_COUNTED_KEYS = 100_000
 MOST_RARE_PPM = 990_000
 """The share of the tuples that may be the first of their keys, at most."""
 
+MOST_NULL = 0.99
+ALL_NULL = "share_by= is null in nearly all tuples: those have one share together, as if there were one tenant"
+NO_LARGE_KEY = (
+    "no value of share_by= has a thousandth of the tuples: they are too many to count, and all have the same share, as "
+    "without share_by="
+)
+
 QUOTAS_SCHEMA = (
     "keys:array<bigint>,bases:array<double>,levels:array<double>,others:array<int>,asked:bigint,sizes:array<double>"
 )

@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from floodway.errors import InputError
 from floodway.functions import named_function
 from floodway.network.model import Operator, OperatorKind
+from floodway.spark.log.schema import ARRIVAL, EVENT_TIME
 from floodway.spark.query.count_join import (
     ARRIVED,
     IDENTITY,
@@ -34,9 +35,6 @@ from floodway.spark.query.count_join import (
 from floodway.spark.query.drops import column, hash_ppm, identity_columns
 from floodway.spark.query.python_pass.steps import ID, in_one_pass, is_default, step_of
 from floodway.units import PPM
-
-ARRIVAL = "_arrival"
-EVENT_TIME = "event_time"
 
 
 def apply_operator(operator: Operator, inputs: list[DataFrame], windows: JoinWindows | None = None) -> DataFrame:

@@ -18,7 +18,7 @@ from floodway.errors import FloodwayError
 from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.spark.session.stores import open_store
-from floodway.spark.shed.control_table import Span
+from floodway.spark.shed.control_table import EVER_US, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,6 @@ JOURNALING_US = 2_000_000
 TICK_US = 1000
 """Spark's timestamps are whole milliseconds: one drawn now may lie before now."""
 
-EVER_US = 1 << 62
 KEPT_US = 7 * 86_400_000_000
 """How long a query may have stopped: after that its last batch, should it be repeated, has the latest decision."""
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
-from floodway.spark.shed.keys.quotas import MOST_KEYS, MOST_RARE_PPM, Quotas, rest_ppm
+from floodway.spark.shed.keys.quotas import KEY_BITS, MOST_KEYS, MOST_NAME, MOST_RARE_PPM, SHOWN, Quotas, rest_ppm
 from floodway.spark.shed.keys.rare import FIRST, ranking
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import kept_each, mix, tuple_ids
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from floodway.job.options.accuracy import Accuracy
     from floodway.spark.source.group_tally import GroupTally
 
-KEY_BITS = 53
-SHOWN = 8
-"""Keys in the status, by name."""
-MOST_NAME = 80
 NULL_NAME = "null"
 
 ReadKeys = Callable[[Range], Iterator[Piece]]

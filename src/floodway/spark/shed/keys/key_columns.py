@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.spark.query.drops import literal
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.quotas import MOST_KEYS, MOST_STEPS, STEPS
+from floodway.spark.shed.keys.quotas import KEY_BITS, MOST_KEYS, MOST_NAME, MOST_STEPS, STEPS
 from floodway.units import PPM
 
 KEY = "_floodway_key"
@@ -27,11 +27,6 @@ OTHERS = "_floodway_others"
 
 LEVELS = tuple((i + 0.5) / 1000 for i in range(1000))
 ACCURACY = 20_000
-KEY_BITS = 53
-"""A whole number that survives JSON and doubles."""
-
-MOST_NAME = 80
-"""Characters of a key's name in the status."""
 
 
 def with_quota(df: DataFrame, key: Column) -> DataFrame:

@@ -7,15 +7,12 @@ from typing import ClassVar
 
 from floodway.job.status.status import KeyPart
 from floodway.planning.key_loads import KeyLoads
-from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_KEYS, MOST_NULL, NO_LARGE_KEY, Quotas
+from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_KEYS, MOST_NULL, NO_LARGE_KEY, SHOWN, Quotas
 from floodway.spark.shed.report import BatchReport
 from floodway.units import PPM
 
 NULL_KEY = 0
 """What `key_columns.key_hash` makes of a null."""
-
-SHOWN = 8
-"""Keys in the status, by name."""
 
 
 class KeyShares:

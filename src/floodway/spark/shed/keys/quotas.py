@@ -32,6 +32,12 @@ LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
 MOST_KEYS = 128
 """Keys with a quota of their own; each tuple is compared with all of them."""
 
+KEY_BITS = 53
+"""Of a key's hash: a whole number that survives JSON and doubles."""
+
+SHOWN, MOST_NAME = 8, 80
+"""Keys in the status, and characters of a key's name there."""
+
 MOST_COUNTED_KEYS = 100_000
 """Keys that a task tells apart to keep the first tuples of each (`rare.py`)."""
 

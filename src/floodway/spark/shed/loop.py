@@ -26,7 +26,7 @@ from floodway.job.status.figures import read_figures
 from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
-from floodway.spark.shed.accounts import UNCERTAIN, UNKNOWN_KEYS, all_facts, batch_lines, missed_lines
+from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
@@ -185,9 +185,10 @@ class ShedLoop:
             self._state_lost = False
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
-            missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
             checkpoint = self.control.open_batches.journal(report.query)
+            report = with_decision(report, self.control.table, checkpoint)
+            missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             facts = all_facts(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us())
             seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))
@@ -198,12 +199,10 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
-            if report.unknown:
-                self.warnings.say(UNKNOWN_KEYS)
+            for text in warnings_of(report):
+                self.warnings.say(text)
             if self.keys is not None:
                 self.warnings.say_only(self.keys.warning, self.keys.warnings)
-            if report.uncertain and report.read is not None:
-                self.warnings.say(UNCERTAIN.format(query=report.query))
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
             batch = self._batch(query, report)
             self.figures.add(lines, batch)

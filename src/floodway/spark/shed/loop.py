@@ -71,6 +71,7 @@ class ShedLoop:
     _running: dict[str, str | None] = field(default_factory=dict)
     """Queries that have not ended, with their runs: those that the shed is in, and those not known to be others."""
     _ended: bool = False
+    windows: WindowSteering | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
@@ -112,7 +113,7 @@ class ShedLoop:
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
         self._chooser = Chooser(self.settings, self.keys, skip)
-        self.windows: WindowSteering | None = None
+        self.windows = None
         if self.settings.window is not None:
             from floodway.spark.shed.window_drop import WindowSteering
 

@@ -192,16 +192,18 @@ class _Tally:
             self.names[int(keys[at])] = NULL_NAME if value is None else str(value)[:MOST_NAME]
 
 
+def _group_tally(target: Accuracy) -> GroupTally:
+    from floodway.spark.source.group_tally import GroupTally  # what nobody asked for is not loaded
+
+    return GroupTally(target)
+
+
 def with_keys(batch: BatchOffset, drops: KeyDrops, read: ReadKeys) -> BatchOffset:
     """The batch with the quotas of its keys and what they let pass; one that keeps everything is left as it is."""
     if batch.keep_ppm >= PPM or batch.mode == "off":
         return batch
     tally, pieces, target = _Tally(), list[_Keys](), drops.target
-    groups: GroupTally | None = None
-    if target is not None:
-        from floodway.spark.source.group_tally import GroupTally
-
-        groups = GroupTally(target)
+    groups = None if target is None else _group_tally(target)
     for span in batch.ranges():
         for sequence, rows in read(span):
             hashes = {name: key_hashes(rows.column(name)) for name in drops.keys}

@@ -271,6 +271,7 @@ def test_what_waited_during_downtime_is_skipped_and_counted(
     assert ended.is_set() and report.differences == () and audit(network, RunLayout(tmp_path)).differences == ()
     if mode == "observe":
         assert report.to_dict()["dropped"] == {} and Ledger(RunLayout(tmp_path).store).fold().total.kept["s"] >= 3500
+        assert any("enforcing would take at most" in text for text in told)
         return
     body = report.to_dict()
     assert body["dropped"]["s"] == {reason: 3500 - left} and body["kept"]["s"] >= left

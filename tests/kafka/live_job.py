@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
@@ -44,8 +44,8 @@ def values(frame: DataFrame) -> DataFrame:
 class LiveJob:
     """A shed in front of that sink, and who sends numbers to it at a `rate` that may be changed; few at first.
 
-    With `rng` blocks arrive as a Poisson process, else evenly; `past` are times in milliseconds of records that are
-    there before the job. `stamps` are the times of all records by partition, in their order.
+    Between blocks are `gaps`, relative to their mean, or none where all are alike. `past` are times in milliseconds of
+    records that are there before the job, `stamps` the times of all records by partition, in their order.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class LiveJob:
         folder: Path,
         name: str,
         *,
-        rng: Random | None = None,
+        gaps: Iterator[float] | None = None,
         past: tuple[int, ...] = (),
         **options: Any,
     ) -> None:
         self.rate, self.sent, self.results = 0.4 * CAPACITY, 0, list[Result]()
         self.stamps: list[list[int]] = [[] for _ in range(PARTITIONS)]
-        self._rng, self._ended = rng, Event()
+        self._gaps, self._ended = gaps, Event()
         self._topic, self._producer = broker.create_topic(name, PARTITIONS), Producer(ordered(broker.address))
         for at_ms in past:
             self._produce(at_ms)
@@ -99,8 +99,7 @@ class LiveJob:
             for _ in range(BLOCK):
                 self._produce(time.time_ns() // 1_000_000)
             self._producer.poll(0)
-            gap = BLOCK / self.rate
-            due += gap if self._rng is None else self._rng.expovariate(1.0 / gap)
+            due += BLOCK / self.rate * (1.0 if self._gaps is None else next(self._gaps))
             time.sleep(max(0.0, due - time.monotonic()))
 
     def warm_up(self) -> None:

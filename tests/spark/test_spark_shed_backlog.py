@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from floodway.planning.lag import Waiting
 from floodway.spark.shed.checkpoints import backlog, waiting
+from floodway.spark.source.offsets import BatchOffset
 
 
 def source(end: str | None, latest: str | None) -> dict[str, str | None]:
@@ -41,6 +44,13 @@ END = '{"clicks":{"0":100,"1":250}}'
 )
 def test_backlog_is_latest_minus_end(latest: str | None, expected: int | None) -> None:
     assert backlog([source(END, latest)]) == expected
+
+
+def test_a_floodway_source_tells_it_too() -> None:
+    end = BatchOffset("clicks", {0: 0, 1: 0}, {0: 100, 1: 250}).to_json()
+    latest = '{"pos": {"0": 130, "1": 250}}'
+    assert backlog([{"description": "floodway", "endOffset": json.dumps(end), "latestOffset": latest}]) == 30
+    assert backlog([{"description": "floodway", "endOffset": json.dumps(end), "latestOffset": None}]) is None
 
 
 def test_of_several_sources_nobody_knows_which_one_is_behind() -> None:

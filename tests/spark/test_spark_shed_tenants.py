@@ -27,7 +27,7 @@ from tests.patience import wait_until
 
 pytestmark = pytest.mark.spark
 
-RATE, OVERLOAD, TENANTS = 20_000, 3.0, 100
+RATE, OVERLOAD, TENANTS = 8_000, 3.0, 100
 EVENLY = "pmod(value * 0.6180339887498949D, 1.0D)"
 """Numbers between 0 and 1, as even as they can be: every second of the stream has the same tenants."""
 

@@ -44,6 +44,8 @@ def _print(found: Any, html: Path | None) -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from floodway.job.status.parts import would_words
+
     status: Status = found.status
     table = losses_table("place", title=f"{found.name}: what arrived, what was lost")
     for at, place in status.places.items():
@@ -58,6 +60,8 @@ def _print(found: Any, html: Path | None) -> None:
         console.print(f"recovered: {status.totals.recovered_words}")
     if status.behind is not None:
         console.print(f"at the end: {status.behind.words}")
+    if status.would_drop_tuples:
+        console.print(f"at the end{would_words(status.would_drop_tuples).replace(';', ',')}")
     if status.accuracy is not None:
         console.print(f"accuracy: {escape(status.accuracy.words)}")
     if found.score is not None and found.optimum:

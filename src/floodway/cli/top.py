@@ -108,12 +108,8 @@ def table_of(status: Status, now: float) -> Table:
     if status.mode == "observe":
         if status.would_drop > 0.0:
             table.add_row("would drop", f"{status.would_drop:.1%} {_bar(status.would_drop)}")
-        if status.shed is not None and status.shed.stale:
-            table.add_row("would skip", f"{status.shed.stale:,} stale tuples of the last batch")
-        if status.shed is not None and status.shed.behind:
-            table.add_row("would skip", f"{status.shed.behind:,} tuples of the last batch: too many newer ones wait")
-        if status.shed is not None and status.shed.over:
-            table.add_row("would drop", f"{status.shed.over:,} tuples of the last batch, of keys over their share")
+        for reason, tuples in status.would_drop_tuples.items():
+            table.add_row(f"would drop by {reason}", f"{tuples:,} tuples of the last batch")
     for one in status.keys:
         table.add_row(f"key {escape(one.key)}", f"{one.share:.1%} of the input, keep {one.keep:.1%} {_bar(one.keep)}")
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"

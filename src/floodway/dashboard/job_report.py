@@ -25,6 +25,7 @@ from floodway.errors import InputError
 from floodway.job.places import JobPlace
 from floodway.job.status.batches import Batch, BatchReader, Latency
 from floodway.job.status.figures import Figures
+from floodway.job.status.parts import would_words
 from floodway.job.status.status import Rates, Status
 from floodway.network.model import Network
 
@@ -199,6 +200,8 @@ def _sentence(report: JobReport) -> str:
     inside = sum(totals.dropped.values()) - (totals.offered - totals.kept)
     text += f", {inside:,} were dropped on branches inside" if inside else ""
     text += f", {totals.recovered:,} dropped ones were processed later" if totals.recovered else ""
+    text += would_words(report.status.would_drop_tuples)
+    text += f"; at the end {report.status.behind.words}" if report.status.behind is not None else ""
     if latency.mean is not None and latency.target:
         text += f"; results were {latency.mean:.2f} s old on average, the target was {latency.target:g} s"
     return f"{text}. The ledger {'accounts for every one' if not report.differences else 'does not add up'}."

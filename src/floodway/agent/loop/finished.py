@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -146,6 +147,7 @@ def loop_status(
     errors: int = 0,
     behind: BehindPart | None = None,
     keys: tuple[KeyPart, ...] = (),
+    would_drop: Mapping[str, int] | None = None,
     accuracy: AccuracyPart | None = None,
     executors: int | None = None,
     efficiency: float | None = None,
@@ -177,6 +179,7 @@ def loop_status(
         executor_efficiency=efficiency,
         behind=behind,
         keys=keys,
+        would_drop_tuples=would_drop or {},
         accuracy=accuracy,
         warnings=warnings,
         outputs=outputs or {},
@@ -208,18 +211,14 @@ class LastCuts:
         for at, offset in journal.offsets.items():
             self._offsets[f"{query} {at}"] = offset
 
-    def words(self, mode: Mode) -> str:
-        """What enforcing would do to tuples like those of the last batches, to be added to a reason."""
+    def would_drop(self, mode: Mode) -> dict[str, int]:
+        """Tuples of the last batches that enforcing would drop for their age, number or key, by reason."""
         if mode != "observe":
-            return ""
-        skipped = sum(offset.would_skip for offset in self._offsets.values())
-        shared = sum(offset.would_share for offset in self._offsets.values())
-        found = ""
-        if skipped:
-            found += f"; enforcing would skip {skipped:,} tuples of the last batch that are too old or too many"
-        if shared:
-            found += f"; enforcing would drop {shared:,} tuples of the last batch, of keys over their share"
-        return found
+            return {}
+        found: Counter[str] = Counter()
+        for offset in self._offsets.values():
+            found.update(offset.would_drop)
+        return {reason: tuples for reason, tuples in found.items() if tuples}
 
     def keys(self) -> tuple[KeyPart, ...]:
         """The keys that send most, while something is dropped; with their stream where several have shares."""

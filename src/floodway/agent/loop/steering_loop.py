@@ -38,7 +38,7 @@ from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.options.options import JobOptions
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.figures import read_figures
-from floodway.job.status.parts import NO_MEASUREMENT, BehindPart
+from floodway.job.status.parts import NO_MEASUREMENT, BehindPart, would_words
 from floodway.job.status.status import Kind, Status
 from floodway.job.store.store import StoreError
 from floodway.network.model import Network
@@ -203,6 +203,7 @@ class SteeringLoop:
             errors=self.errors + self._operator.errors,
             behind=self._behind,
             keys=self._last.keys(),
+            would_drop=self._last.would_drop(self.mode),
             executors=self._executors(),
             efficiency=self._wait.efficiency.measured,
             accuracy=self._last.accuracy(self.figures.latency(target_seconds).mean, target_seconds),
@@ -257,11 +258,13 @@ class SteeringLoop:
             steered = self._buffer.told(steered)
         steered = self._wait.take(steered, capacity_needed(self.network, steered), now)
         self._plans.issued(steered.decision, steered)
-        self._behind = self._look_behind(rates)
+        self._behind = self._look_behind(rates, steered)
         self.reason = self._wait.reason or self.steering.reason()
-        if self._behind is not None and self.mode == "enforce":
+        if self._behind is not None and self.mode != "off":
             self.reason = self._behind.words
-        self.reason += limits_words(self.steering.first.network, steered) + self._last.words(self.mode)
+        self.reason += limits_words(self.steering.first.network, steered) + would_words(
+            self._last.would_drop(self.mode)
+        )
         write_decision(self.layout.decision, steered.decision)
         return steered
 
@@ -270,12 +273,14 @@ class SteeringLoop:
         self.mode = self._operator.look()
         follow_mode(self.layout.decision, self.mode)
 
-    def _look_behind(self, rates: Mapping[str, float]) -> BehindPart | None:
+    def _look_behind(self, rates: Mapping[str, float], steered: Steered) -> BehindPart | None:
         """How far behind a job is that drops nothing."""
         if not self.steering.lossless:
             return None
         seconds = self.steering.catch_up_seconds(self.arrived, rates)
-        return BehindPart(sum(self.waiting().values()), seconds, self._options.job.max_age)
+        limits = [one.limit for one in steered.decision.streams.values() if one.limit is not None]
+        would_take = sum(limits) if limits and self.mode == "observe" else None
+        return BehindPart(sum(self.waiting().values()), seconds, self._options.job.max_age, would_take)
 
     def collect(self, now: float) -> None:
         """Take the batches that have ended since the last tick."""

@@ -114,10 +114,13 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
     )
     share = _gauge("key_input_ratio", "Part of the input that comes from a key, of those that send most.", "key")
     keep = _gauge("key_keep_ratio", "Part of a key's tuples that the decision keeps.", "key")
+    would = _gauge("would_drop_tuples", "In observe: tuples of the last batch that enforcing would drop.", "reason")
     first = _gauge("first_of_key_tuples", "Tuples of the last batch that are the first of their keys, and kept for it.")
     for job, status in jobs:
         if status.shed is not None:
             first.add_metric([job.job], status.shed.first)
+        for reason, count in status.would_drop_tuples.items():
+            would.add_metric([job.job, reason], count)
         for one in status.keys:
             share.add_metric([job.job, one.key], one.share)
             keep.add_metric([job.job, one.key], one.keep)
@@ -132,7 +135,7 @@ def _tuples(jobs: Known) -> Iterator[Metric]:
         recovered.add_metric([job.job], status.totals.recovered)
         _set(ratio, [job.job], status.loss)
         planned.add_metric([job.job], status.would_drop)
-    yield from (offered, kept, dropped, delivered, recovered, ratio, planned, share, keep, first)
+    yield from (offered, kept, dropped, delivered, recovered, ratio, planned, share, keep, would, first)
 
 
 def _latency(jobs: Known) -> Iterator[Metric]:

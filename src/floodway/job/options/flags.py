@@ -165,7 +165,7 @@ FLAGS: Mapping[str, Flag] = {
         DROPS,
         "Drop nothing: batches take what fits into them, and the rest waits; the status says until when.",
         form="switch",
-        refused={**_MOVES, **_OWN_SOURCE},
+        refused=_MOVES,
     ),
     "max_age": Flag(
         "--max-age",

@@ -54,6 +54,22 @@ def held_reason(lasted_seconds: float, shed_after_seconds: float) -> str:
     )
 
 
+def would_words(tuples: Mapping[str, int]) -> str:
+    """What enforcing would do to tuples like those of the last batch, by reason; to be added to a reason.
+
+    >>> would_words({"stale": 3_000, "lag": 20, "share": 7})
+    '; enforcing would skip 3,020 tuples of the last batch that are too old or too many; enforcing would drop 7 tuples \
+of the last batch, of keys over their share'
+    """
+    skipped, shared = tuples.get("stale", 0) + tuples.get("lag", 0), tuples.get("share", 0)
+    found = ""
+    if skipped:
+        found += f"; enforcing would skip {skipped:,} tuples of the last batch that are too old or too many"
+    if shared:
+        found += f"; enforcing would drop {shared:,} tuples of the last batch, of keys over their share"
+    return found
+
+
 def keep_reason(
     fits: float,
     waiting: float,
@@ -139,6 +155,8 @@ class BehindPart:
 
     >>> BehindPart(120_000, 95.0).words
     'nothing is dropped; 120,000 tuples wait: caught up in about 95 s'
+    >>> BehindPart(0, would_take=900).words
+    'nothing is dropped, and nothing waits; enforcing would take at most 900 per batch'
     >>> BehindPart(120_000, None).words
     'nothing is dropped; 120,000 tuples wait, and more arrive than can be processed: results become later'
     """
@@ -147,10 +165,17 @@ class BehindPart:
     catch_up_seconds: float | None = None
     max_age_seconds: float | None = None
     """Tuples that are older are skipped all the same; None: none is."""
+    would_take: int | None = None
+    """In mode observe: the most tuples that a batch would take if it was enforced; None: all."""
 
     @property
     def words(self) -> str:
         """The state as a sentence."""
+        would = "" if self.would_take is None else f"; enforcing would take at most {self.would_take:,} per batch"
+        return f"{self._words}{would}"
+
+    @property
+    def _words(self) -> str:
         kept = "nothing is dropped"
         if self.max_age_seconds is not None:
             kept = f"only what is older than {self.max_age_seconds:g} s is dropped"

@@ -193,6 +193,8 @@ class Status:
     """Latencies by output, where outputs have targets of their own."""
     keys: tuple[KeyPart, ...] = ()
     """The keys that send most, where tuples have shares by key."""
+    would_drop_tuples: Mapping[str, int] = field(default_factory=dict)
+    """In mode observe: tuples of the last batch that enforcing would drop for their age, number or key, by reason."""
     batch_count: int = 0
     places: Mapping[str, Place] = field(default_factory=dict)
     delivered: Mapping[str, int] = field(default_factory=dict)
@@ -332,6 +334,7 @@ def merge_nodes(statuses: Mapping[str, Status]) -> Status | None:
         capacity_needed=max((one.capacity_needed for one in every if one.capacity_needed is not None), default=None),
         outputs={name: latency for one in every for name, latency in one.outputs.items()},
         keys=tuple(key for one in every for key in one.keys),
+        would_drop_tuples=dict(sum((Counter(one.would_drop_tuples) for one in every), Counter())),
         accuracy=next((one.accuracy for one in every if one.accuracy is not None), None),
         behind=_join_behind([one.behind for one in every if one.behind is not None]),
         batch_count=sum(one.batch_count for one in every),

@@ -39,6 +39,7 @@ from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
 from floodway.spark.shed.recovery.rule import Rule, write_rule
 from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.source_limit import source_limit_of
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class BoundShed:
             keys=self._key_shares(df),
             executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
             present=executor_count(self.spark),
+            source_limit=source_limit_of(self.settings, self.files),
         )
 
     def _key_shares(self, df: DataFrame) -> KeyShares | None:

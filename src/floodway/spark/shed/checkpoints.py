@@ -145,7 +145,8 @@ def backlog(sources: Sequence[Mapping[str, Any]]) -> int | None:
     """
     if len(sources) != 1:
         return None
-    latest, ends = _offsets(sources[0].get("latestOffset")), _offsets(sources[0]["endOffset"])
+    own, latest = _own_offset(sources[0]["endOffset"]), _offsets(sources[0].get("latestOffset"))
+    ends = _offsets(sources[0]["endOffset"]) if own is None else {"pos": {str(at): end for at, end in own.end.items()}}
     if not latest or ends is None:
         return None
     return sum(

@@ -15,6 +15,7 @@ from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.source_limit import SourceLimit
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -49,11 +50,15 @@ class RareShare:
 
 @dataclass
 class Chooser:
-    """Fills in an entry what it keeps. `keys` are the shares by key, if asked for."""
+    """Fills in an entry what it keeps.
+
+    `keys` are the shares by key, `source_limit` is how much a batch takes, if asked for.
+    """
 
     settings: ShedSettings
     keys: KeyShares | None = None
     skip: Positions | None = None
+    source_limit: SourceLimit | None = None
     rare: RareShare = field(default_factory=RareShare)
     _utilities: Utilities | None = None
     _begun_us: dict[str, int] = field(default_factory=dict)
@@ -90,6 +95,8 @@ class Chooser:
 
     def completed(self, entry: Entry) -> Entry:
         """The entry with what it keeps at its keep."""
+        if self.source_limit is not None:
+            self.source_limit.follow(entry.mode)
         rest = rest_ppm(entry.keep_ppm, self.rare.ppm) / PPM
         entry = replace(entry, threshold=None, tie_ppm=PPM, rare_ppm=self.rare.ppm, skip=self.skip)
         if self._utilities is not None and entry.keep_ppm < PPM:

@@ -34,6 +34,7 @@ from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import QueryMemory, ShedSettings
+from floodway.spark.shed.source_limit import SourceLimit, waited_nowhere
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class ShedLoop:
     """Who asks for more of them, if the settings say so."""
     present: Callable[[], int | None] = lambda: None
     """How many executors there are; None where that says nothing."""
+    source_limit: SourceLimit | None = None
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, QueryMemory] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class ShedLoop:
             quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        self._chooser = Chooser(self.settings, self.keys, skip)
+        self._chooser = Chooser(self.settings, self.keys, skip, self.source_limit)
         self.windows = None
         if self.settings.window is not None:
             from floodway.spark.shed.window_drop import WindowSteering
@@ -296,7 +298,7 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished(),
+            report.finished() if self.source_limit is None else waited_nowhere(report.finished()),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
@@ -351,12 +353,9 @@ class ShedLoop:
         gap = 0.0 if query.started_us is None else (report.started_us - query.started_us) / 1e6
         query.started_us = report.started_us
         mode = self.control.latest.mode
-        reason = reason_of(query.decided, mode, self.settings.target_seconds, self.settings.shed_after_seconds)
-        if report.first:
-            reason = f"{reason}; {report.first:,} tuples of the last batch are the first of their keys and stay"
-        accuracy = self._accuracy(query)
-        if accuracy is not None:
-            reason = f"{reason}; {accuracy.words}"
+        if self.source_limit is not None:
+            query.behind = self.source_limit.take(report, query.decided, self._mode(), self.warnings)
+        reason = reason_of(query, mode, self.settings, report, self._accuracy(query))
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _accuracy(self, query: QueryMemory) -> AccuracyPart | None:
@@ -379,6 +378,8 @@ class ShedLoop:
             executors=self.present(),
             efficiency=self._efficiency.measured,
             accuracy=self._accuracy(query),
+            behind=query.behind,
+            would_drop=report.would_drop,
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
             decision_seen=self.decision_seen,
             decision_until=self._decision_until(),

@@ -89,12 +89,13 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "expires_after": str,
     "shed_after": str,
     "ask_executors": _switch,
+    "lossless": _switch,
     "max_age": str,
     "timestamp": str,
 }
 """The options that a setting may have, and how its text is read."""
 
-_EXAMPLES = {"weights": "gold=3, free=0.5", "options": "gain=0.5", "ask_executors": "true or false"}
+_EXAMPLES = {"weights": "gold=3, free=0.5", "options": "gain=0.5", "ask_executors": "true or false", "lossless": "true"}
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class ShedOptions:
     expires_after: str | float | None = None
     shed_after: str | float | None = None
     ask_executors: bool | None = None
+    lossless: bool | None = None
     skip_when_lag: int | None = None
     max_age: str | float | None = None
     timestamp: str | None = None
@@ -137,7 +139,7 @@ class ShedOptions:
                         found[option] = read(text)
                     except ValueError:
                         example = _EXAMPLES.get(option, "1 or 0.9, say")
-                        what = "true or false" if option == "ask_executors" else "a number"
+                        what = "true or false" if FROM_TEXT[option] is _switch else "a number"
                         raise InputError(f"{key}={text} is not {what}", hint=f"Write {example}") from None
         return replace(self, **found)
 
@@ -164,6 +166,7 @@ class ShedOptions:
                 f"shed {name!r}: utility= and key= cannot both decide",
                 hint="Make the utility a function of the key.",
             )
+        self._check_lossless(name)
         self._check_shares(name)
         self._check_accuracy(name)
         self._check_rare(name)
@@ -180,6 +183,15 @@ class ShedOptions:
         if self.target_latency is not None:
             self.settings(name)
         return self
+
+    def _check_lossless(self, name: str) -> None:
+        options = ("utility", "key", "share_by", "accuracy", "keep_rare", "window", "shed_after")
+        chosen = [f"{option}=" for option in options if getattr(self, option) is not None]
+        if self.lossless and chosen:
+            raise InputError(
+                f"shed {name!r}: lossless= drops nothing, so there is nothing for {chosen[0]} to decide",
+                hint="Use one of them.",
+            )
 
     def _check_shares(self, name: str) -> None:
         others = {"utility=": self.utility, "key=": self.key, "window=": self.window}
@@ -271,10 +283,17 @@ class ShedOptions:
             rare_by=(self.rare_by or self.share_by) if self.keep_rare else None,
             weights=tuple((str(key), float(weight)) for key, weight in (self.weights or {}).items()),
             expires_seconds=self._expires_seconds(),
-            shed_after_seconds=0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6,
+            shed_after_seconds=self._shed_after_seconds(),
+            lossless=bool(self.lossless),
+            quantile=target.quantile,
             skip_when_lag=self.skip_when_lag,
             max_age_us=None if self.max_age is None else duration_us("max_age", self.max_age),
         )
+
+    def _shed_after_seconds(self) -> float:
+        if self.lossless:
+            return math.inf
+        return 0.0 if self.shed_after is None else duration_us("shed_after", self.shed_after) / 1e6
 
     def _expires_seconds(self) -> float | None:
         """How long a decision holds that nobody renews; with windows for ever, or a window would lose tuples."""

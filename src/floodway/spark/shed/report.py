@@ -16,10 +16,19 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.facts import OffsetRange
 from floodway.job.status.batches import Batch, Sketch
 from floodway.job.status.figures import Figures
-from floodway.job.status.parts import NO_MEASUREMENT, AccuracyPart, executors_more, held_reason, keep_reason
+from floodway.job.status.parts import (
+    NO_MEASUREMENT,
+    AccuracyPart,
+    BehindPart,
+    executors_more,
+    held_reason,
+    keep_reason,
+    would_words,
+)
 from floodway.job.status.status import KeyPart, ShedPart, Status, at_inputs
 from floodway.planning.lag import Waiting
 from floodway.spark.shed.checkpoints import NOT_RUN
+from floodway.spark.shed.settings import QueryMemory, ShedSettings
 from floodway.units import PPM
 
 log = logging.getLogger(__name__)
@@ -112,6 +121,12 @@ class BatchReport:
         return rest > 0 or actions > MOST_ACTIONS or (actions > 2 and spanned >= self.read - self.offered)
 
     @property
+    def would_drop(self) -> dict[str, int]:
+        """In mode observe: tuples that enforcing would drop for their age, number or key, by reason."""
+        found = {"stale": self.stale, "lag": self.behind, "share": self.over} if self.mode == "observe" else {}
+        return {reason: tuples for reason, tuples in found.items() if tuples}
+
+    @property
     def ended_us(self) -> int:
         """When the batch ended, in microseconds of the epoch."""
         return self.started_us + round(self.seconds * 1e6)
@@ -186,19 +201,31 @@ def batch_of(report: BatchReport, mode: Mode, reason: str, latencies: Sketch) ->
     )
 
 
-def reason_of(decided: KeepDecision | None, mode: Mode, target_seconds: float, shed_after_seconds: float = 0.0) -> str:
-    """Why the batches to come keep what they keep."""
+def reason_of(
+    query: QueryMemory, mode: Mode, settings: ShedSettings, report: BatchReport, accuracy: AccuracyPart | None
+) -> str:
+    """Why the batches to come keep what they keep; of a job that drops nothing, how far behind it is."""
+    found = _keep_reason(query.decided, mode, settings) if query.behind is None else query.behind.words
+    found += would_words(report.would_drop)
+    if report.first:
+        found = f"{found}; {report.first:,} tuples of the last batch are the first of their keys and stay"
+    return found if accuracy is None else f"{found}; {accuracy.words}"
+
+
+def _keep_reason(decided: KeepDecision | None, mode: Mode, settings: ShedSettings) -> str:
+    if settings.lossless:
+        return "nothing is dropped"
     if decided is None:
         return NO_MEASUREMENT
     if decided.held_seconds is not None and mode != "off":
-        return held_reason(decided.held_seconds, shed_after_seconds)
+        return held_reason(decided.held_seconds, settings.shed_after_seconds)
     control = decided.control
     return keep_reason(
         control.admit,
         control.admit / max(decided.keep, 1.0 / PPM),
         mode=mode,
         batch_seconds=decided.batch_seconds,
-        target_seconds=target_seconds,
+        target_seconds=settings.target_seconds,
         floor_seconds=control.floor_seconds if control.unreachable else None,
     )
 
@@ -234,6 +261,8 @@ def shed_status(
     efficiency: float | None,
     accuracy: AccuracyPart | None,
     keys: tuple[KeyPart, ...],
+    behind: BehindPart | None,
+    would_drop: Mapping[str, int],
     decision_seen: bool | None,
     decision_until: float | None,
     warnings: tuple[str, ...],
@@ -264,6 +293,8 @@ def shed_status(
         executor_efficiency=efficiency,
         accuracy=accuracy,
         keys=keys,
+        behind=behind,
+        would_drop_tuples=would_drop,
         batch_count=figures.batch_count,
         places=places,
         ledger=figures.ledger(),

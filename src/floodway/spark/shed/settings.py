@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from floodway.control.base import Controller
 from floodway.control.loop import KeepDecision, KeepLoop, Patience
 from floodway.job.decision import Mode
+from floodway.job.options.values import Target
+from floodway.job.status.parts import BehindPart
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -42,8 +44,17 @@ class ShedSettings:
     rare_by: str | None = None
     skip_when_lag: int | None = None
     """The most tuples that may wait in Kafka: the oldest beyond it are skipped; None: any number may."""
+    lossless: bool = False
+    """Whether nothing is dropped but what is skipped for its age or number (`source_limit.py`)."""
+    quantile: float | None = None
+    """Of the latencies, that the target is of; None: of their mean."""
     max_age_us: int | None = None
     """Tuples that are older when their batch begins are skipped; None: none is."""
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean latency that the target means, as far as it can be said before anything is measured."""
+        return Target(self.target_seconds, self.quantile).mean_seconds * self.headroom
 
     @property
     def accuracy_by(self) -> str | None:
@@ -69,6 +80,8 @@ class QueryMemory:
     """When the last batch began; None before the first."""
     latency_seconds: float | None = None
     """Of the last batch; None where it is not known."""
+    behind: BehindPart | None = None
+    """How far behind a query is that drops nothing, where its source tells."""
     follow: tuple[float, float, int] | None = None
     """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
 

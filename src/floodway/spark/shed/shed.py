@@ -24,6 +24,7 @@ from floodway.job.places import ShedFiles, checked_name
 from floodway.spark.session.stores import is_connect, place_files, setting
 from floodway.spark.shed.bound import BoundShed
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
+from floodway.spark.shed.source_limit import decision_path
 
 if TYPE_CHECKING:
     from floodway.control.base import Controller
@@ -92,6 +93,12 @@ class Shedder:
         return self._bound[-1].files if self._bound else place_files(None, self.name, self.options.state_dir)
 
     @property
+    def decision(self) -> str:
+        """With `lossless=`: the option `decision` of a Floodway source, which then takes what fits into a batch."""
+        session = SparkSession.getActiveSession()
+        return str(decision_path(self.files if session is None else self.bind(session).files))
+
+    @property
     def metric_key(self) -> str:
         """Names this shed among a query's metrics."""
         return self.files.key(self.name)
@@ -129,6 +136,7 @@ def shed(
     expires_after: str | float | None = None,
     shed_after: str | float | None = None,
     ask_executors: bool | None = None,
+    lossless: bool | None = None,
     skip_when_lag: int | None = None,
     max_age: str | float | None = None,
     timestamp: str | None = None,
@@ -166,6 +174,9 @@ def shed(
       follow `floodway_capacity_needed_ratio`. The source holds what waits meanwhile.
     - `ask_executors`: True asks Spark for executors while more capacity is needed than is there; with its dynamic
       allocation, in a Classic session.
+    - `lossless`: nothing is dropped; the status says how far behind the job is, and when it will have caught up. A
+      Floodway source with the option `decision` set to `shed.decision` takes as much per batch as fits the target.
+      With `max_age` what would become older is skipped.
     - `skip_when_lag`: when more tuples than that wait in Kafka behind `maxOffsetsPerTrigger`, the oldest beyond it are
       skipped.
     - `max_age`: tuples that are older when their batch begins ("10m") are skipped, by the column `timestamp` (Kafka's).
@@ -176,7 +187,7 @@ def shed(
     given = ShedOptions(
         *(target_latency, mode, controller, options, headroom, utility, floor, key),
         *(share_by, weights, accuracy, keep_rare, rare_by, identity, arrival, window),
-        *(seed, side_output, expires_after, shed_after, ask_executors),
+        *(seed, side_output, expires_after, shed_after, ask_executors, lossless),
         *(skip_when_lag, max_age, timestamp, state_dir),
     )
     return Shedder(checked_name(name), given.checked(name))

@@ -208,14 +208,12 @@ class BatchOffset:
         return [*(part for part in skipped if part.end > part.start), *self.parts()]
 
     @property
-    def would_skip(self) -> int:
-        """Tuples that mode enforce would have skipped."""
-        return 0 if self.mode == "enforce" else sum(self.stale.values()) + sum(self.lag.values())
-
-    @property
-    def would_share(self) -> int:
-        """Tuples of keys over their share that mode enforce would have dropped."""
-        return 0 if self.mode == "enforce" or self.keys is None else sum(self.keys.over.values())
+    def would_drop(self) -> dict[str, int]:
+        """Tuples that mode enforce would have dropped for their age, number or key, by reason."""
+        if self.mode == "enforce":
+            return {}
+        over = {} if self.keys is None else self.keys.over
+        return {"stale": sum(self.stale.values()), "lag": sum(self.lag.values()), "share": sum(over.values())}
 
     def _read_from(self, partition: int) -> int:
         """The first position that is neither lost nor skipped."""

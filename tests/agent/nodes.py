@@ -205,3 +205,18 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
         while data := source.recv(65536):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
+
+
+EQUAL_WINDOWS = """
+version: 1
+name: equal-windows
+streams: {{s: {{max_rate: 2000}}, t: {{max_rate: 2000}}}}
+nodes: {{A: {{cpu: 1.0}}, B: {{cpu: 1.0}}}}
+operators:
+  os: {{node: {first}, from: s, cost: 0.001}}
+  ot: {{node: {first}, from: t, cost: 0.001}}
+  ws: {{node: {second}, from: os, kind: aggregate, window: 10s, slide: 5s, cost: 0.001}}
+  wt: {{node: {second}, from: ot, kind: aggregate, window: 10s, slide: 5s, cost: 0.001}}
+outputs: {{qs: {{from: ws}}, qt: {{from: wt}}}}
+"""
+"""Two equal streams counted in windows that overlap, on one node or on two."""

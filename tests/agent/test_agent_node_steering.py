@@ -19,7 +19,8 @@ from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
-from tests.agent.nodes import FIGURE1, THREE_NODES
+from floodway.planning.windows.window_drop import WindowShape
+from tests.agent.nodes import EQUAL_WINDOWS, FIGURE1, THREE_NODES
 from tests.agent.simulated_nodes import Outcome, simulate
 
 RATES = {"s1": 100.0, "s2": 100.0}
@@ -73,3 +74,19 @@ def test_nodes_without_loss_limit_what_they_read_and_skip_at_the_streams_only(tm
         assert flows(part, taken).load[node] == pytest.approx(network.nodes[node].cpu, rel=0.02)
         ages = {at: decided.max_age_us for at, decided in found.decision.streams.items()}
         assert ages == {at: None if "->" in at else 60_000_000 for at in ages}
+
+
+@pytest.mark.parametrize("kind", ["alone", "dfit"])
+def test_the_node_at_the_head_chooses_for_windows_that_are_counted_below_it(tmp_path: Path, kind: str) -> None:
+    network = parse_network(EQUAL_WINDOWS.format(first="A", second="B"))
+    plane = make_control_plane(kind, network, "A", Security(), {}, tmp_path)
+    windowed = dict.fromkeys(("s", "t"), WindowShape(10_000_000, 5_000_000))
+    rates = {"s": 1000.0, "t": 1000.0}
+
+    def keeps(shapes: dict[str, WindowShape]) -> list[float]:
+        node = NodeSteering(network, node_part(network, "A"), plane.planner, Target(1.5), windowed=shapes)
+        plan = node.steering.decide(rates, rates, "enforce", 0).plan
+        return sorted(plan.keeps[name] for name in rates)
+
+    assert keeps(windowed) == pytest.approx([0.0, 1.0], abs=0.05)
+    assert sum(keeps({})) == pytest.approx(1.0, abs=0.05)

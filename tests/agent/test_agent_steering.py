@@ -11,11 +11,14 @@ from floodway.agent.loop.steering import FragmentBatch, Steering, source_work
 from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
 from floodway.job.options.values import Target
+from floodway.network.file import parse_network
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.planning.factory import make_planner
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.source.offsets import BatchOffset
+from tests.agent.nodes import EQUAL_WINDOWS
 
 
 def split_network() -> Network:
@@ -103,7 +106,13 @@ def test_what_is_skipped_is_in_every_decision_and_not_taken_out_of_windows() -> 
         assert (found.max_age_us, found.most_waiting) == (600_000_000, 5000)
         assert (found.budget is None) == lossless
     with pytest.raises(InputError, match="out of windows that are kept whole"):
-        Steering(make_planner(network, "exact"), parts, Target(1.5), JobOptions(skip_when_lag=1), windowed={"s"})
+        Steering(
+            make_planner(network, "exact"),
+            parts,
+            Target(1.5),
+            JobOptions(skip_when_lag=1),
+            windowed={"s": WindowShape(10, 10)},
+        )
 
 
 def test_the_plan_told_is_the_one_that_windows_of_several_streams_are_dropped_by() -> None:
@@ -119,7 +128,9 @@ def test_the_plan_told_is_the_one_that_windows_of_several_streams_are_dropped_by
     planner, rates = make_planner(network, "exact"), {"s1": 500.0, "s2": 500.0}
     apart = planner.plan(rates).keeps
     assert apart["s1"] == 1.0 > apart["s2"]
-    steered = Steering(planner, parts, Target(1.5), windowed={"s1", "s2"}).decide(rates, rates, "enforce", 0)
+    steered = Steering(planner, parts, Target(1.5), windowed=dict.fromkeys(rates, WindowShape(10, 10))).decide(
+        rates, rates, "enforce", 0
+    )
     assert steered.plan.keeps["s1"] == steered.plan.keeps["s2"] == apart["s2"]
     assert steered.plan.load == {"A": pytest.approx(apart["s2"] * 500.0 * 0.005)}
     assert {steered.decision.streams[name].keep_ppm for name in rates} == {round(apart["s2"] * 1e6)}
@@ -280,3 +291,21 @@ def test_a_planner_that_knows_the_capacity_already_is_asked_relative_to_it() -> 
     steer.plan_with(make_planner(dearer, "exact"), link_network(), planned_scale=scale)
     after = steer.decide({"a->b": 200.0}, {"a->b": 200.0}, "enforce", 0).plan.keeps["a->b"]
     assert after == pytest.approx(before)
+
+
+def test_of_equal_streams_with_overlapping_windows_one_is_dropped() -> None:
+    network = parse_network(EQUAL_WINDOWS.format(first="A", second="A"))
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    shapes = dict.fromkeys(("s", "t"), WindowShape(10_000_000, 5_000_000))
+    rates = {"s": 500.0, "t": 500.0}
+    steer = Steering(make_planner(network, "exact"), parts, Target(1.5), windowed=shapes)
+    keeps = [steer.decide(rates, rates, "enforce", 0).plan.keeps for _ in range(2)]
+    assert sorted(keeps[0].values()) == [0.0, 1.0]
+    assert keeps[0] == keeps[1]
+    kept, dropped = sorted(rates, key=lambda name: -keeps[0][name])
+    turned = {kept: 100.0, dropped: 450.0}
+    held, late = (steer.decide(turned, turned, "enforce", at).plan.keeps for at in (1_000_000, 11_000_000))
+    assert (held[kept], held[dropped]) == (1.0, 0.0)
+    assert late[dropped] == 1.0 > late[kept]
+    tuples = Steering(make_planner(network, "exact"), parts, Target(1.5)).decide(rates, rates, "enforce", 0)
+    assert tuples.plan.keeps == {"s": pytest.approx(0.5), "t": pytest.approx(0.5)}

@@ -208,7 +208,7 @@ MUTATIONS = (
     Mutation(
         "tables adapted to a workload",
         (("floodway.planning.fit.planner.adapted_rows", lambda table, *given: table),),
-        {"staying-fit-adaptive": "an adapted table has at most"},
+        {"staying-fit-adaptive": "no table of a coarser"},
         quick=True,
     ),
     Mutation(
@@ -369,6 +369,12 @@ MUTATIONS = (
         "Window Drop",
         (("floodway.agent.loop.runner._windows", lambda network, options: {}),),
         {"spark-window-drop": "every window that comes out"},
+        on_spark=True,
+    ),
+    Mutation(
+        "windows in the plan",
+        (("floodway.agent.loop.steering.window_plans", lambda *given: lambda ask, rates, scale, now_us: ask(rates)),),
+        {"spark-window-choice": "of two equal streams one is kept whole"},
         on_spark=True,
     ),
     Mutation(

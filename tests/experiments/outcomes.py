@@ -29,6 +29,7 @@ from floodway.experiments.dissp.spark_runs import DEFAULT, FREE, LAWS, Controlle
 from floodway.experiments.federation import fig13
 from floodway.experiments.federation.story import Feeding, Sample, Story
 from floodway.experiments.on_spark import examples
+from floodway.experiments.on_spark import windows as on_spark_windows
 from floodway.experiments.on_spark.runs import NetworkRun, NodesRun, uncoordinated
 from floodway.experiments.result import Result
 from floodway.job.ledger.fold import Counts
@@ -46,17 +47,23 @@ OVERHEAD = 0.3
 SECOND = 1_000_000
 LIMIT = EngineLimit(pairs_per_second=4_500_000.0, batch_seconds=0.5)
 THREE = ("A→B", "A→B", "A→C")
+LATER = {110: 10, 115: 10, 120: 10}
+PUT_OUT: Mapping[str, Mapping[tuple[str, str], Mapping[int, int]]] = {
+    "spark-window-drop": {("s", "q"): {105: 10, 115: 10}},
+    "spark-window-choice": {("s", "q"): LATER, ("t", "p"): {115: 10}},
+}
+"""Windows by stream and output, by start in seconds."""
 
 
-def windows(root: Path, network: Network, counts: Mapping[int, int]) -> None:
+def windows(root: Path, network: Network, stream: str, output: str, counts: Mapping[int, int]) -> None:
     """The logs of a stream of a tuple a second for 40 s and of these counts by window start in seconds."""
     layout = RunLayout(root)
     stamp = pa.timestamp("us", tz="UTC")
     seconds, keys = list(range(100, 140)), [1] * 40
     for path, schema, columns in (
-        (layout.stream(network, "s"), "key int, event_time timestamp", {"key": keys, "event_time": seconds}),
+        (layout.stream(network, stream), "key int, event_time timestamp", {"key": keys, "event_time": seconds}),
         (
-            layout.output(network, "q"),
+            layout.output(network, output),
             "event_time timestamp, key int, count bigint",
             {"event_time": list(counts), "key": [1] * len(counts), "count": list(counts.values())},
         ),
@@ -79,7 +86,7 @@ def in_one(
     pause: float = 0.0,
     share: float = 1.0,
     changed: Mapping[str, tuple[int, int]] | None = None,
-    counts: Mapping[int, int] | None = None,
+    put_out: Mapping[tuple[str, str], Mapping[int, int]] | None = None,
     differences: Sequence[str] = (),
     **figures: Any,
 ) -> Result:
@@ -91,8 +98,8 @@ def in_one(
     for at, (offered, kept) in {**places, **(changed or {})}.items():
         reason = "delivered" if at in network.outputs else "shedder"
         Ledger(layout.store).append([LedgerLine("q", 0, at, reason, offered, kept, offered - kept)])
-    if example is examples.WINDOWS:
-        windows(root, network, {105: 10, 115: 10} if counts is None else counts)
+    for (stream, output), given in (put_out or PUT_OUT.get(example.id, {})).items():
+        windows(root, network, stream, output, given)
     planned = example.target_seconds / BATCH_SHARE
     batch, period = length * planned, (length + pause) * planned
     used = (length - OVERHEAD) / (length + pause) if example.full else 0.1
@@ -257,7 +264,7 @@ def sizes(root: Path, size: int = 995, **changed: Any) -> Result:
 
 
 Outcome = Callable[..., Result]
-WINDOWS = "spark-window-drop"
+WINDOWS, CHOICE = "spark-window-drop", "spark-window-choice"
 HALF = {"s1": (1000, 500), "s2": (1000, 1000)}
 OUTCOMES: Mapping[str, Outcome] = {
     "spark-split": partial(
@@ -265,7 +272,8 @@ OUTCOMES: Mapping[str, Outcome] = {
     ),
     "spark-union": partial(in_one, examples.UNION, {**HALF, "q": (1500, 1500)}),
     "spark-join": partial(in_one, examples.JOIN, {"s1": (1000, 500), "s2": (1000, 500), "q": (990, 990)}),
-    WINDOWS: partial(in_one, examples.WINDOWS, {"s": (1000, 500)}),
+    WINDOWS: partial(in_one, on_spark_windows.DROP, {"s": (1000, 500)}),
+    CHOICE: partial(in_one, on_spark_windows.CHOICE, {"s": (1000, 1000), "t": (1000, 250)}),
     "spark-bandwidth": partial(in_one, examples.BANDWIDTH, HALF),
     "spark-memory": partial(in_one, examples.MEMORY, HALF),
     "spark-table1": partial(by_nodes, examples.TABLE1),
@@ -307,7 +315,12 @@ BROKEN = (
     Broken("results that come late", OTHER, (LATENCY,), {"length": 1.4}),
     Broken("a poor mix", (*FULL, *BY_NODES, *OTHER), (NEAR,), {"share": 0.8}),
     Broken("more than the optimum", (*FULL, *BY_NODES), (NEAR,), {"share": 1.1}),
-    Broken("accounts that differ", (*FULL, *BY_NODES, *OTHER, WINDOWS), (ACCOUNTS,), {"differences": ("one missing",)}),
+    Broken(
+        "accounts that differ",
+        (*FULL, *BY_NODES, *OTHER, WINDOWS, CHOICE),
+        (ACCOUNTS,),
+        {"differences": ("one missing",)},
+    ),
     Broken("nodes that plan alone", BY_NODES, ("and at least",), {"gain": 1.0}),
     Broken("the cheap branch dropped from", ("spark-split",), ("the dear",), {"changed": {"shared->top": (999, 500)}}),
     Broken("a union that loses", ("spark-union",), ("a union puts out",), {"changed": {"q": (1400, 1400)}}),
@@ -318,12 +331,24 @@ BROKEN = (
         {"changed": {"s1": (1000, 1000), "s2": (1000, 500)}},
     ),
     Broken("a join that loses", ("spark-join",), ("a join puts out",), {"changed": {"q": (800, 800)}}),
-    Broken("a window with a hole", (WINDOWS,), ("every window",), {"counts": {105: 10, 115: 9}}),
+    Broken("a window with a hole", (WINDOWS,), ("every window",), {"put_out": {("s", "q"): {105: 10, 115: 9}}}),
     Broken(
         "no window dropped",
         (WINDOWS,),
         ("some windows",),
-        {"counts": {95: 5, 100: 10, 105: 10, 110: 10}},
+        {"put_out": {("s", "q"): {95: 5, 100: 10, 105: 10, 110: 10}}},
+    ),
+    Broken(
+        "a window with a hole in it",
+        (CHOICE,),
+        ("every window",),
+        {"put_out": {("s", "q"): LATER, ("t", "p"): {115: 9}}},
+    ),
+    Broken(
+        "windows of both dropped alike",
+        (CHOICE,),
+        ("of two equal streams", "and by that more windows"),
+        {"put_out": {("s", "q"): {110: 10}, ("t", "p"): {115: 10}}},
     ),
     Broken("a link with too much", ("spark-bandwidth",), ("the link is full",), {"bandwidth": {"A->B": 215e3}}),
     Broken("a link half empty", ("spark-bandwidth",), ("the link is full",), {"bandwidth": {"A->B": 65e3}}),

@@ -52,7 +52,9 @@ def plan(
     from floodway.network.file_checks import check_rates
     from floodway.planning import store
     from floodway.planning.factory import check_choice, make_planner, planner_class
+    from floodway.planning.plan import Objective
     from floodway.planning.program import Program
+    from floodway.planning.windows.window_choice import WindowChooser
     from floodway.planning.windows.window_shapes import windowed_plan
     from floodway.spark.query.fragment_windows import drop_kinds, timeless_streams
 
@@ -82,7 +84,10 @@ def plan(
     best = make_planner(network_read, "exact", objective=goal, headroom=headroom).plan(given, scale)
     kinds = drop_kinds(network_read, timeless_streams(network_read, JobOptions()))
     shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
-    found = windowed_plan(network_read, chosen.plan(given, scale), shapes)
+    found = chosen.plan(given, scale)
+    if shapes and goal is Objective.THROUGHPUT:
+        found = WindowChooser(network_read, shapes).choose(lambda rates: chosen.plan(rates, scale), given).plan
+    found = windowed_plan(network_read, found, shapes)
     if save is not None:
         store.save(chosen, save)
     body = _body(chosen, found, best.score, build_seconds, _lookup_microseconds(chosen, found, scale), kinds)

@@ -9,6 +9,7 @@ from floodway.errors import InputError, suggestion
 from floodway.experiments.result import Experiment, Result
 
 ON_SPARK = "floodway.experiments.on_spark.examples"
+WINDOWS_ON_SPARK = "floodway.experiments.on_spark.windows"
 EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "buffer-section3": "floodway.experiments.buffer.section3",
     "buffer-fig3": "floodway.experiments.buffer.fig3",
@@ -39,7 +40,8 @@ EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "spark-split": (ON_SPARK, "SPLIT"),
     "spark-union": (ON_SPARK, "UNION"),
     "spark-join": (ON_SPARK, "JOIN"),
-    "spark-window-drop": (ON_SPARK, "WINDOWS"),
+    "spark-window-drop": (WINDOWS_ON_SPARK, "DROP"),
+    "spark-window-choice": (WINDOWS_ON_SPARK, "CHOICE"),
     "spark-bandwidth": (ON_SPARK, "BANDWIDTH"),
     "spark-memory": (ON_SPARK, "MEMORY"),
     "spark-table1": (ON_SPARK, "TABLE1"),
@@ -69,6 +71,7 @@ LONG = frozenset(
         "spark-union",
         "spark-join",
         "spark-window-drop",
+        "spark-window-choice",
         "spark-bandwidth",
         "spark-memory",
         "spark-table1",

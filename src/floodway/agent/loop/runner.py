@@ -18,7 +18,7 @@ from floodway.agent.loop.steering_loop import TICK_SECONDS, LoopOptions, RunErro
 from floodway.job.options.options import JobOptions
 from floodway.job.status.status import Status, write_status
 from floodway.network.model import Network
-from floodway.spark.query.fragment_windows import FragmentWindows, fragment_windows, timeless_streams
+from floodway.spark.query.fragment_windows import FragmentWindows, drop_shapes, fragment_windows, timeless_streams
 from floodway.spark.query.key_drops import key_drops
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import check_streams
@@ -197,7 +197,7 @@ def steerings(network: Network, options: RunOptions) -> list[Steering]:
             fragments,
             target,
             options,
-            windowed={at for found in _windows(network, options).values() for at in found.drops},
+            windowed=drop_shapes(_windows(network, options)),
         )
         for target, fragments in classes
     ]

@@ -18,25 +18,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from floodway.agent.loop.controllers import LEAST_SCALE, work_controller
 from floodway.agent.loop.stages import Stage, stages
-from floodway.control.base import BATCH_SHARE, Controller, Decision, Forecast, Observation
+from floodway.agent.loop.window_plans import window_plans
+from floodway.control.base import BATCH_SHARE, Decision, Forecast, Observation
 from floodway.control.loop import Loop
-from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
 from floodway.job.options.values import Target
-from floodway.network.flow import flows
+from floodway.network.flow import Rates, flows
 from floodway.network.model import Arc, Network
 from floodway.planning.lossless import admitted_share, catch_up_seconds, fitting_rate
-from floodway.planning.plan import Plan, Planner
+from floodway.planning.plan import Objective, Plan, Planner
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_shapes import common_keeps
 from floodway.spark.query.fragments import Fragment, SourceSpec
 from floodway.units import PPM
 
-LEAST_SCALE = 1e-3
 IGNORED_DROP = 0.1
 BINDING = 0.95
 """Share of a node's planned capacity from which on the node itself, and not another, is what limits the plan."""
@@ -90,8 +90,8 @@ class Steering:
     A node among others gives the `places` of its fragments on the paths of the whole network, and `links`: its inputs
     that other nodes write. It then also tells apart whether its own capacity limits the plan or another node's.
     `share_factor` says what is left of the share of the target when results are late at outputs further down.
-    `most_scale` bounds the capacity that is planned for, whatever the controllers find. `windowed` are sources that
-    drop by windows, `whole` is the network whose streams must keep the same windows (the planner's own if left out).
+    `most_scale` bounds the capacity that is planned for, whatever the controllers find. `windowed` are the windows by
+    place of drops that go by windows, `whole` is the network of which this is a part (the planner's own if left out).
     The controller, how streams drop, and what is skipped for its age or number, are of the job's `options`.
     """
 
@@ -107,7 +107,7 @@ class Steering:
         links: Collection[str] = (),
         share_factor: ShareFactor = whole_share,
         most_scale: float = math.inf,
-        windowed: Collection[str] = (),
+        windowed: Mapping[str, WindowShape] | None = None,
         whole: Network | None = None,
     ) -> None:
         options = options or JobOptions()
@@ -120,14 +120,16 @@ class Steering:
                 "--max-age and --skip-when-lag would take a part of the tuples out of windows that are kept whole",
                 hint="Leave them out, or leave out event_time, so that tuples are dropped one by one",
             )
-        self._windowed = frozenset(windowed)
-        self._whole = whole
+        self._windowed = windowed or {}
+        self._whole = whole or planner.network
         self.target_seconds = target_seconds
         self.planned_scale = 1.0
         """g at which the planner's own costs were given: look-ups are relative to it."""
         self.network: Network = planner.network
         """The network that is steered, with the costs that work is counted in."""
         self._planner = planner
+        chosen = self._windowed if planner.objective is Objective.THROUGHPUT else {}
+        self._window_plans = window_plans(planner.network, self._whole, chosen, links)
         self.fragments = fragments
         self._among_others = places is not None
         self._links = frozenset(links)
@@ -142,7 +144,9 @@ class Steering:
         self.period_seconds = min(self._period[name] for name in heads or fragments)
         self._salt = salt
         self._drop = options.drop
-        laws = {name: _controller(options.controller, share[name] / ratio, self.period_seconds) for name in fragments}
+        laws = {
+            name: work_controller(options.controller, share[name] / ratio, self.period_seconds) for name in fragments
+        }
         if quantile is not None:
             from floodway.control.percentile import Percentile
 
@@ -249,12 +253,12 @@ class Steering:
         scale = self.scale
         if self.lossless:
             return self._limited(rates, demand, scale, mode, issued_us)
-        plan = self._planned(demand, demand if offered is None else offered, scale / self.planned_scale)
+        plan = self._planned(demand, demand if offered is None else offered, scale / self.planned_scale, issued_us)
         if self._among_others:
             for node, load in flows(self.network, demand, plan.keeps).load.items():
                 self._use[node] = max(self._use.get(node, 0.0), load / (self.network.nodes[node].cpu * scale))
         if self._windowed:
-            least = common_keeps(self.network, common_keeps(self._whole or self.network, plan.keeps))
+            least = common_keeps(self.network, common_keeps(self._whole, plan.keeps))
             plan = replace(plan, keeps=least, load=flows(self.network, demand, least).load)
         decision = JobDecision(
             mode=mode,
@@ -275,14 +279,18 @@ class Steering:
             scales=dict.fromkeys(self._nodes, scale),
         )
 
-    def _planned(self, demand: Mapping[str, float], offered: Mapping[str, float], scale: float) -> Plan:
+    def _planned(self, demand: Mapping[str, float], offered: Mapping[str, float], scale: float, now_us: int) -> Plan:
         """The plan for a demand, made for what is offered: at rates d/φ and capacity g/φ, φ = Σ demand / Σ offered.
 
         The demand counts the tuples of a batch over P*, and more come in a second where batches are shorter. For the
         CPU of this node that is the same plan; a link, a memory and the nodes below have to carry the rates.
         """
         share = sum(demand.values()) / (sum(offered.values()) or 1.0) or 1.0
-        plan = self._planner.plan({name: rate / share for name, rate in demand.items()}, scale / share)
+
+        def ask(rates: Rates) -> Plan:
+            return self._planner.plan({name: rate / share for name, rate in rates.items()}, scale / share)
+
+        plan = self._window_plans(ask, demand, scale, now_us)
         flow = flows(self._planner.network, demand, plan.keeps)
         return replace(plan, rates=dict(demand), score=flow.score, load=flow.load, throughput=flow.throughput)
 
@@ -362,34 +370,6 @@ def source_work(network: Network, fragment: Fragment, arc_keeps: Mapping[str, fl
             keep = arc_keeps.get(spec.name, 1.0)
             work[spec.location or spec.name] = arc_work(spec.producer, consumer) / keep if keep > 0 else 0.0
     return work
-
-
-def _controller(name: str, target_seconds: float, period_seconds: float) -> Controller[Any]:
-    """A controller in units of work (seconds of nominal CPU) for batches of this period.
-
-    Queue laws keep their papers' proportions: the queue may hold two periods of work, so that half full is one batch.
-    """
-    common: dict[str, object] = {"nominal": period_seconds, "floor": LEAST_SCALE * period_seconds}
-    options: Mapping[str, Mapping[str, object]] = {
-        "batch": {"target_seconds": target_seconds, "cost_guess": 1.0},
-        "latency": {"target_seconds": target_seconds, "tick_seconds": period_seconds, "delay_ticks": 2.0},
-        "aurora": {"target_seconds": target_seconds, "tick_seconds": period_seconds},
-        "tu": {"target_seconds": target_seconds, "period_seconds": period_seconds},
-    }
-    own = _queue_law(name, 2.0 * period_seconds) if name in ("pid", "red") else options.get(name, {})
-    return make_controller(name, **common, **own)
-
-
-def _queue_law(name: str, limit: float) -> dict[str, object]:
-    """The options of PID or RED' for a queue of this length: what its paper has, in proportion."""
-    from floodway.control.pid import PidConfig
-    from floodway.control.red import RedConfig
-
-    pid, red = PidConfig(), RedConfig()
-    unit = limit / pid.queue_limit
-    if name == "red":
-        return {"min_threshold": unit * red.min_threshold, "max_threshold": unit * red.max_threshold}
-    return {"queue_limit": limit, "k_p": unit * pid.k_p, "k_i": unit * pid.k_i, "k_d": unit * pid.k_d}
 
 
 def _work(cost: Mapping[str, float], tuples: Mapping[str, int]) -> float:

@@ -19,6 +19,7 @@ from floodway.job.options.options import JobOptions
 from floodway.job.status.status import ControlPart, ProcessPart, Status, write_status
 from floodway.job.store.store import write_atomically
 from floodway.network.model import Network
+from floodway.spark.query.fragment_windows import drop_kinds, timeless_streams
 from floodway.spark.query.layout import NodeLayout
 
 TICK_SECONDS = 0.5
@@ -37,7 +38,10 @@ def run_coordinator(
 ) -> None:
     """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
     files = NodeLayout(root)
-    plane = make_coordinator(network, security, urls, files.control(COORDINATOR), options)
+    # Nodes with links over Kafka drop single tuples.
+    kinds = {} if files.links() is not None else drop_kinds(network, timeless_streams(network, options))
+    shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
+    plane = make_coordinator(network, security, urls, files.control(COORDINATOR), options, shapes)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

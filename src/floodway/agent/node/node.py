@@ -41,7 +41,7 @@ from floodway.job.store.store import write_atomically
 from floodway.network.file import network_to_json
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import FragmentReport
-from floodway.spark.query.fragment_windows import fragment_windows, timeless_streams
+from floodway.spark.query.fragment_windows import drop_shapes, fragment_windows, timeless_streams
 from floodway.spark.query.key_drops import key_drops
 from floodway.spark.query.layout import NodeLayout
 from floodway.spark.query.retaining import node_retaining, retention_of
@@ -89,7 +89,7 @@ class NodeAgent:
             target,
             options,
             share_factor=self.plane.share_factor,
-            windowed={at for found in self._windows.values() for at in found.drops},
+            windowed=drop_shapes(self._windows),
         )
         self._places = stages(fragments_of(network))
         self._refused: Counter[str] = Counter()

@@ -6,7 +6,7 @@ node's own look-ups are relative to the g that it told. Pure: clock and measurem
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from floodway.agent.loop.stages import Stage, stages
@@ -18,6 +18,7 @@ from floodway.job.options.values import Target
 from floodway.network.model import Network
 from floodway.network.part import incoming
 from floodway.planning.plan import Planner
+from floodway.planning.windows.window_drop import WindowShape
 
 TELL_SECONDS = 1.0
 REMARKABLE_SCALE = 0.05
@@ -37,7 +38,7 @@ class NodeSteering:
         options: JobOptions | None = None,
         *,
         share_factor: ShareFactor = whole_share,
-        windowed: Collection[str] = (),
+        windowed: Mapping[str, WindowShape] | None = None,
     ) -> None:
         (self.node,) = part.nodes
         self.part = part

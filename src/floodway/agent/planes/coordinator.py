@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -59,6 +59,8 @@ from floodway.network.model import Network, Operator
 from floodway.network.part import node_part, part_keeps
 from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective, Planner
+from floodway.planning.windows.window_choice import WindowChooser
+from floodway.planning.windows.window_drop import WindowShape
 
 _MOST_ROWS = 1_000
 _ROWS_PER_UPLOAD = 500
@@ -68,7 +70,11 @@ _SMALLEST = 1e-3
 
 @dataclass(frozen=True)
 class Coordinator:
-    """The machine of a coordinator, and how it plans. Times in seconds; `tolerance` as in `dfit/state.Settings`."""
+    """The machine of a coordinator, and how it plans. Times in seconds; `tolerance` as in `dfit/state.Settings`.
+
+    `shapes` are the windows of drops that go by windows. Where these overlap, plans are chosen for the windows that
+    they keep (`planning/windows/window_choice.py`), each when its rates first ask for it.
+    """
 
     shares_target: ClassVar[bool] = True
     network: Network
@@ -78,6 +84,7 @@ class Coordinator:
     objective: Objective = Objective.THROUGHPUT
     workload: Path | None = None
     lazy: bool = False
+    shapes: Mapping[str, WindowShape] = field(default_factory=dict)
     tolerance: float = 0.02
     calm_seconds: float = 10.0
     beat_seconds: float = 2.0
@@ -99,7 +106,13 @@ class Coordinator:
     def journal(self) -> CoordinatorJournal:
         """Writes and reads what a restart needs."""
         settings = [self.planner, self.epsilon, self.headroom, self.objective.value, str(self.workload), self.lazy]
+        settings += [repr(sorted(self.shapes.items(), key=str))] if self.shapes else []
         return CoordinatorJournal(self.network, self.nodes, settings, self.make_planner)
+
+    @cached_property
+    def chooser(self) -> WindowChooser:
+        """Chooses plans for the windows that they keep."""
+        return WindowChooser(self.network, self.shapes if self.objective is Objective.THROUGHPUT else {})
 
     def make_planner(self, network: Network) -> Planner:
         """A planner for the network as it was measured."""
@@ -114,6 +127,8 @@ class Coordinator:
 
     def make_table(self, planner: Planner) -> tuple[AdvancePlans | None, str]:
         """Its plans in advance, and why some or all of them have to be made when they are needed."""
+        if self.chooser.chooses:
+            return None, "drops by windows that overlap are chosen for the rates that there are"
         try:
             check_advance(planner.program, self.objective)
         except PlanningError as error:
@@ -328,7 +343,14 @@ def _table_rows(machine: Coordinator, planner: Planner, table: AdvancePlans | No
 
 def plan_rows(machine: Coordinator, planner: Planner, plan: str, rates: Mapping[str, float]) -> dict[str, PlanRow]:
     """Every node's row of the plan for these rates."""
-    return node_rows(machine, planner.network, plan, rates, planner.plan(rates).keeps)
+    if not machine.chooser.chooses:
+        return node_rows(machine, planner.network, plan, rates, planner.plan(rates).keeps)
+    # The same stream is left out in all cells, where that costs little: rates that move must not change windows.
+    most = dict.fromkeys(rates, max(rates.values()))
+    shares = machine.chooser.choose(planner.plan, most).shares
+    return node_rows(
+        machine, planner.network, plan, rates, machine.chooser.choose(planner.plan, rates, shares).plan.keeps
+    )
 
 
 def node_rows(

@@ -33,6 +33,7 @@ from floodway.network.model import Network
 from floodway.planning.factory import check_choice
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
+from floodway.planning.windows.window_drop import WindowShape
 
 log = logging.getLogger(__name__)
 
@@ -238,13 +239,17 @@ def make_coordinator(
     urls: Mapping[str, str],
     state_dir: Path,
     options: JobOptions | None = None,
+    shapes: Mapping[str, WindowShape] | None = None,
 ) -> Plane[CoordinatorState]:
-    """The coordinator of a network; `urls` of its nodes go before those of the network file."""
+    """The coordinator of a network; `urls` of its nodes go before those of the network file.
+
+    `shapes` are the windows of drop locations that go by windows.
+    """
     asked = options or JobOptions()
     check_plane("coordinator", network, asked)
     planner, lazy = asked.planner or "exact", asked.plans == "lazy"
     machine = Coordinator(
-        network, planner, asked.epsilon, asked.headroom, asked.objective, workload=asked.workload, lazy=lazy
+        *(network, planner, asked.epsilon, asked.headroom, asked.objective, asked.workload, lazy), shapes=shapes or {}
     )
     return Plane(machine, _addresses(network, urls), security, state_dir)
 

@@ -169,6 +169,7 @@ class NetworkRun(_SparkRun):
             shown={
                 "capacity_scale": report.capacity_scale,
                 "capacity used": used,
+                "batches": self._batches(report),
                 "bandwidth": dict(report.bandwidth),
                 "memory": dict(report.memory),
             },
@@ -176,9 +177,18 @@ class NetworkRun(_SparkRun):
             remark=f"work for {report.capacity_scale:.0%} of the nominal CPU",
         )
 
+    def _batches(self, report: RunReport) -> dict[str, float]:
+        """How many there were after settling, how long they took, and from the end of one to that of the next."""
+        lengths = self._lengths(report)
+        between = report.measured_seconds / max(len(lengths) - 1, 1)
+        return {"number": len(lengths), "mean seconds": sum(lengths) / max(len(lengths), 1), "one to the next": between}
+
+    def _lengths(self, report: RunReport) -> list[float]:
+        return [one.batch_seconds for one in report.points if self.seconds / 2 <= one.seconds <= self.seconds]
+
     def used(self, report: RunReport) -> float:
         """`used` of the batches after settling."""
-        lengths = [one.batch_seconds for one in report.points if self.seconds / 2 <= one.seconds <= self.seconds]
+        lengths = self._lengths(report)
         if len(lengths) < 2:
             return 0.0
         # The end of the first of them is where the measured seconds begin.

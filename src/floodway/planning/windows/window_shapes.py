@@ -67,7 +67,7 @@ def aggregated(network: Network, below: Callable[[Iterable[bool]], bool] = any) 
 def common_keeps(network: Network, keeps: Mapping[str, float]) -> dict[str, float]:
     """Streams that meet in an aggregate take the least of their keeps: a window that one of them lacks is not whole."""
     found = dict(keeps)
-    for streams in _merged(network):
+    for streams in merged_streams(network):
         least = min((keeps[name] for name in streams if name in keeps), default=1.0)
         found |= {name: least for name in streams if name in keeps}
     return found
@@ -101,7 +101,7 @@ def _with_windows(network: Network) -> set[str]:
     return found | {name for name, output in network.outputs.items() if output.source in found}
 
 
-def _merged(network: Network) -> list[set[str]]:
+def merged_streams(network: Network) -> list[set[str]]:
     """Groups of streams that meet in some aggregate, directly or through others."""
     above: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in network.streams}
     groups: list[set[str]] = []

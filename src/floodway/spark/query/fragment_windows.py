@@ -21,6 +21,7 @@ from floodway.job.store.store import write_atomically
 from floodway.json_text import load_json
 from floodway.network.model import Arc, Network
 from floodway.network.part import whole_location
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_keeps import WindowKeeps, from_numbers
 from floodway.planning.windows.window_shapes import DropKind, aggregated, drop_kind, location_consumers
 from floodway.spark.log.inputs import open_input
@@ -126,6 +127,11 @@ def drop_kinds(whole: Network, timeless: Mapping[str, str]) -> dict[str, DropKin
         if kind != DropKind():
             found[at] = kind
     return found
+
+
+def drop_shapes(windows: Mapping[str, FragmentWindows]) -> dict[str, WindowShape]:
+    """The windows of all places that drop by windows, inside fragments or before them."""
+    return {at: keeps.shape for found in windows.values() for at, keeps in found.drops.items()}
 
 
 def _kinds(

@@ -18,10 +18,11 @@ from floodway.agent.federation.books import Books
 from floodway.agent.federation.credentials import Credentials
 from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.participant_figures import ParticipantFigures
-from floodway.agent.federation.participant_journal import BookedEntry, Journal
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.partners import Partners, Reach
 from floodway.agent.federation.settlement import KEPT_SECONDS
 from floodway.agent.wire.client import PeerError

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.errors import FragmentLostError
+from floodway.agent.federation.journal_rows import OPEN, MoveRow, Role, State
 from floodway.agent.federation.leases import FragmentLease, MoveDecision
 from floodway.agent.federation.move_machine import MoveState, beginning, resuming, step
-from floodway.agent.federation.participant_journal import OPEN, MoveRow, Role, State
 from floodway.agent.federation.spans import spans
 
 FAULT = OSError(28, "No space left on device")

@@ -35,7 +35,7 @@ from tests.oracles.plan_checks import example, hard_rates
 RATES = {"s1": 1.0, "s2": 1.0}
 
 
-class Office1:
+class SimulatedCoordinator:
     """A coordinator and its nodes without a network between them; `sent` is what the coordinator said last."""
 
     def __init__(
@@ -97,84 +97,84 @@ class Office1:
 @pytest.mark.parametrize("planner", ["exact", "solver", "solver-w", "fit"])
 @pytest.mark.parametrize("lazy", [False, True], ids=["advance", "lazy"])
 def test_figure_1_with_every_planner(planner: str, lazy: bool) -> None:
-    office = Office1(example("figure1"), planner, lazy=lazy)
-    assert office.turn(RATES) >= 0.95 * 0.6
-    assert office.planner("A").plan(RATES).keeps == pytest.approx({"s1": 0.2, "s2": 0.4}, rel=0.1)
-    assert office.planner("B").plan(office.planner("A").plan(RATES).throughput).drops == {}
-    assert (office.planner("A").size == 1) == lazy and office.planner("A").plan(RATES).overloaded
+    simulated = SimulatedCoordinator(example("figure1"), planner, lazy=lazy)
+    assert simulated.turn(RATES) >= 0.95 * 0.6
+    assert simulated.planner("A").plan(RATES).keeps == pytest.approx({"s1": 0.2, "s2": 0.4}, rel=0.1)
+    assert simulated.planner("B").plan(simulated.planner("A").plan(RATES).throughput).drops == {}
+    assert (simulated.planner("A").size == 1) == lazy and simulated.planner("A").plan(RATES).overloaded
 
 
 @pytest.mark.parametrize("name", ["diamond", "bandwidth-memory", "figure9-64-32", "two-level-split"])
 @pytest.mark.parametrize("lazy", [False, True], ids=["advance", "lazy"])
 def test_within_epsilon_whatever_the_topology(name: str, lazy: bool) -> None:
     network = example(name)
-    office = Office1(network, lazy=lazy)
+    simulated = SimulatedCoordinator(network, lazy=lazy)
     exact = ExactPlanner(Program(network))
     for rates in hard_rates(network, seed=4, count=6):
-        assert office.turn(rates) >= exact.plan(rates).score * 0.95 * (1 - 1e-6), rates
+        assert simulated.turn(rates) >= exact.plan(rates).score * 0.95 * (1 - 1e-6), rates
 
 
 @pytest.mark.parametrize("lazy", [False, True], ids=["advance", "lazy"])
 def test_plans_are_chosen_for_the_windows_that_they_keep_and_stay_with_one_stream(lazy: bool) -> None:
     network = parse_network(EQUAL_WINDOWS.format(first="A", second="B"))
     shapes = dict.fromkeys(("s", "t"), WindowShape(10_000_000, 5_000_000))
-    office = Office1(network, lazy=lazy, shapes=shapes)
+    simulated = SimulatedCoordinator(network, lazy=lazy, shapes=shapes)
     whole = set()
     for s, t in ((900.0, 900.0), (900.0, 920.0), (920.0, 900.0)):
-        office.turn({"s": s, "t": t})
-        keeps = office.planner("A").plan({"s": s, "t": t}).keeps
+        simulated.turn({"s": s, "t": t})
+        keeps = simulated.planner("A").plan({"s": s, "t": t}).keeps
         whole.add(max(("s", "t"), key=lambda name: keeps[name]))
         assert max(keeps.values()) > 0.95 and min(keeps["s"], keeps["t"]) < 0.2
     assert len(whole) == 1
-    assert "windows" in office.coordinator.state.not_prepared or lazy
+    assert "windows" in simulated.coordinator.state.not_prepared or lazy
 
 
 def test_plans_made_in_advance_are_uploaded_before_they_are_needed_and_then_only_named() -> None:
     network = example("figure1")
-    office = Office1(network, lazy=False)
+    simulated = SimulatedCoordinator(network, lazy=False)
     exact = ExactPlanner(Program(network))
-    office.turn({"s1": 0.01, "s2": 0.01})
-    held = office.nodes["A"].state.rows
-    assert held.keys() == office.coordinator.state.rows.keys() and len(held) > 50
+    simulated.turn({"s1": 0.01, "s2": 0.01})
+    held = simulated.nodes["A"].state.rows
+    assert held.keys() == simulated.coordinator.state.rows.keys() and len(held) > 50
     for number, rates in enumerate(hard_rates(network, seed=9, count=20)):
         bigger = {name: 10 * rate if number % 2 else rate for name, rate in rates.items()}
         told: list[AnyMessage] = []
         for _ in range(3):
-            office.turn(bigger)
-            told += office.sent
+            simulated.turn(bigger)
+            told += simulated.sent
         assert {type(message) for message in told} <= {PlanChoice}
-        assert office.flow(bigger, {}) >= exact.plan(bigger).score * 0.95 * (1 - 1e-6)
-    assert office.nodes["A"].state.rows == held
-    office.turn(RATES, {"B": NodeMeasures({"b1": 1.0}, {})})
-    assert office.nodes["A"].state.rows != held
-    assert office.nodes["A"].state.generation == office.coordinator.state.generation
+        assert simulated.flow(bigger, {}) >= exact.plan(bigger).score * 0.95 * (1 - 1e-6)
+    assert simulated.nodes["A"].state.rows == held
+    simulated.turn(RATES, {"B": NodeMeasures({"b1": 1.0}, {})})
+    assert simulated.nodes["A"].state.rows != held
+    assert simulated.nodes["A"].state.generation == simulated.coordinator.state.generation
 
 
 def test_when_a_cost_changes_one_plan_is_uploaded_at_once_and_the_table_when_costs_are_calm() -> None:
     network = example("figure1")
-    office = Office1(network, lazy=False)
-    office.turn(RATES)
-    table = len(office.nodes["A"].state.rows)
+    simulated = SimulatedCoordinator(network, lazy=False)
+    simulated.turn(RATES)
+    table = len(simulated.nodes["A"].state.rows)
     for cost in (1.0, 1.5, 2.0):
         measured = {"B": NodeMeasures({"b1": cost}, {})}
-        score = office.turn(RATES, measured)
+        score = simulated.turn(RATES, measured)
         assert score >= 0.95 * ExactPlanner(Program(as_measured(network, measured))).plan(RATES).score
-        assert len(office.nodes["A"].state.rows) == 1 < table
-    office.now += Coordinator(network).calm_seconds
-    office.turn(RATES, measured)
-    assert len(office.nodes["A"].state.rows) > 50
-    office.turn({"s1": 2.0, "s2": 0.5}, measured)
-    assert {type(message) for message in office.sent} <= {PlanChoice}
+        assert len(simulated.nodes["A"].state.rows) == 1 < table
+    simulated.now += Coordinator(network).calm_seconds
+    simulated.turn(RATES, measured)
+    assert len(simulated.nodes["A"].state.rows) > 50
+    simulated.turn({"s1": 2.0, "s2": 0.5}, measured)
+    assert {type(message) for message in simulated.sent} <= {PlanChoice}
 
 
 def test_what_cannot_be_prepared_is_planned_when_it_is_needed() -> None:
     figure = example("figure1")
     network = replace(figure, streams={name: replace(one, max_rate=0.5) for name, one in figure.streams.items()})
-    office = Office1(network, lazy=False)
-    office.turn({"s1": 0.4, "s2": 0.4})
-    prepared = set(office.coordinator.state.rows)
-    assert office.turn(RATES) >= 0.95 * 0.6  # twice what the file says is the most
-    assert set(office.coordinator.state.rows) > prepared or office.coordinator.state.plan in prepared
+    simulated = SimulatedCoordinator(network, lazy=False)
+    simulated.turn({"s1": 0.4, "s2": 0.4})
+    prepared = set(simulated.coordinator.state.rows)
+    assert simulated.turn(RATES) >= 0.95 * 0.6  # twice what the file says is the most
+    assert set(simulated.coordinator.state.rows) > prepared or simulated.coordinator.state.plan in prepared
 
 
 UNBOUNDED = """
@@ -192,9 +192,9 @@ outputs: {q1: {from: free}, q2: {from: dear, weight: 2}}
 def test_the_plans_of_commands_are_made_in_advance_unless_lazy_is_asked_for(tmp_path: Path) -> None:
     def prepared(options: JobOptions) -> object:
         plane = make_coordinator(example("figure1"), Security(), {}, tmp_path, options)
-        office = Office1(example("figure1"))
-        office.coordinator = plane.agent
-        office.turn(RATES)
+        simulated = SimulatedCoordinator(example("figure1"))
+        simulated.coordinator = plane.agent
+        simulated.turn(RATES)
         return plane.status()["prepared"]
 
     assert prepared(JobOptions()) == prepared(JobOptions(plans="advance")) != 0
@@ -214,14 +214,14 @@ def test_what_cannot_be_prepared_is_told_and_planned_when_it_is_needed(
     network: Network, objective: Objective, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinator_state, "BUDGET", Budget(cells=20))
-    office = Office1(network)
-    office.coordinator = Agent(Coordinator(network, objective=objective))
+    simulated = SimulatedCoordinator(network)
+    simulated.coordinator = Agent(Coordinator(network, objective=objective))
     rates = dict.fromkeys(network.streams, 3.0)
-    score = office.turn(rates)
+    score = simulated.turn(rates)
     best = make_planner(network, "exact", objective=objective).plan(rates).score
     assert score >= 0.95 * best
-    assert words in str(office.coordinator.status(office.now)["not_prepared"])
-    assert not office.coordinator.state.rows.keys() <= {WHOLE}
+    assert words in str(simulated.coordinator.status(simulated.now)["not_prepared"])
+    assert not simulated.coordinator.state.rows.keys() <= {WHOLE}
 
 
 def test_plans_in_advance_that_were_asked_for_are_refused_where_there_can_be_none(tmp_path: Path) -> None:
@@ -244,10 +244,10 @@ def test_a_coordinator_plans_by_rates_that_were_seen_and_other_control_planes_re
     for workload in (None, path):
         options = JobOptions(planner="fit", plans="lazy", workload=workload)
         plane = make_coordinator(network, Security(), {}, tmp_path, options)
-        office = Office1(network)
-        office.coordinator = plane.agent
-        assert office.turn(RATES) >= 0.95 * 0.6 * 0.95
-        planner = office.coordinator.state.planner
+        simulated = SimulatedCoordinator(network)
+        simulated.coordinator = plane.agent
+        assert simulated.turn(RATES) >= 0.95 * 0.6 * 0.95
+        planner = simulated.coordinator.state.planner
         assert planner is not None
         sizes.append(planner.size)
     assert sizes[1] < sizes[0]
@@ -257,135 +257,137 @@ def test_a_coordinator_plans_by_rates_that_were_seen_and_other_control_planes_re
 
 
 def test_a_coordinator_that_comes_again_goes_on_with_the_plans_that_nodes_hold() -> None:
-    office = Office1(example("figure1"), lazy=False)
-    office.turn(RATES)
-    machine, state = Coordinator(example("figure1")), office.coordinator.state
-    resumed = machine.from_journal(machine.to_journal(state), office.now)
+    simulated = SimulatedCoordinator(example("figure1"), lazy=False)
+    simulated.turn(RATES)
+    machine, state = Coordinator(example("figure1")), simulated.coordinator.state
+    resumed = machine.from_journal(machine.to_journal(state), simulated.now)
     assert resumed is not None and resumed.rows == state.rows
-    office.coordinator = Agent(machine, resumed)
-    office.turn({"s1": 2.0, "s2": 0.5})
-    assert office.coordinator.state.generation == state.generation
-    assert not any(isinstance(message, PlanUpload) for message in office.sent)
+    simulated.coordinator = Agent(machine, resumed)
+    simulated.turn({"s1": 2.0, "s2": 0.5})
+    assert simulated.coordinator.state.generation == state.generation
+    assert not any(isinstance(message, PlanUpload) for message in simulated.sent)
 
 
 def test_a_plan_is_uploaded_once_and_then_only_named() -> None:
-    office = Office1(example("figure1"))
-    office.turn(RATES)
-    (plan,) = office.coordinator.state.rows
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn(RATES)
+    (plan,) = simulated.coordinator.state.rows
     for noisy in (0.98, 1.003, 0.975):
-        office.turn({"s1": noisy, "s2": noisy})
-        assert office.coordinator.state.plan == plan
-    office.turn({"s1": 2.0, "s2": 0.5})
-    assert len(office.coordinator.state.rows) == 2
-    office.now += 10.0
-    office.flow(RATES, {})
-    for node, machine in office.nodes.items():
-        office.deliver(machine.tick(office.now), from_node=node)
-    back = office.coordinator.tick(office.now)
+        simulated.turn({"s1": noisy, "s2": noisy})
+        assert simulated.coordinator.state.plan == plan
+    simulated.turn({"s1": 2.0, "s2": 0.5})
+    assert len(simulated.coordinator.state.rows) == 2
+    simulated.now += 10.0
+    simulated.flow(RATES, {})
+    for node, machine in simulated.nodes.items():
+        simulated.deliver(machine.tick(simulated.now), from_node=node)
+    back = simulated.coordinator.tick(simulated.now)
     assert {type(message) for message in back} == {PlanChoice} and len(back) == 2
-    assert office.coordinator.tick(office.now + 0.1) == ()
+    assert simulated.coordinator.tick(simulated.now + 0.1) == ()
 
 
 def test_low_rates_drop_nothing_anywhere() -> None:
-    office = Office1(example("figure1"))
-    assert office.turn({"s1": 0.1, "s2": 0.1}) == pytest.approx(0.2)
-    assert office.nodes["A"].state.plan == WHOLE and office.coordinator.state.rows == {}
+    simulated = SimulatedCoordinator(example("figure1"))
+    assert simulated.turn({"s1": 0.1, "s2": 0.1}) == pytest.approx(0.2)
+    assert simulated.nodes["A"].state.plan == WHOLE and simulated.coordinator.state.rows == {}
 
 
 def test_new_costs_make_a_new_generation_and_small_changes_none() -> None:
     network = example("figure1")
-    office = Office1(network)
-    office.turn(RATES)
-    before = office.coordinator.state.generation
-    office.turn(RATES, {"B": NodeMeasures({"b1": 3.0 * 1.01}, {})})
-    assert office.coordinator.state.generation == before
+    simulated = SimulatedCoordinator(network)
+    simulated.turn(RATES)
+    before = simulated.coordinator.state.generation
+    simulated.turn(RATES, {"B": NodeMeasures({"b1": 3.0 * 1.01}, {})})
+    assert simulated.coordinator.state.generation == before
     measured = {"B": NodeMeasures({"b1": 1.0}, {})}
-    score = office.turn(RATES, measured)
-    assert office.coordinator.state.generation > before
+    score = simulated.turn(RATES, measured)
+    assert simulated.coordinator.state.generation > before
     assert score >= 0.95 * ExactPlanner(Program(as_measured(network, measured))).plan(RATES).score
 
 
 def test_a_scale_of_the_capacity_needs_no_other_row() -> None:
-    office = Office1(example("figure1"))
-    office.turn({"s1": 4.0, "s2": 4.0}, {"A": replace(UNMEASURED, scale=0.5)})
-    keeps = office.planner("A").plan({"s1": 4.0, "s2": 4.0}).keeps
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn({"s1": 4.0, "s2": 4.0}, {"A": replace(UNMEASURED, scale=0.5)})
+    keeps = simulated.planner("A").plan({"s1": 4.0, "s2": 4.0}).keeps
     assert keeps == pytest.approx({"s1": 0.2 / 4 / 2, "s2": 0.4 / 4 / 2}, rel=0.05)
 
 
 def test_a_coordinator_that_dies_leaves_every_node_shedding() -> None:
-    office = Office1(example("figure1"))
-    office.turn(RATES)
-    office.cut = {"A", "B"}
-    score = office.turn(RATES)
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn(RATES)
+    simulated.cut = {"A", "B"}
+    score = simulated.turn(RATES)
     assert score == pytest.approx(0.6, rel=0.05)
     # Rates that rise are cut to what was planned, rates that fall are not cut more than needed.
-    assert office.turn({"s1": 5.0, "s2": 5.0}) == pytest.approx(score, rel=0.05)
-    assert office.turn({"s1": 0.1, "s2": 0.1}) == pytest.approx(0.2)
-    office.now += 60
-    assert office.nodes["A"].status(office.now)["cut_off"] == ["coordinator"]
-    assert office.coordinator.status(office.now)["cut_off"] == ["A", "B"]
+    assert simulated.turn({"s1": 5.0, "s2": 5.0}) == pytest.approx(score, rel=0.05)
+    assert simulated.turn({"s1": 0.1, "s2": 0.1}) == pytest.approx(0.2)
+    simulated.now += 60
+    assert simulated.nodes["A"].status(simulated.now)["cut_off"] == ["coordinator"]
+    assert simulated.coordinator.status(simulated.now)["cut_off"] == ["A", "B"]
 
 
 def test_another_coordinator_with_a_clock_behind_is_listened_to() -> None:
-    office = Office1(example("figure1"))
-    office.turn(RATES)
-    old = office.coordinator.state.generation
-    office.coordinator = Agent(Coordinator(office.network, "fit"))
-    office.now = 50.0
-    for node, machine in office.nodes.items():
-        office.nodes[node] = Agent(machine.machine, replace(machine.state, report_due_seconds=0.0))
-    office.turn({"s1": 2.0, "s2": 0.3})
-    assert office.turn({"s1": 2.0, "s2": 0.3}) >= 0.95 * 0.7 / 1.5
-    assert office.nodes["A"].state.generation == office.coordinator.state.generation > old
-    assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn(RATES)
+    old = simulated.coordinator.state.generation
+    simulated.coordinator = Agent(Coordinator(simulated.network, "fit"))
+    simulated.now = 50.0
+    for node, machine in simulated.nodes.items():
+        simulated.nodes[node] = Agent(machine.machine, replace(machine.state, report_due_seconds=0.0))
+    simulated.turn({"s1": 2.0, "s2": 0.3})
+    assert simulated.turn({"s1": 2.0, "s2": 0.3}) >= 0.95 * 0.7 / 1.5
+    assert simulated.nodes["A"].state.generation == simulated.coordinator.state.generation > old
+    assert simulated.coordinator.status(simulated.now)["acknowledged"] == ["A", "B"]
 
 
 @pytest.mark.parametrize("step", [1.0, 60.0, 3600.0, 86_400.0])
 def test_a_node_restarted_with_its_clock_set_back_is_heard(step: float) -> None:
-    office = Office1(example("figure1"), now=1_000_000.0)
-    office.turn(RATES)
-    before = office.coordinator.state.members["A"].number
-    office.nodes["A"] = Agent(CoordinatedNode(office.network, "A"))
-    office.now -= step  # everybody's clock, so that only the count of the node that has forgotten it can go back
-    office.turn({"s1": 2.0, "s2": 0.3})
-    member = office.coordinator.state.members["A"]
+    simulated = SimulatedCoordinator(example("figure1"), now=1_000_000.0)
+    simulated.turn(RATES)
+    before = simulated.coordinator.state.members["A"].number
+    simulated.nodes["A"] = Agent(CoordinatedNode(simulated.network, "A"))
+    simulated.now -= step  # everybody's clock, so that only the count of the node that has forgotten it can go back
+    simulated.turn({"s1": 2.0, "s2": 0.3})
+    member = simulated.coordinator.state.members["A"]
     assert member.number > before and member.rates == {"s1": 2.0, "s2": 0.3}
 
 
 def test_a_node_that_lost_its_rows_gets_them_again() -> None:
-    office = Office1(example("figure1"))
-    office.turn(RATES)
-    office.nodes["A"] = Agent(CoordinatedNode(office.network, "A"))
-    alone = office.planner("A").plan(RATES)
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn(RATES)
+    simulated.nodes["A"] = Agent(CoordinatedNode(simulated.network, "A"))
+    alone = simulated.planner("A").plan(RATES)
     assert alone.keeps == pytest.approx({"s1": 1.0, "s2": 0.0}, abs=1e-6)
-    office.now += 5.0
-    office.turn(RATES)
-    assert office.planner("A").plan(RATES).keeps == pytest.approx({"s1": 0.2, "s2": 0.4}, rel=0.05)
+    simulated.now += 5.0
+    simulated.turn(RATES)
+    assert simulated.planner("A").plan(RATES).keeps == pytest.approx({"s1": 0.2, "s2": 0.4}, rel=0.05)
 
 
 def test_a_restarted_node_goes_on_with_the_plan_of_its_journal() -> None:
-    office = Office1(example("figure1"))
-    office.turn(RATES)
-    before = office.nodes["A"]
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn(RATES)
+    before = simulated.nodes["A"]
     text = before.machine.to_journal(before.state)
-    found = before.machine.from_journal(text, office.now)
+    found = before.machine.from_journal(text, simulated.now)
     assert found is not None and found.row == before.state.row and found.plan == before.state.plan
-    planner = UploadedPlanner(CoordinatedNode(office.network, "A"), lambda: found)
-    assert planner.plan(RATES).keeps == office.planner("A").plan(RATES).keeps
+    planner = UploadedPlanner(CoordinatedNode(simulated.network, "A"), lambda: found)
+    assert planner.plan(RATES).keeps == simulated.planner("A").plan(RATES).keeps
     for wrong in ("", "{}", text.replace('"A"', '"B"'), text[:-3]):
-        assert before.machine.from_journal(wrong, office.now) is None
+        assert before.machine.from_journal(wrong, simulated.now) is None
 
 
 def test_who_may_say_what() -> None:
-    office = Office1(example("figure1"))
-    office.turn(RATES)
-    choice = next(message for message in office.coordinator.tick(office.now + 9) if isinstance(message, PlanChoice))
-    state = office.nodes["A"].state
+    simulated = SimulatedCoordinator(example("figure1"))
+    simulated.turn(RATES)
+    choice = next(
+        message for message in simulated.coordinator.tick(simulated.now + 9) if isinstance(message, PlanChoice)
+    )
+    state = simulated.nodes["A"].state
     with pytest.raises(RefusedError):
-        office.nodes["A"].hear(choice.model_copy(update={"sender": "B"}), office.now)
+        simulated.nodes["A"].hear(choice.model_copy(update={"sender": "B"}), simulated.now)
     with pytest.raises(RefusedError):
-        office.coordinator.hear(choice, office.now)
-    assert office.nodes["A"].state is state
+        simulated.coordinator.hear(choice, simulated.now)
+    assert simulated.nodes["A"].state is state
     old = PlanUpload(network="figure1", sender="coordinator", receiver="A", number=1, generation=1, rows=())
-    office.nodes["A"].hear(old, office.now)
-    assert office.nodes["A"].state.rows == state.rows and office.nodes["A"].state.generation == state.generation
+    simulated.nodes["A"].hear(old, simulated.now)
+    assert simulated.nodes["A"].state.rows == state.rows and simulated.nodes["A"].state.generation == state.generation

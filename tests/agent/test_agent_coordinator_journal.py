@@ -28,7 +28,7 @@ from floodway.agent.wire.signing import Security
 from floodway.job.status.status import Status, read_status
 from floodway.planning.plan import Objective
 from floodway.spark.query.layout import NodeLayout
-from tests.agent.test_agent_coordinator import RATES, Office1
+from tests.agent.test_agent_coordinator import RATES, SimulatedCoordinator
 from tests.oracles.plan_checks import example
 from tests.patience import wait_until
 
@@ -36,10 +36,10 @@ NETWORK = example("figure1")
 FIGURE1 = Path("examples/networks/figure1.yaml")
 
 
-def restarted(office: Office1) -> Agent[CoordinatorState]:
+def restarted(simulated: SimulatedCoordinator) -> Agent[CoordinatorState]:
     """The coordinator as its journal gives it back."""
-    before = office.coordinator
-    state = before.machine.from_journal(before.machine.to_journal(before.state), office.now)
+    before = simulated.coordinator
+    state = before.machine.from_journal(before.machine.to_journal(before.state), simulated.now)
     assert state is not None
     return Agent(before.machine, state)
 
@@ -47,84 +47,84 @@ def restarted(office: Office1) -> Agent[CoordinatorState]:
 @pytest.mark.parametrize("objective", [Objective.FAIR, Objective.TIERS])
 def test_a_journal_of_another_objective_is_left_alone(objective: Objective) -> None:
     """Its plans and its numbers are for another goal: all is planned anew."""
-    office = Office1(NETWORK)
-    office.turn(RATES, {})
-    text = Coordinator(NETWORK).to_journal(office.coordinator.state)
+    simulated = SimulatedCoordinator(NETWORK)
+    simulated.turn(RATES, {})
+    text = Coordinator(NETWORK).to_journal(simulated.coordinator.state)
     other = replace(Coordinator(NETWORK), objective=objective)
     assert other.journal.from_text(text) is None
 
 
 def test_it_goes_on_with_the_same_plan_and_uploads_nothing_again() -> None:
-    office = Office1(NETWORK)
+    simulated = SimulatedCoordinator(NETWORK)
     measured = {"B": NodeMeasures({"b1": 4.0}, {})}
-    office.turn({"s1": 2.0, "s2": 0.5}, measured)
-    score = office.turn(RATES, measured)
-    before = office.coordinator.state
-    held = {name: node.state.rows for name, node in office.nodes.items()}
-    office.coordinator = restarted(office)
-    office.now += 5.0
-    assert office.turn(RATES, measured) == pytest.approx(score)
-    after = office.coordinator.state
+    simulated.turn({"s1": 2.0, "s2": 0.5}, measured)
+    score = simulated.turn(RATES, measured)
+    before = simulated.coordinator.state
+    held = {name: node.state.rows for name, node in simulated.nodes.items()}
+    simulated.coordinator = restarted(simulated)
+    simulated.now += 5.0
+    assert simulated.turn(RATES, measured) == pytest.approx(score)
+    after = simulated.coordinator.state
     assert (after.generation, after.plan, after.rows) == (before.generation, before.plan, before.rows)
-    assert {name: node.state.rows for name, node in office.nodes.items()} == held
-    assert not any(isinstance(message, PlanUpload) for message in office.sent)
-    assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
-    assert office.coordinator.status(office.now)["resumed"] is True
+    assert {name: node.state.rows for name, node in simulated.nodes.items()} == held
+    assert not any(isinstance(message, PlanUpload) for message in simulated.sent)
+    assert simulated.coordinator.status(simulated.now)["acknowledged"] == ["A", "B"]
+    assert simulated.coordinator.status(simulated.now)["resumed"] is True
     # Both plans are known by name, also to the nodes: going back needs no row.
-    assert office.turn({"s1": 2.0, "s2": 0.5}, measured) > 0
-    assert office.coordinator.state.rows.keys() == before.rows.keys()
-    assert {name: node.state.rows for name, node in office.nodes.items()} == held
+    assert simulated.turn({"s1": 2.0, "s2": 0.5}, measured) > 0
+    assert simulated.coordinator.state.rows.keys() == before.rows.keys()
+    assert {name: node.state.rows for name, node in simulated.nodes.items()} == held
 
 
 def test_a_node_that_has_not_reported_yet_counts_with_the_rates_of_the_plan() -> None:
-    office = Office1(NETWORK)
-    office.turn({"s1": 2.0, "s2": 2.0})
-    plan = office.coordinator.state.plan
-    office.coordinator = restarted(office)
-    assert office.coordinator.tick(office.now) == ()  # nobody has said that it is there
-    office.cut = {"A"}
-    office.turn({"s1": 2.0, "s2": 2.0})
-    assert office.coordinator.state.plan == plan
-    office.cut = set()
-    office.turn({"s1": 0.1, "s2": 0.1})
-    assert office.coordinator.state.plan == WHOLE
+    simulated = SimulatedCoordinator(NETWORK)
+    simulated.turn({"s1": 2.0, "s2": 2.0})
+    plan = simulated.coordinator.state.plan
+    simulated.coordinator = restarted(simulated)
+    assert simulated.coordinator.tick(simulated.now) == ()  # nobody has said that it is there
+    simulated.cut = {"A"}
+    simulated.turn({"s1": 2.0, "s2": 2.0})
+    assert simulated.coordinator.state.plan == plan
+    simulated.cut = set()
+    simulated.turn({"s1": 0.1, "s2": 0.1})
+    assert simulated.coordinator.state.plan == WHOLE
 
 
 def test_plans_made_after_the_journal_was_written_are_made_up_for() -> None:
-    office = Office1(NETWORK)
-    office.turn(RATES)
-    old = restarted(office)
+    simulated = SimulatedCoordinator(NETWORK)
+    simulated.turn(RATES)
+    old = restarted(simulated)
     measured = {"B": NodeMeasures({"b1": 1.0}, {})}
-    score = office.turn(RATES, measured)  # another generation, which the journal does not know
-    newer = office.coordinator.state.generation
-    office.coordinator = old
-    office.turn(RATES, measured)
-    assert office.turn(RATES, measured) == pytest.approx(score, rel=0.05)
-    assert office.coordinator.state.generation > newer
-    assert office.coordinator.status(office.now)["acknowledged"] == ["A", "B"]
+    score = simulated.turn(RATES, measured)  # another generation, which the journal does not know
+    newer = simulated.coordinator.state.generation
+    simulated.coordinator = old
+    simulated.turn(RATES, measured)
+    assert simulated.turn(RATES, measured) == pytest.approx(score, rel=0.05)
+    assert simulated.coordinator.state.generation > newer
+    assert simulated.coordinator.status(simulated.now)["acknowledged"] == ["A", "B"]
 
 
-def test_a_journal_that_is_torn_or_of_another_office_is_left_alone() -> None:
-    office = Office1(NETWORK)
-    office.turn(RATES)
+def test_a_journal_that_is_torn_or_of_another_coordinator_is_left_alone() -> None:
+    simulated = SimulatedCoordinator(NETWORK)
+    simulated.turn(RATES)
     journal = Coordinator(NETWORK).journal
-    text = journal.to_text(office.coordinator.state)
+    text = journal.to_text(simulated.coordinator.state)
     assert all(journal.from_text(text[:cut]) is None for cut in range(0, len(text), 7))
     other = Coordinator(NETWORK, "fit")
     dearer = replace(NETWORK, operators={**NETWORK.operators, "b1": replace(NETWORK.operators["b1"], cost=9.0)})
     assert other.journal.from_text(text) is None
     assert Coordinator(dearer).journal.from_text(text) is None
-    unknown = text.replace(f'"plan":"{office.coordinator.state.plan}"', '"plan":"0123"', 1)
+    unknown = text.replace(f'"plan":"{simulated.coordinator.state.plan}"', '"plan":"0123"', 1)
     assert unknown != text and journal.from_text(unknown) is None
     # One that has heard nobody yet has nothing to go on with.
     assert journal.from_text(journal.to_text(Coordinator(NETWORK).first())) is None
 
 
 def test_the_plan_table_is_written_out_once() -> None:
-    office = Office1(NETWORK)
-    office.turn(RATES)
+    simulated = SimulatedCoordinator(NETWORK)
+    simulated.turn(RATES)
     journal = Coordinator(NETWORK).journal
-    state = office.coordinator.state
+    state = simulated.coordinator.state
     assert journal.to_text(state) == journal.to_text(replace(state, number=state.number + 1))
     more = replace(state, rows={**state.rows, "another": next(iter(state.rows.values()))})
     found = journal.from_text(journal.to_text(more))

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from floodway.agent.federation.journal_rows import MoveRow, State
 from floodway.agent.federation.participant import SHOWN_MOVES
-from floodway.agent.federation.participant_journal import MoveRow, State
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import parse_federation
 from tests.agent.federation_world import FILE, agent

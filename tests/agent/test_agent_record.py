@@ -22,7 +22,7 @@ from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.fragments import fragments
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.query.sinks import Written
-from floodway.spark.shed.keys.key_shares import ALL_NULL, NO_LARGE_KEY
+from floodway.spark.shed.keys.quotas import ALL_NULL, NO_LARGE_KEY
 from floodway.spark.source.keys import KeyDrops, with_keys
 from floodway.spark.source.offsets import BatchOffset
 

@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from floodway.agent.federation import api
-from floodway.agent.federation.books import Books, Served, ServiceWatch
-from floodway.agent.federation.participant_journal import BookedEntry, Journal
+from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
+from floodway.agent.federation.journal_rows import BookedEntry
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.refusals import RefusedError
 from floodway.cli.payments import payments
@@ -68,7 +69,7 @@ def test_what_was_refused_because_of_a_clock_is_booked_when_that_has_caught_up(s
 def test_a_payment_is_never_there_without_its_penalty(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     sides.give("A/0", "B", "f0")
     b, watch, real = sides.members["B"], ServiceWatch(), Journal.book
-    watch.note("f0", sides.now, Served(90.0))
+    watch.note("f0", sides.now, ServiceSample(90.0))
     sides.now += PERIOD
     b.moving.renew()
 
@@ -93,7 +94,7 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     a, b = sides.members["A"], sides.members["B"]
     began = sides.now
     for second in range(20):  # no delay to speak of, but for five seconds a tenth is dropped
-        b.billing.watch.note("f0", began + second, Served(0.1, 0.9 if 10 <= second < 15 else 1.0))
+        b.billing.watch.note("f0", began + second, ServiceSample(0.1, 0.9 if 10 <= second < 15 else 1.0))
     sides.live(22.0)
     first, second_load = entries(a, PaymentReason.LOAD)
     assert first.keep == 1.0 and second_load.keep == pytest.approx(0.95) and second_load.delay_seconds == 0.1
@@ -104,7 +105,7 @@ def test_tuples_that_a_taker_drops_are_service_missed_and_told(
     assert told.by == "B" and told.keep == pytest.approx(0.95)
     payments(sides.root / "A", as_json=False)
     assert "1 periods in which tuples were dropped; the least that was kept is 95%" in capsys.readouterr().out
-    b.billing.watch.note("f0", began + 21, Served(0.1))
+    b.billing.watch.note("f0", began + 21, ServiceSample(0.1))
     sides.live(12.0)
     assert a.figures.missed == {} and len(entries(a, PaymentReason.PENALTY)) == 1
     sides.check()
@@ -115,7 +116,7 @@ def test_who_passed_a_fragment_on_answers_for_what_is_dropped(sides: Sides) -> N
     sides.give("B/0", "C", "f0", price=3.0)
     began = sides.now
     for second in range(60):
-        sides.members["C"].billing.watch.note("f0", began + second, Served(0.1, 0.5))
+        sides.members["C"].billing.watch.note("f0", began + second, ServiceSample(0.1, 0.5))
     sides.live(60.0)
     assert {one.entry.payer for one in entries(sides.members["B"], PaymentReason.PENALTY)} == {"B", "C"}
     fined = entries(sides.members["A"], PaymentReason.PENALTY)

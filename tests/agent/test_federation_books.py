@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.agent.federation.books import Books, Served, ServiceWatch, due_periods
+from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch, due_periods
 from floodway.agent.federation.errors import MoveError, StorageError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, Role
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, Role, read_journal
+from floodway.agent.federation.participant_journal import Journal, read_journal
 from floodway.agent.federation.settlement import MOMENT
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task
@@ -46,9 +47,9 @@ class Sides:
 
     def exchange(self, delay: float, now: float) -> list[str]:
         watch = ServiceWatch()
-        watch.note("f", now, Served(delay))
+        watch.note("f", now, ServiceSample(delay))
         for start in range(100, int(now), 10):
-            watch.note("f", float(start), Served(delay))
+            watch.note("f", float(start), ServiceSample(delay))
         entries = self.taker.bill(watch).get("A", [])
         for entry in entries:
             self.giver.check(entry, "B", now)

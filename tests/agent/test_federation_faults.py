@@ -11,9 +11,9 @@ import pytest
 
 from floodway.agent.federation import leases as leases_module
 from floodway.agent.federation.errors import MoveError, StorageError
+from floodway.agent.federation.journal_rows import MoveRow
 from floodway.agent.federation.participant import ParticipantAgent
 from floodway.agent.federation.participant_figures import SHOWN_FAILURES
-from floodway.agent.federation.participant_journal import MoveRow
 from floodway.agent.federation.partners import Reach
 from floodway.agent.wire.client import Client, PeerError
 from floodway.contracts.federation_file import FragmentSpec

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation.errors import StorageError
+from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.federation.journal_schema import VERSION
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, read_journal
+from floodway.agent.federation.participant_journal import Journal, read_journal
 from floodway.contracts.payment import Payment, PaymentReason
 
 VERSION_1 = """

@@ -14,9 +14,9 @@ import pytest
 
 from floodway.agent.federation import api
 from floodway.agent.federation.credentials import Credentials, directed, load_pairs
+from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.federation.leases import LeaseStore
 from floodway.agent.federation.participant import ParticipantAgent
-from floodway.agent.federation.participant_journal import BookedEntry
 from floodway.agent.wire.client import Client, PeerError
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security, TlsFiles

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from floodway.agent.federation.books import Books
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, read_journal
+from floodway.agent.federation.participant_journal import Journal, read_journal
 from floodway.agent.federation.spans import spans
 from floodway.agent.wire.ports import free_ports
 from floodway.cli.payments import payments

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.books import Books, Served, ServiceWatch
+from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, Role
 from floodway.agent.federation.leases import LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import FILE, BookedEntry, Journal, MoveRow, Role
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.settlement import settled_sums
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task
@@ -38,7 +39,7 @@ class Pair:
             self.store.renew(lease, now=now)
         watch = ServiceWatch()
         for start in range(100, int(now), 10):
-            watch.note("f", float(start), Served(2.0 if start % 30 == 0 else 0.1))
+            watch.note("f", float(start), ServiceSample(2.0 if start % 30 == 0 else 0.1))
         return self.books["B"].bill(watch).get("A", [])
 
     def exchange(self, now: float) -> list[BookedEntry]:

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.cli.bench import bench, summary
+from floodway.cli.bench import bench
 from floodway.errors import InputError
 from floodway.experiments.bench import registry as bench_registry
 from floodway.experiments.bench.registry import Benchmark
@@ -63,9 +63,3 @@ def test_an_unknown_id_is_refused_with_the_nearest_one(name: str, meant: str) ->
     assert isinstance(result.exception, InputError)
     assert result.exception.exit_code == 2
     assert f"did you mean {meant}?" in str(result.exception)
-
-
-def test_summary_shows_a_few_lines_and_says_how_many_more() -> None:
-    lines = summary({f"v{place}": place for place in range(20)}).splitlines()
-    assert lines[0] == "v0: 0"
-    assert lines[-1] == "... 8 more in --json"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.participant_journal import FILE, BookedEntry, Journal, MoveRow
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.loop.run_files import locked
 from floodway.contracts.payment import Payment, PaymentReason
 from tests.command import floodway

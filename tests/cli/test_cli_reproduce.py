@@ -11,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.cli.reproduce import reproduce, summary
+from floodway.cli.reproduce import reproduce
+from floodway.cli.view.campaign import summary
 from floodway.errors import InputError
 from floodway.experiments import registry
 from floodway.experiments.registry import EXPERIMENTS
@@ -160,6 +161,6 @@ def test_a_trace_that_fits_nothing_is_refused_before_anything_runs(
 
 
 def test_summary_shows_a_few_lines_and_says_how_many_more() -> None:
-    text = summary({f"v{place}": {"a": 1.0, "by_seed": [1]} for place in range(9)})
+    text = summary({f"v{place}": {"a": 1.0, "by_seed": [1]} for place in range(9)}, most_lines=6)
     assert text.splitlines()[0] == "v0: a 1"
     assert text.splitlines()[-1] == "... 3 more in --json"

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from floodway.agent.federation.journal_rows import MoveRow
 from floodway.agent.federation.participant_figures import MemberRecord
-from floodway.agent.federation.participant_journal import MoveRow
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.planes.alone import Alone
 from floodway.agent.planes.plane import ControlPlane

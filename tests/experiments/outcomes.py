@@ -237,7 +237,7 @@ def planes(root: Path, *, error: float = 0.02, rise: float = 0.1, calm: float = 
     return control_planes.judged(
         {
             kind: [
-                control_planes.Found(
+                control_planes.PlaneFigures(
                     {change: control_planes.Reaction(after, 900, error) for change in control_planes.CHANGES},
                     10_000,
                     bytes_a_second[kind],

@@ -21,7 +21,7 @@ from floodway.experiments.bench.planning_exact import WarmSolver, chains, overlo
 from floodway.experiments.bench.registry import BENCHMARKS, GROUPS, choose, load
 from floodway.experiments.bench.result import each, interleave, portions_of
 from floodway.experiments.bench.spark_common import NARROW, WIDE, BenchError, Frame, Workbench
-from floodway.experiments.bench.spark_limit import COST_SECONDS, Seen, line
+from floodway.experiments.bench.spark_limit import COST_SECONDS, BatchLatencies, line
 from floodway.experiments.bench.spark_source import PLAIN, PlainSource
 from floodway.network.file import load_network, parse_network
 from floodway.planning.exact import ExactPlanner
@@ -137,7 +137,7 @@ class TestSparkArithmetic:
         assert line({200: 0.8, 800: 0.7}) == pytest.approx((0.8 - 200 * COST_SECONDS, COST_SECONDS))
 
     def test_latency_is_weighted_by_tuples_and_only_of_the_span_asked_for(self) -> None:
-        seen = Seen([(1.0, 100, 9.0), (5.0, 10, 1.0), (6.0, 30, 2.0), (9.0, 5, 7.0)])
+        seen = BatchLatencies([(1.0, 100, 9.0), (5.0, 10, 1.0), (6.0, 30, 2.0), (9.0, 5, 7.0)])
         found = seen.after(4.0, 8.0)
         assert found["mean latency"] == pytest.approx(1.75)
         assert found["tuples"] == 40 and found["tuples/s"] == 10 and found["last latency"] == 2.0

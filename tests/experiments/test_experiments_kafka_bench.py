@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from floodway.experiments.bench.kafka_job import BatchFigures, Ran, batches
+from floodway.experiments.bench.kafka_job import BatchFigures, KafkaBatch, batches
 from floodway.experiments.bench.kafka_shed import Capacity, batches_until
 from floodway.experiments.bench.spark_common import BenchError
 
 
-def ran(started: float, keep: float, seconds: float = 1.0, offered: int = 1000) -> Ran:
-    return Ran(started, seconds, offered, round(keep * offered), started - 0.5)
+def ran(started: float, keep: float, seconds: float = 1.0, offered: int = 1000) -> KafkaBatch:
+    return KafkaBatch(started, seconds, offered, round(keep * offered), started - 0.5)
 
 
 def test_progress_without_records_is_no_batch() -> None:

@@ -19,7 +19,8 @@ from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.status.status import Status, Totals
 from floodway.job.store.line_log import KeptLines
-from floodway.spark.shed.recovery.fate import Rule, fate, missing
+from floodway.spark.shed.recovery.fate import fate, missing
+from floodway.spark.shed.recovery.rule import Rule
 
 PATIENCE_SECONDS = 240.0
 ROWS = 2000

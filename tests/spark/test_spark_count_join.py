@@ -20,9 +20,9 @@ from floodway.spark.query.count_join import (
     ARRIVED,
     IDENTITY,
     SIDE,
+    ColumnSource,
     CountJoin,
     JoinWindows,
-    Taken,
     join_batches,
 )
 from floodway.spark.query.operators import apply_operator
@@ -39,7 +39,7 @@ ROWS = pa.schema(
 RESULT = pa.schema(
     [("a", pa.int64()), ("b", pa.int64()), ("_id", pa.int64()), ("_arrival", pa.int64()), ("_weight", pa.float64())]
 )
-TAKEN = [Taken("a", "left", "n"), Taken("b", "right", "n")]
+TAKEN = [ColumnSource("a", "left", "n"), ColumnSource("b", "right", "n")]
 JOIN = Operator("j", "A", ("x", "y"), OperatorKind.JOIN, cost=0.0, selectivity=0.5, windows=(3.0, 2.0))
 
 

@@ -19,7 +19,8 @@ from floodway.spark.shed.control_columns import QUOTAS
 from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
 from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_columns import KEY
-from floodway.spark.shed.recovery.fate import fate, read_rule
+from floodway.spark.shed.recovery.fate import fate
+from floodway.spark.shed.recovery.rule import read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.units import PPM
 from tests.spark.shedding import Stream

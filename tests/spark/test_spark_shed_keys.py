@@ -13,8 +13,8 @@ from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
-from floodway.spark.shed.keys.key_shares import ALL_NULL, NO_LARGE_KEY, NULL_KEY, KeyShares
-from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
+from floodway.spark.shed.keys.key_shares import NULL_KEY, KeyShares
+from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_KEYS, NO_LARGE_KEY, Quotas
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings

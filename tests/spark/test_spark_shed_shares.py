@@ -17,9 +17,9 @@ from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_counts, key_hash, key_metrics, with_quota
+from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_hash, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import NULL_KEY
-from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas
+from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas, key_counts
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.units import PPM
 from tests.oracles.max_min import max_min_shares

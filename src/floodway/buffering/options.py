@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from floodway.buffering.adaptors import adaptor
 from floodway.buffering.queues import QueueClass, check_limit
-from floodway.buffering.schedulers import scheduler
 from floodway.errors import InputError, did_you_mean
 from floodway.network.model import Network
 
@@ -40,6 +38,9 @@ class BufferOptions:
         """The network with these deadlines; raises InputError for whatever cannot work."""
         if self.manager not in MANAGERS:
             raise InputError(f"no buffer is called {self.manager!r}; {did_you_mean(self.manager, MANAGERS)}")
+        from floodway.buffering.adaptors import adaptor
+        from floodway.buffering.schedulers import scheduler
+
         scheduler(self.scheduler)
         adaptor(self.adaptor)
         if self.limit is not None:

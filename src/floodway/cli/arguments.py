@@ -1,28 +1,29 @@
 """Arguments and options that several commands have, and how they are checked before anything slow starts.
 
-The options of a job on a command line, made from their one declaration (`job/options/flags.py`).
-
-A command that starts a job is decorated with `job_command` and takes `given`: what was typed for a job's options, by
-field. `flags.parsed` turns that into values. So all such commands have the same flags, in the same panels.
+The options of a job are made from their one declaration (`job/options/flags.py`). A command that starts a job is
+decorated with `job_command` and takes `given`: what was typed for a job's options, by field. `flags.parsed` turns that
+into values. So all such commands have the same flags, in the same panels.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-if TYPE_CHECKING:
-    from floodway.job.places import JobPlace
 import inspect
 import math
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from floodway.errors import InputError
 from floodway.job.options.flags import FLAGS, Flag, Given
+
+if TYPE_CHECKING:
+    from floodway.job.places import JobPlace
+
+PROCESS = "Process and peers"
+"""The panel of options about processes that talk to each other."""
 
 Job = Annotated[
     str, typer.Argument(help="Name of the job, or the folder or URI of its state.", metavar="NAME_OR_PLACE")
@@ -31,6 +32,25 @@ State = Annotated[
     str | None,
     typer.Option(help="Where to look for the name, if not among this user's jobs.", hidden=True),
 ]
+NetworkFile = Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")]
+Feeds = Annotated[str, typer.Option(help="Feed streams at these rates, such as s1=100,s2=5k/s; default max_rate.")]
+Settle = Annotated[str, typer.Option(help="Time at the start left out of latency and score.", metavar="DURATION")]
+ReportFile = Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Control = Annotated[str, typer.Option(help="alone, dfit or coordinator: who plans.", rich_help_panel=PROCESS)]
+KeyFile = Annotated[Path | None, typer.Option(help="File with the key that signs requests.", rich_help_panel=PROCESS)]
+Links = Annotated[
+    str | None,
+    typer.Option(help="Links over Kafka: kafka://host:port, then /prefix; default logs.", rich_help_panel=PROCESS),
+]
+Master = Annotated[
+    str | None, typer.Option(help="Spark's master, such as spark://host:7077 or yarn; default this machine.")
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(help="A Spark setting key=value, such as spark.jars.packages=…; may be repeated."),
+]
+GivenOptions = dict[str, Given | None]
 
 
 def find(job: str, state: str | None = None) -> JobPlace:
@@ -82,15 +102,6 @@ def usable_folder(option: str, path: Path | None) -> None:
             return
 
 
-Master = Annotated[
-    str | None, typer.Option(help="Spark's master, such as spark://host:7077 or yarn; default this machine.")
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(help="A Spark setting key=value, such as spark.jars.packages=…; may be repeated."),
-]
-
-
 def parse_conf(pairs: Iterable[str] | None) -> dict[str, str]:
     """Read `key=value` settings of Spark.
 
@@ -101,9 +112,6 @@ def parse_conf(pairs: Iterable[str] | None) -> dict[str, str]:
 
     found: dict[str, str] = settings("--conf")("\n".join(pairs or ()))
     return found
-
-
-GivenOptions = dict[str, Given | None]
 
 
 def job_command(function: Callable[..., None]) -> Callable[..., None]:

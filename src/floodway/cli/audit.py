@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from floodway.cli.arguments import find
+from floodway.cli.arguments import AsJson, find
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -42,7 +42,7 @@ def audit(
     full: Annotated[
         bool, typer.Option("--full", help="Start over: check again what earlier audits have found to agree.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that every tuple of a job is accounted for; exit code 1 on any difference.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.arguments import Conf, Job, Master, find, parse_conf
+from floodway.cli.arguments import AsJson, Conf, Job, Master, find, parse_conf
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -52,7 +52,7 @@ def backfill(
     at_once: Annotated[bool, typer.Option("--now", help="Do not wait until the live job is quiet.")] = False,
     master: Master = None,
     conf: Conf = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Process the tuples that a job has dropped, while it is at its target and sheds nothing.
 

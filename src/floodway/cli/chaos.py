@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from floodway.cli.arguments import AsJson
+from floodway.cli.view.campaign import progress_bar
 from floodway.cli.view.output import print_json
 from floodway.errors import FloodwayError, InputError
 
 REGISTRY = "floodway.experiments.chaos.registry"
 RESULT = "floodway.experiments.chaos.result"
 """Faults live beside the experiments and are loaded by name."""
-LINE_SECONDS = 10.0
-"""Where there is no terminal, progress is a line this often."""
 
 
 def chaos(
@@ -37,7 +34,7 @@ def chaos(
         typer.Option(metavar="FOLDER", help="Jars of Spark's Kafka connector, for the one line on a topic."),
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="Keep the jobs' files here; default a temporary one.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the faults and exit.")] = False,
 ) -> None:
     """Try faults against jobs that this command starts, and check what they leave to the tuple.
@@ -80,7 +77,7 @@ def _tried(
 ) -> dict[str, Any]:
     trial: Any = import_module(RESULT).Trial
     try:
-        with _bar(fault.id) as progress:
+        with progress_bar(fault.id) as progress:
             result = registry.load(fault)(trial(points, seed, root / fault.id, progress, **jars))
     except FloodwayError as error:
         # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
@@ -98,34 +95,6 @@ def _result(identity: str, **fields: Any) -> dict[str, Any]:
     """The result of a fault that did not run."""
     body: dict[str, Any] = import_module(RESULT).FaultResult(identity, **fields).as_json()
     return body
-
-
-@contextmanager
-def _bar(name: str) -> Iterator[Callable[[float, str], None]]:
-    """Progress on stderr: a bar on a terminal, a line now and then elsewhere."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        columns = (
-            SpinnerColumn(),
-            TextColumn(name),
-            BarColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-            yield lambda share, text: bar.update(task, completed=share, description=text)
-        return
-    started = time.monotonic()
-    printed = [-LINE_SECONDS]
-
-    def line(share: float, text: str) -> None:
-        passed = time.monotonic() - started
-        if passed - printed[0] >= LINE_SECONDS:
-            printed[0] = passed
-            typer.echo(f"{passed:6.0f} s  {name} {share:4.0%}  {text}", err=True)
-
-    yield line
 
 
 def _list(chosen: Sequence[Any], *, as_json: bool) -> None:

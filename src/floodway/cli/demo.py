@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from floodway.cli.arguments import usable_folder
+from floodway.cli.arguments import AsJson, usable_folder
 from floodway.cli.view.output import print_json
 from floodway.cli.view.page import LISTEN, report_html, report_of, serving
 
@@ -41,7 +41,7 @@ def demo(
     ] = None,
     page: Annotated[str, typer.Option(help="HOST:PORT of the live page; port 0 takes a free one.")] = LISTEN,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the live page in a browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what Floodway does: a shop's JSON events, twice what this machine can process, with and without it.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from floodway.cli.arguments import usable_folder
+from floodway.cli.arguments import AsJson, usable_folder
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -64,7 +64,7 @@ def feed(
     retain_seconds: RetainSeconds = None,
     seed: Annotated[int, typer.Option(help="Seed of the random generators.")] = 7,
     parent: Annotated[int | None, typer.Option(hidden=True, help="End when this parent process has gone.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Write load into an embedded log (created if it is not there) or a Kafka topic.
 

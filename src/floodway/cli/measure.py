@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.arguments import Conf, Master, above_zero, parse_conf, writable
+from floodway.cli.arguments import AsJson, Conf, Master, NetworkFile, above_zero, parse_conf, writable
 from floodway.cli.view.output import print_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measure(
-    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    network: NetworkFile,
     sample: Annotated[
         Path | None,
         typer.Option(help="A log, or a folder with a log for each stream; else the file's logs, else made up."),
@@ -31,7 +31,7 @@ def measure(
     master: Master = None,
     conf: Conf = None,
     seed: Annotated[int, typer.Option(help="Seed of samples that are made up.")] = 7,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure each operator's cost and selectivity, alone, on a sample of what it would receive.
 

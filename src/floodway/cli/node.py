@@ -9,26 +9,22 @@ from typing import Annotated
 
 import typer
 
-from floodway.cli.arguments import GivenOptions, job_command
+from floodway.cli.arguments import PROCESS, Control, GivenOptions, KeyFile, Links, NetworkFile, job_command
 from floodway.cli.view.page import ReadToken, watched
 from floodway.errors import InputError
-
-PROCESS = "Process and peers"
 
 
 @job_command
 def node(
     given: GivenOptions,
-    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    network: NetworkFile,
     state: Annotated[Path, typer.Option(help="Folder that all nodes of the network share.")],
     node: Annotated[str | None, typer.Option(help="Which node of the network to run.")] = None,
     coordinator: Annotated[bool, typer.Option("--coordinator", help="Run the coordinator instead of a node.")] = False,
     seconds: Annotated[
         str | None, typer.Option(help="End after this time; default: when asked to.", metavar="DURATION")
     ] = None,
-    control: Annotated[
-        str, typer.Option(help="alone, dfit or coordinator: who plans.", rich_help_panel=PROCESS)
-    ] = "dfit",
+    control: Control = "dfit",
     listen: Annotated[
         str,
         typer.Option(help="HOST:PORT of this agent's HTTP API; port 0 takes a free one.", rich_help_panel=PROCESS),
@@ -37,9 +33,7 @@ def node(
         str,
         typer.Option(help="Addresses of the agents, A=http://…,B=…; over the file's `url`.", rich_help_panel=PROCESS),
     ] = "",
-    key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that signs requests.", rich_help_panel=PROCESS)
-    ] = None,
+    key_file: KeyFile = None,
     cert: Annotated[
         Path | None, typer.Option(help="Certificate of this agent (PEM), for mutual TLS.", rich_help_panel=PROCESS)
     ] = None,
@@ -49,10 +43,7 @@ def node(
         typer.Option(help="The authority that signs all agents' certificates (PEM).", rich_help_panel=PROCESS),
     ] = None,
     read_token_file: ReadToken = None,
-    links: Annotated[
-        str | None,
-        typer.Option(help="Links over Kafka: kafka://host:port, then /prefix; default logs.", rich_help_panel=PROCESS),
-    ] = None,
+    links: Links = None,
     parent: Annotated[
         int | None, typer.Option(help="End when this process is no longer the parent.", rich_help_panel=PROCESS)
     ] = None,

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from floodway.cli.arguments import AsJson
 from floodway.cli.view.output import print_json
 
 
 def payments(
     state: Annotated[Path, typer.Argument(help="The --state folder of a participant.", metavar="STATE")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a participant's moves, payments and penalties: who ran what for whom at which price.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from floodway.cli.arguments import AsJson
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -39,7 +40,7 @@ def plan(
     scale: Annotated[float, typer.Option(help="Plan for this multiple of the capacity.")] = 1.0,
     save: Annotated[Path | None, typer.Option(help="Save the prepared plans to this file.")] = None,
     load: Annotated[Path | None, typer.Option(help="Use plans saved before instead of preparing them.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Plan drops for these rates: keeps per drop location, score against the optimum, loads, throughput.
 

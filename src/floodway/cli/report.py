@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floodway.cli.arguments import Job, find_or_root, writable
+from floodway.cli.arguments import AsJson, Job, find_or_root, writable
 from floodway.cli.view.output import latency_line, losses_row, losses_table, print_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def report(
     job: Job,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file with the plots.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Report on a job: what came, what was lost and why, how late results were, and what to do next.
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from html import escape as html_escape
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from floodway.cli.arguments import usable_folder, writable
+from floodway.cli.arguments import AsJson, usable_folder, writable
+from floodway.cli.view.campaign import progress_bar, summary
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -29,62 +28,10 @@ TRACES = "floodway.experiments.traces"
 LINES_SHOWN = 6
 
 
-class PaperResult(Protocol):
-    """What the command needs of a result."""
-
-    @property
-    def id(self) -> str:
-        """Its id, such as buffer-fig3."""
-
-    @property
-    def title(self) -> str:
-        """What it is about."""
-
-    @property
-    def paper(self) -> Any:
-        """The claim: source, where, text, and `paper`, which names the paper."""
-
-    @property
-    def measured(self) -> Mapping[str, Any]:
-        """All numbers, as JSON can hold them."""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the claim holds here."""
-
-    @property
-    def reason(self) -> str:
-        """Why the claim does not hold; empty if it does."""
-
-    @property
-    def where(self) -> str:
-        """simulation, spark or computation; nowhere if it could not run."""
-
-    @property
-    def headline(self) -> str:
-        """The numbers that matter, in a line."""
-
-    @property
-    def failed(self) -> str:
-        """Why it could not run; empty if it did."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know."""
-
-    def as_json(self, *, seconds: float) -> dict[str, Any]:
-        """The result for scripts."""
-        ...
-
-    def save_plots(self, directory: Path) -> list[Path]:
-        """Draw the plots into a directory."""
-        ...
-
-
 def reproduce(
     ids: Annotated[list[str] | None, typer.Argument(help="Experiments; all short ones when none is named.")] = None,
     long: Annotated[bool, typer.Option("--long", help="Also those of several minutes, when none is named.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    as_json: AsJson = False,
     plots: Annotated[Path | None, typer.Option(help="Write plots as PNG into this directory.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file with the table and every plot.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Recorded traffic, for results that take its kind.")] = None,
@@ -113,17 +60,17 @@ def reproduce(
     usable_folder("--plots", plots)
     writable("--html", html)
     left_out = [] if ids else [name for name in registry.EXPERIMENTS if name not in modules]
-    found: list[tuple[PaperResult, float]] = []
+    found: list[tuple[Any, float]] = []
     if trace is not None and len(on_trace) < len(chosen):
         typer.echo(f"on {trace}: {', '.join(on_trace)}; the others take no such trace", err=True)
-    with _bar(len(modules), quiet=as_json) as advance:
+    with progress_bar("results", quiet=as_json) as advance:
         for place, (name, module) in enumerate(modules.items()):
             started = time.perf_counter()
-            progress = partial(advance, place, name)
+            progress = partial(_advance, advance, name, place, len(modules))
             progress(0.0)
             try:
                 given = trace if name in on_trace else None
-                result: PaperResult = module.run(seeds=range(1, seeds + 1), trace=given, progress=progress)
+                result = module.run(seeds=range(1, seeds + 1), trace=given, progress=progress)
             except Exception as error:
                 # One that cannot run must not cost the results of the others.
                 result = registry.not_run(name, error)
@@ -143,19 +90,8 @@ def reproduce(
         raise typer.Exit(1)
 
 
-@contextmanager
-def _bar(experiments: int, *, quiet: bool) -> Iterator[Callable[[int, str, float], None]]:
-    """A progress bar over all of them on stderr, drawn only on a terminal and never beside `--json`."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("", total=float(experiments))
-
-        def advance(place: int, name: str, fraction: float) -> None:
-            done = place + min(1.0, max(0.0, fraction))
-            bar.update(task, completed=done, description=f"{place + 1}/{experiments} {name}")
-
-        yield advance
+def _advance(advance: Callable[[float, str], None], name: str, place: int, count: int, share: float) -> None:
+    advance((place + min(1.0, max(0.0, share))) / count, f"{place + 1}/{count} {name}")
 
 
 def _list(modules: Mapping[str, Any], long: Collection[str], *, as_json: bool) -> None:
@@ -171,7 +107,7 @@ def _list(modules: Mapping[str, Any], long: Collection[str], *, as_json: bool) -
         typer.echo(f"{name:<{width}}  {module.CLAIM.paper:<{wide}}  {module.TITLE}{minutes}")
 
 
-def _print(found: Sequence[tuple[PaperResult, float]]) -> None:
+def _print(found: Sequence[tuple[Any, float]]) -> None:
     table = Table("id", "paper and claim", "measured", "holds", "ran in", "seconds", show_lines=True)
     for result, seconds in found:
         verdict = "[green]yes[/green]" if result.holds else "[red]NO[/red]"
@@ -191,8 +127,8 @@ def _print(found: Sequence[tuple[PaperResult, float]]) -> None:
     typer.echo(f"{held} of {len(found)} hold{told}" + (f"; could not run: {', '.join(failed)}" if failed else ""))
 
 
-def _measured(result: PaperResult) -> str:
-    text = escape(result.headline or summary(result.measured))
+def _measured(result: Any) -> str:
+    text = escape(result.headline or summary(result.measured, most_lines=LINES_SHOWN))
     return text if result.holds or result.failed else f"{text}\n[red]{escape(result.reason)}[/red]"
 
 
@@ -207,33 +143,6 @@ def _say_more(left_out: Sequence[str], html: Path | None) -> None:
     )
 
 
-def summary(measured: Mapping[str, Any]) -> str:
-    """A few lines of the numbers: those at the top, and one line for each variant's; `--json` has them all.
-
-    >>> print(summary({"optimum": 0.6, "EDF": {"misses": 0.0125, "by_seed": [0.01, 0.02]}}))
-    optimum 0.6
-    EDF: misses 0.0125
-    """
-    lines: list[str] = []
-    for name, value in measured.items():
-        if isinstance(value, Mapping):
-            numbers = _numbers(value)
-            lines += [f"{name}: {numbers}"] if numbers else [f"{name}: {len(value)} entries"]
-        elif isinstance(value, (int, float, str)):
-            lines.append(f"{name} {_short(value)}")
-    more = len(lines) - LINES_SHOWN
-    return "\n".join(lines[:LINES_SHOWN] + ([f"... {more} more in --json"] if more > 0 else []))
-
-
-def _numbers(values: Mapping[str, Any]) -> str:
-    flat = {key: value for key, value in values.items() if isinstance(value, (int, float))}
-    return ", ".join(f"{key} {_short(value)}" for key, value in list(flat.items())[:4])
-
-
-def _short(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
-
-
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
 body { font: 16px/1.45 system-ui, sans-serif; max-width: 1060px; margin: 0 auto; padding: 12px 16px; }
@@ -245,7 +154,7 @@ article { border-top: 1px solid var(--line); margin-top: 28px; }
 """
 
 
-def reproduce_html(found: Sequence[tuple[PaperResult, float]], left_out: Sequence[str] = ()) -> str:
+def reproduce_html(found: Sequence[tuple[Any, float]], left_out: Sequence[str] = ()) -> str:
     """The page of these results with the seconds each took, and the ids of those that were not run."""
     held = sum(result.holds for result, _ in found)
     rows = "".join(
@@ -268,13 +177,13 @@ def reproduce_html(found: Sequence[tuple[PaperResult, float]], left_out: Sequenc
     )
 
 
-def _verdict(result: PaperResult) -> str:
+def _verdict(result: Any) -> str:
     if result.failed:
         return '<span class="no">could not run</span>'
     return '<span class="yes">yes</span>' if result.holds else '<span class="no">NO</span>'
 
 
-def _article(result: PaperResult, seconds: float) -> str:
+def _article(result: Any, seconds: float) -> str:
     notes = "".join(f"<li>{html_escape(note)}</li>" for note in result.notes)
     reason = "" if result.holds else f'<p class="no">{html_escape(result.reason)}.</p>'
     with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +192,7 @@ def _article(result: PaperResult, seconds: float) -> str:
         f'<article id="{html_escape(result.id)}"><h2>{html_escape(result.id)}: {html_escape(result.title)}</h2>'
         f"<p><b>{html_escape(result.paper.paper)}:</b> {html_escape(result.paper.text)}. Holds: {_verdict(result)}. "
         f"Ran in {html_escape(result.where)}, {seconds:.1f} s.</p>{reason}<pre>{html_escape(result.headline)}\n"
-        f"{html_escape(summary(result.measured))}</pre>{plots}<ul>{notes}</ul></article>"
+        f"{html_escape(summary(result.measured, most_lines=LINES_SHOWN))}</pre>{plots}<ul>{notes}</ul></article>"
     )
 
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.arguments import GivenOptions, job_command, usable_folder, writable
+from floodway.cli.arguments import (
+    AsJson,
+    Feeds,
+    GivenOptions,
+    NetworkFile,
+    ReportFile,
+    Settle,
+    job_command,
+    usable_folder,
+    writable,
+)
 from floodway.cli.view.output import deadline_lines, hand_out, latency_line, losses_row, losses_table, status_line
 from floodway.cli.view.page import watched
 
@@ -24,19 +34,15 @@ if TYPE_CHECKING:
 @job_command
 def run(
     given: GivenOptions,
-    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    network: NetworkFile,
     seconds: Annotated[str, typer.Option(help="How long to run, such as 60 or 5m.", metavar="DURATION")] = "60s",
-    rates: Annotated[
-        str, typer.Option(help="Feed streams at these rates, such as s1=100,s2=5k/s; default max_rate.")
-    ] = "",
-    settle: Annotated[
-        str, typer.Option(help="Time at the start left out of latency and score.", metavar="DURATION")
-    ] = "10s",
+    rates: Feeds = "",
+    settle: Settle = "10s",
     state: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, ledger and logs; kept to continue later.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    report: ReportFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a network's nodes on Spark, shedding what they cannot process in time.
 

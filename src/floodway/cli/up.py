@@ -12,8 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodway.cli.arguments import GivenOptions, job_command, usable_folder, writable
-from floodway.cli.node import PROCESS
+from floodway.cli.arguments import (
+    PROCESS,
+    AsJson,
+    Control,
+    Feeds,
+    GivenOptions,
+    KeyFile,
+    Links,
+    NetworkFile,
+    ReportFile,
+    Settle,
+    job_command,
+    usable_folder,
+    writable,
+)
 from floodway.cli.view.output import hand_out, latency_line, losses_row, losses_table, status_line
 from floodway.cli.view.page import watched
 
@@ -25,29 +38,18 @@ if TYPE_CHECKING:
 @job_command
 def up(
     given: GivenOptions,
-    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NET.yaml")],
+    network: NetworkFile,
     seconds: Annotated[
         str, typer.Option(help="How long to run once all nodes are ready, such as 5m.", metavar="DURATION")
     ] = "60s",
-    rates: Annotated[
-        str, typer.Option(help="Feed streams at these rates, such as s1=100,s2=5k/s; default max_rate.")
-    ] = "",
-    settle: Annotated[
-        str, typer.Option(help="Time at the start left out of latency and score.", metavar="DURATION")
-    ] = "20s",
+    rates: Feeds = "",
+    settle: Settle = "20s",
     state: Annotated[Path | None, typer.Option(help="Folder that the nodes share; kept to continue later.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write the JSON report to this file too.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    control: Annotated[
-        str, typer.Option(help="alone, dfit or coordinator: who plans.", rich_help_panel=PROCESS)
-    ] = "dfit",
-    key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that signs requests.", rich_help_panel=PROCESS)
-    ] = None,
-    links: Annotated[
-        str | None,
-        typer.Option(help="Links over Kafka: kafka://host:port, then /prefix; default logs.", rich_help_panel=PROCESS),
-    ] = None,
+    report: ReportFile = None,
+    as_json: AsJson = False,
+    control: Control = "dfit",
+    key_file: KeyFile = None,
+    links: Links = None,
     peers: Annotated[
         str,
         typer.Option(

@@ -70,7 +70,7 @@ class Reaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PlaneFigures:
     """One network under one control plane: reactions by change, bytes to begin with and per second in between."""
 
     reactions: Mapping[str, Reaction]
@@ -168,7 +168,7 @@ class World:
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
     """Three networks at most: a run takes as long as it takes."""
-    table: dict[str, list[Found]] = {kind: [] for kind in KINDS}
+    table: dict[str, list[PlaneFigures]] = {kind: [] for kind in KINDS}
     chosen = list(seeds[:3])
     for place, seed in enumerate(chosen):
         network = random_tree(NODES, np.random.default_rng([seed, NODES]))
@@ -178,7 +178,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     return judged(table)
 
 
-def judged(table: Mapping[str, Sequence[Found]]) -> Result:
+def judged(table: Mapping[str, Sequence[PlaneFigures]]) -> Result:
     """The verdict on what was found by kind of control plane, once for each network."""
     slow = {kind: {change: _middle(table[kind], change) for change in CHANGES} for kind in KINDS}
     calm = {kind: median(found.bytes_per_second for found in table[kind]) for kind in KINDS}
@@ -236,7 +236,7 @@ def judged(table: Mapping[str, Sequence[Found]]) -> Result:
     )
 
 
-def play(network: Network, kind: str) -> Found:
+def play(network: Network, kind: str) -> PlaneFigures:
     """All changes in turn, under one control plane."""
     world, leaf = World(network), f"n{len(network.nodes) - 1}"
     with Deployment(network, kind) as agents:
@@ -254,7 +254,7 @@ def play(network: Network, kind: str) -> Found:
         ):
             world.change(share, **{leaf: factor})
             reactions[change] = _until_right(world, agents)
-    return Found(reactions, first, calm)
+    return PlaneFigures(reactions, first, calm)
 
 
 def _until_right(world: World, agents: Deployment) -> Reaction:
@@ -283,7 +283,7 @@ def _watched(world: World, agents: Deployment, seconds: float) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _middle(found: Sequence[Found], change: str) -> float:
+def _middle(found: Sequence[PlaneFigures], change: str) -> float:
     return median(one.reactions[change].seconds for one in found)
 
 

@@ -28,7 +28,6 @@ from zlib import crc32
 
 from floodway.errors import FloodwayError, InputError
 from floodway.job.decision import Mode, read_mode, write_mode
-from floodway.job.decision import checked_mode as checked_mode
 from floodway.job.ledger.ledger import LEDGER
 from floodway.job.status.figures import JobTail
 from floodway.job.status.status import STATUS, Status, merge_nodes, read_status, write_status

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from floodway.planning.highs import new_solver, solve
 from floodway.planning.program import Matrix, Program, Vector
 
-_OBJECTIVE_SIZE = 1e3
+OBJECTIVE_SIZE = 1e3
+NONZERO_DUAL = 1e-7
+"""A dual of this size, of an objective of that one, says that its constraint holds the optimum down."""
+
 """Largest objective coefficient handed to HiGHS: makes its absolute dual tolerance (1e-9) a relative 1e-12."""
 _TIE_BREAK = 2e-10
 """Relative perturbation of the objective. Above the solver's tolerance, so ties between identical streams always go the
@@ -90,7 +93,7 @@ def _tie_broken(objective: Vector) -> Vector:
         return np.zeros_like(objective)
     # A fixed irrational step spreads the perturbations evenly and never repeats one.
     jitter = np.modf(np.arange(1, len(objective) + 1) * 0.6180339887498949)[0]
-    return np.asarray(objective / top * _OBJECTIVE_SIZE * (1.0 + _TIE_BREAK * jitter))
+    return np.asarray(objective / top * OBJECTIVE_SIZE * (1.0 + _TIE_BREAK * jitter))
 
 
 def _model(matrix: Matrix, bound: Vector, objective: Vector) -> highspy.Highs:

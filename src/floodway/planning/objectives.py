@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
 from floodway.planning.highs import new_solver, solve
-from floodway.planning.lp import LinearProgram
+from floodway.planning.lp import NONZERO_DUAL, LinearProgram
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Matrix, Program, Vector
 
 _KEPT = 1.0 - 1e-9
 """Share of an earlier round's result that later rounds must keep: room for the solver's tolerance."""
-_NONZERO_DUAL = 1e-7
 
 
 class ObjectivePlanner(Planner):
@@ -111,7 +110,7 @@ class _Rounds:
             flows = self._solve()
             solution = self._highs.getSolution()
             duals = np.abs(np.array(solution.row_dual)[self._first_goal :])
-            stuck = [goal for goal in active if duals[goal] > _NONZERO_DUAL]
+            stuck = [goal for goal in active if duals[goal] > NONZERO_DUAL]
             # The duals of the active rows add up to 1: if all are tiny something is out of scale; take the largest.
             for goal in stuck or [max(active, key=lambda goal: float(duals[goal]))]:
                 active.remove(goal)

@@ -29,13 +29,11 @@ from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
 from floodway.planning.highs import new_solver, solve
-from floodway.planning.lp import Basis, LinearProgram
+from floodway.planning.lp import NONZERO_DUAL, OBJECTIVE_SIZE, Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector
 
 TIE = 1e-9
 """A reduced cost below this part of the largest objective coefficient is 0."""
-_NONZERO_DUAL = 1e-7
-_OBJECTIVE_SIZE = 1e3
 """The best score as a row: with the solver's tolerance of 1e-9, no plan loses more than 1e-12 of it."""
 
 
@@ -83,7 +81,7 @@ def even_flows(lp: LinearProgram, rates: Vector, flows: Vector, movable: NDArray
     used = rows.any(axis=1)
     rows, room = rows[used], lp.bound[used] - lp.matrix[used] @ np.where(movable, 0.0, x)
     worth = program.objective[free] * full[free]
-    worth = worth / (float(worth.max()) or 1.0) * _OBJECTIVE_SIZE
+    worth = worth / (float(worth.max()) or 1.0) * OBJECTIVE_SIZE
     upper = np.where(program.stream_of[free] >= 0, 1.0, highspy.kHighsInf)
     # What the solver's tolerance leaves over a row or a bound is not asked back: the plan at hand must be feasible.
     now = np.clip(x[free] / size, 0.0, upper)
@@ -110,7 +108,7 @@ def _max_min(rows: Matrix, room: Vector, worth: Vector, score: float, upper: Vec
         shares = np.array(solution.col_value[:count])
         least = max(0.0, float(solution.col_value[count]))
         duals = np.abs(np.array(solution.row_dual)[first:])
-        stuck = [place for place in active if duals[place] > _NONZERO_DUAL]
+        stuck = [place for place in active if duals[place] > NONZERO_DUAL]
         # The duals of the active rows add up to 1, or t is at its own bound of 1 and all shares are there.
         for place in stuck or (list(active) if least >= 1.0 else [max(active, key=lambda one: float(duals[one]))]):
             active.remove(place)

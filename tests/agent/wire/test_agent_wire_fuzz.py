@@ -62,7 +62,7 @@ class Target:
 def targets(root: Path) -> list[Target]:
     fit = make_control_plane("dfit", NETWORK, "A", Security(), {}, root / "fit")
     post = make_control_plane("coordinator", NETWORK, "A", Security(), {}, root / "post")
-    office = make_coordinator(NETWORK, Security(), {}, root / "office")
+    coordinator_plane = make_coordinator(NETWORK, Security(), {}, root / "coordinator")
     child = make_control_plane("dfit", NETWORK, "B", Security(), {}, root / "child")
     who = {"network": "figure1", "receiver": "A"}
     mode = Mode.model_validate({**who, "sender": "B", "mode": "off"})
@@ -71,7 +71,7 @@ def targets(root: Path) -> list[Target]:
     (push,) = child.agent.tick(NOW)
     post.agent.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, NOW)
     (report,) = post.agent.tick(NOW)
-    coordinator = office.agent
+    coordinator = coordinator_plane.agent
     coordinator.hear(report, NOW)
     orders = [message for message in coordinator.tick(NOW) if message.receiver == "A"]
     assert (
@@ -84,7 +84,7 @@ def targets(root: Path) -> list[Target]:
     return [
         _target(fit, [push, push.model_copy(update={"form": "beat", "table": b""}), keeps, mode], "A"),
         _target(post, [*orders, mode], "A"),
-        _target(office, [later], "coordinator"),
+        _target(coordinator_plane, [later], "coordinator"),
     ]
 
 

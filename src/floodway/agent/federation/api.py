@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from floodway.agent.federation.errors import FragmentLostError, MoveError
-from floodway.agent.federation.participant_journal import BookedEntry
+from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.watch.metrics import Watched, metrics_route
 from floodway.agent.wire.guard import CERTIFICATE, SENDER
 from floodway.agent.wire.refusals import RefusedError

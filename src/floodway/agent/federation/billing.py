@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from floodway.agent.federation import api
-from floodway.agent.federation.books import Books, Served, ServiceWatch
+from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
+from floodway.agent.federation.journal_rows import BookedEntry, fragment_of
 from floodway.agent.federation.participant_figures import ParticipantFigures
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, fragment_of
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.partners import Partners
 from floodway.agent.wire.client import PeerError
 from floodway.contracts.contract import Contract
@@ -80,5 +81,7 @@ class Billing:
         self._figures.served(sender, booked, {} if late is None else {fragment_of(one): late for one in booked})
         for one in booked:
             if one.entry.reason is PaymentReason.LOAD:  # for whoever pays this participant to have it run
-                self.watch.note(fragment_of(one), (one.start + one.entry.at) / 2, Served(one.delay_seconds, one.keep))
+                self.watch.note(
+                    fragment_of(one), (one.start + one.entry.at) / 2, ServiceSample(one.delay_seconds, one.keep)
+                )
         return {"booked": [one.entry.id for one in booked], "refused": refused}

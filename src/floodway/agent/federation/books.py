@@ -12,10 +12,9 @@ without a penalty. Entries are booked one by one: what the giver refuses is disp
 A taker that fell silent and lost a fragment owes the penalty for the time of its silence, `MOVE/FRAGMENT/outage`. It
 may never come back to say so: the giver books that entry by itself, and the taker, if it does come back, the same one.
 
-How a fragment was served over a time: the delay of its tuples and the share of them that was kept.
-
-Whoever runs a fragment notes both with every measurement; whoever has passed it on notes what the next one's bills
-tell. A bill for a period then says how it was served, and its giver, that of a whole chain too, is told.
+Whoever runs a fragment notes with every measurement how long its tuples took and which share of them was kept
+(`ServiceWatch`); whoever has passed it on notes what the next one's bills say of both. So a bill for a period says how
+the fragment was served, also at the end of a chain.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ from math import floor, inf, isclose
 from statistics import fmean, median
 
 from floodway.agent.federation.errors import MoveError
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, fragment_of
 from floodway.agent.federation.leases import LeasePast, LeaseStore, ServiceSpan
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
+from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.settlement import KEPT_SECONDS, MOMENT, Settlement
 from floodway.agent.federation.spans import following
 from floodway.agent.federation.storage_settlement import settle_storage
@@ -47,7 +47,7 @@ NOT_SERVED = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServiceSample:
     """Seconds that tuples took, None where nothing is known, and the share of them that was kept."""
 
     delay_seconds: float | None = None
@@ -59,21 +59,21 @@ class ServiceWatch:
 
     >>> watch = ServiceWatch()
     >>> for second, keep in enumerate((1.0, 1.0, 0.5, 1.0)):
-    ...     watch.note("f", float(second), Served(0.1, keep))
+    ...     watch.note("f", float(second), ServiceSample(0.1, keep))
     >>> watch.over("f", 0.0, 2.0), watch.over("f", 2.0, 4.0)
-    (Served(delay_seconds=0.1, keep=1.0), Served(delay_seconds=0.1, keep=0.75))
+    (ServiceSample(delay_seconds=0.1, keep=1.0), ServiceSample(delay_seconds=0.1, keep=0.75))
     """
 
     def __init__(self) -> None:
-        self._notes: dict[str, deque[tuple[float, Served]]] = {}
+        self._notes: dict[str, deque[tuple[float, ServiceSample]]] = {}
         self._lock = threading.Lock()
 
-    def note(self, fragment: str, at: float, served: Served) -> None:
+    def note(self, fragment: str, at: float, served: ServiceSample) -> None:
         """How it was served at a time."""
         with self._lock:
             self._notes.setdefault(fragment, deque(maxlen=SAMPLES)).append((at, served))
 
-    def over(self, fragment: str, start: float, end: float) -> Served:
+    def over(self, fragment: str, start: float, end: float) -> ServiceSample:
         """How it was served from `start` to `end`: the median delay, the mean keep.
 
         A time without a note of its own was like the last one before: bills of the next in a chain come late.
@@ -86,7 +86,7 @@ class ServiceWatch:
         delays = [served.delay_seconds for served in within if served.delay_seconds is not None]
         # The mean of many ones may miss 1 by a rounding, and below 1 there is a penalty.
         keep = 1.0 if all(served.keep == 1.0 for served in within) else fmean(served.keep for served in within)
-        return Served(median(delays) if delays else None, keep)
+        return ServiceSample(median(delays) if delays else None, keep)
 
 
 CLOCK_SECONDS = 5.0
@@ -107,7 +107,7 @@ class Terms:
     at: float
     contract: Contract | None = None
 
-    def entries(self, start: float, end: float, served: Served) -> list[BookedEntry]:
+    def entries(self, start: float, end: float, served: ServiceSample) -> list[BookedEntry]:
         """What is owed for [start, end), in seconds since the move: the payment, and a penalty where one is due."""
         task = Task(self.fragment, NO_LOAD, units=self.units)
         move = Move(f"{self.move}/{self.fragment}", self.giver, self.taker, self.price, (task,))
@@ -287,7 +287,7 @@ class Books:
             raise MoveError(f"entry {booked.entry.id} is for a time that {row.taker} did not serve")
         if not isclose(start, whole, abs_tol=1e-3):
             raise MoveError(f"entry {booked.entry.id} does not begin a period of {self.period_seconds:g} s")
-        served = Served(booked.delay_seconds, booked.keep)
+        served = ServiceSample(booked.delay_seconds, booked.keep)
         owed = {one.entry.id: one for one in terms.entries(whole, end, served)}
         return owed.get(booked.entry.id)
 
@@ -303,7 +303,7 @@ class Books:
     def _due(self, row: MoveRow, load: BookedEntry) -> set[str]:
         """The ids of what a period comes to, by what its payment says of the service."""
         start, end = max(0.0, load.start - row.at), load.entry.at - row.at
-        served = Served(load.delay_seconds, load.keep)
+        served = ServiceSample(load.delay_seconds, load.keep)
         return {one.entry.id for one in self._terms(row, fragment_of(load)).entries(start, end, served)}
 
     def _terms(self, row: MoveRow, fragment: str) -> Terms:

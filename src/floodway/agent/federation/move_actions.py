@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from floodway.agent.federation.journal_rows import State
 from floodway.agent.federation.leases import FragmentLease, MoveDecision
-from floodway.agent.federation.participant_journal import State
 
 PhaseSeconds = tuple[tuple[str, float], ...]
 """How long the phases of a move took, by name."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodway.agent.federation.errors import FragmentLostError
+from floodway.agent.federation.journal_rows import MoveRow
 from floodway.agent.federation.leases import FragmentLease, MoveDecision
 from floodway.agent.federation.move_actions import (
     Answered,
@@ -58,7 +59,6 @@ from floodway.agent.federation.move_actions import (
     RunAll,
     Wait,
 )
-from floodway.agent.federation.participant_journal import MoveRow
 from floodway.agent.federation.spans import came_to_pass
 from floodway.errors import FloodwayError
 

@@ -18,9 +18,10 @@ from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.errors import FragmentLostError, MoveError, StorageError
 from floodway.agent.federation.holding import Holdings
+from floodway.agent.federation.journal_rows import OPEN, MoveRow, Role
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
 from floodway.agent.federation.move_machine import MoveState, beginning, resuming, step
-from floodway.agent.federation.participant_journal import OPEN, Journal, MoveRow, Role
+from floodway.agent.federation.participant_journal import Journal
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.messages import Move
 from floodway.job.clocks import PROCESS_CLOCK

@@ -21,14 +21,15 @@ from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.billing import Billing
-from floodway.agent.federation.books import NOT_SERVED, Books, Served
+from floodway.agent.federation.books import NOT_SERVED, Books, ServiceSample
 from floodway.agent.federation.credentials import Credentials, check_move, checked
 from floodway.agent.federation.engine import FragmentEngine
+from floodway.agent.federation.journal_rows import OPEN, BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
 from floodway.agent.federation.moving import Moving
 from floodway.agent.federation.negotiating import LoadMeter, Negotiating
 from floodway.agent.federation.participant_figures import MemberRecord, ParticipantFigures
-from floodway.agent.federation.participant_journal import FILE, OPEN, BookedEntry, Journal
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.partners import Pace, Partners, Reach
 from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.federation.storage_settlement import remove_leftovers
@@ -338,9 +339,9 @@ class ParticipantAgent:
         shed = self._steering.decide(now, specs, values, measures, asking=asking, mode=self.mode)
         self._figures.keeps = shed.keeps
         for name, one in measures.items():
-            self._billing.watch.note(name, now, Served(one.delay_seconds, shed.keeps.get(name, 1.0)))
+            self._billing.watch.note(name, now, ServiceSample(one.delay_seconds, shed.keeps.get(name, 1.0)))
         for name in self.moving.stalled:
-            self._billing.watch.note(name, now, Served(NOT_SERVED))
+            self._billing.watch.note(name, now, ServiceSample(NOT_SERVED))
         self._decide(replace(shed, decision=replace(shed.decision, issued_us=int(now * 1e6))))
         self._record.look(time.time(), shed, batches, self._places().values())
 

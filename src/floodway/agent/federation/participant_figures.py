@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 
 from floodway.agent.federation.engine import EndedBatch, Measure
-from floodway.agent.federation.participant_journal import BookedEntry, MoveRow, fragment_of
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, fragment_of
 from floodway.agent.federation.shedding import Shed
 from floodway.agent.loop.finished import loop_status
 from floodway.agent.loop.plans import PlanBook

@@ -2,8 +2,8 @@
 
 Every row has an id of the federation's (the offer's, which is the move's; the entry's; fragment and epoch), and writing
 a row that is there already changes nothing: so whoever recovers may simply do everything again. What is old becomes
-sums (`settlement.py`). Write-ahead logging
-with `synchronous = FULL`: a commit survives kill -9 and a power cut. States of a move:
+sums (`settlement.py`). Write-ahead logging with `synchronous = FULL`: a commit survives kill -9 and a power cut. States
+of a move:
 
     giver   intended → stopped → asked → done | failed
     taker   taking → done | failed
@@ -24,13 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.federation.errors import StorageError
-from floodway.agent.federation.journal_rows import OPEN as OPEN
-from floodway.agent.federation.journal_rows import BookedEntry as BookedEntry
-from floodway.agent.federation.journal_rows import MoveRow as MoveRow
-from floodway.agent.federation.journal_rows import Role as Role
-from floodway.agent.federation.journal_rows import State as State
-from floodway.agent.federation.journal_rows import fragment_of as fragment_of
-from floodway.agent.federation.journal_rows import number_of
+from floodway.agent.federation.journal_rows import OPEN, BookedEntry, MoveRow, Role, State, number_of
 from floodway.agent.federation.journal_schema import prepare
 from floodway.contracts.messages import Offer
 from floodway.contracts.payment import Payment, PaymentReason
@@ -365,7 +359,7 @@ class Journal:
 
 
 def read_journal(state: Path) -> Journal:
-    """Open the journal in a participant's folder, for `floodway ledger`; refuses a folder without one."""
+    """Open the journal in a participant's folder, for `floodway payments`; refuses a folder without one."""
     path = state / FILE
     if not path.is_file():
         raise StorageError(f"no journal in {state}", hint="Give the --state of a `floodway participant`")

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, fragment_of
 from floodway.agent.federation.leases import LeaseStore, ServiceSpan
-from floodway.agent.federation.participant_journal import BookedEntry, Journal, MoveRow, fragment_of
+from floodway.agent.federation.participant_journal import Journal
 from floodway.contracts.payment import PaymentReason
 
 KEPT_SECONDS = 7 * 86_400.0

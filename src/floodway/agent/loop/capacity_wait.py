@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from floodway.agent.loop.steering import Steered
 from floodway.control.loop import Efficiency
 from floodway.job.decision import JobDecision, StreamDecision, named
 from floodway.job.status.parts import held_reason
-from floodway.spark.shed.executors import ExecutorRequests
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.spark.shed.executors import ExecutorRequests
 
 
 @dataclass

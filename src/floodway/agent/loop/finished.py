@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from floodway.agent.loop.steering import Steered
 from floodway.job.decision import Mode
 from floodway.job.ledger.fold import ORDER, Counts
-from floodway.job.options.accuracy import Accuracy
 from floodway.job.status.batches import Batch, Latency, Sketch
 from floodway.job.status.figures import Figures
 from floodway.job.status.parts import BY_COSTS, NO_MEASUREMENT, AccuracyPart, BehindPart, executors_more, keep_reason
@@ -17,10 +17,13 @@ from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.journal import JournaledBatch
-from floodway.spark.shed.keys.key_shares import ALL_NULL, MOST_NULL, NO_LARGE_KEY
+from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_NULL, NO_LARGE_KEY
 from floodway.spark.source.keys import NULL_NAME, KeyDrops
 from floodway.spark.source.offsets import BatchOffset
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
 
 LEAST_LARGE = 1e-3
 """The share of the tuples from which on a key counts as large."""

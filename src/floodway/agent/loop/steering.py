@@ -24,7 +24,6 @@ from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.window_plans import window_plans
 from floodway.control.base import BATCH_SHARE, Decision, Forecast, Observation
 from floodway.control.loop import Loop
-from floodway.control.percentile import Percentile, Spread
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
@@ -139,8 +138,7 @@ class Steering:
         self._share_factor = share_factor
         self._most_scale = most_scale
         share = {name: self._places[name].share_seconds(target_seconds) for name in fragments}
-        # The mean that a quantile means, as far as it can be said before anything is measured.
-        ratio = 1.0 if quantile is None else Spread().ratio(quantile)
+        ratio = target_seconds / target.mean_seconds
         self._period = {name: seconds / ratio / BATCH_SHARE for name, seconds in share.items()}
         heads = [name for name, f in fragments.items() if any(spec.location is not None for spec in f.sources)]
         self.period_seconds = min(self._period[name] for name in heads or fragments)
@@ -150,6 +148,8 @@ class Steering:
             name: work_controller(options.controller, share[name] / ratio, self.period_seconds) for name in fragments
         }
         if quantile is not None:
+            from floodway.control.percentile import Percentile
+
             laws = {name: Percentile(law, quantile, share[name]) for name, law in laws.items()}
         self._loops = {name: Loop(law) for name, law in laws.items()}
         self.control: dict[str, Decision] = {}

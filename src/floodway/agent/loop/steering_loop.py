@@ -11,9 +11,9 @@ import queue
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from floodway.agent.loop.backlog import RateMeter
-from floodway.agent.loop.buffer.buffering import Buffering
 from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.capacity_wait import CapacityWait
 from floodway.agent.loop.classes import Classes
@@ -55,6 +55,9 @@ from floodway.spark.query.retaining import Retaining
 from floodway.spark.session.session import Session
 from floodway.spark.shed.executors import executor_count, executor_requests
 from floodway.spark.source.keys import KeyDrops
+
+if TYPE_CHECKING:
+    from floodway.agent.loop.buffer.buffering import Buffering
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
@@ -172,6 +175,8 @@ class SteeringLoop:
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
         if self._buffering is not None:
+            from floodway.agent.loop.buffer.buffering import Buffering
+
             self._buffer = Buffering(self._buffering, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
         for query in self.queries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured, has_moved
@@ -13,7 +13,8 @@ from floodway.agent.wire.refusals import RefusedError
 from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.network.part import node_part
-from floodway.planning.plan import Planner
+from floodway.planning.plan import Plan, Planner
+from floodway.planning.program import Program, Vector
 
 TOLERANCE = 0.02
 """The part of a cost or selectivity whose change is not worth another planner."""
@@ -83,3 +84,20 @@ class AlonePlanning:
                 self._planner = machine.options.planner_of(as_measured(self._part, {machine.name: measured}))
                 self._measured = measured
             return self._planner
+
+
+class AgentPlanner(Planner):
+    """Plans for a node's part with what its agent knows; until that knows something, for the node alone."""
+
+    def __init__(self, network: Network, node: str, headroom: float) -> None:
+        super().__init__(Program(node_part(network, node), headroom))
+        self.alone = AlonePlanning(Alone(network, node, options=JobOptions(headroom=headroom)))
+
+    def lookup(self, rates: Vector) -> Vector:
+        """As `keeps`: what is overloaded below does not show in this node's own load."""
+        return self.keeps(rates)
+
+    def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
+        """The plan for these rates (tuples/s); overloaded also when a node below is, which shows in the drops."""
+        found = super().plan(rates, scale)
+        return replace(found, overloaded=found.overloaded or bool(found.drops))

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from floodway.agent.planes.agent import is_fresh, silence
-from floodway.agent.planes.alone import Alone, AlonePlanning
+from floodway.agent.planes.alone import AgentPlanner
 from floodway.agent.planes.coordinator_state import WHOLE
 from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures
 from floodway.agent.planes.dfit.state import stamp, statistics
@@ -30,11 +30,9 @@ from floodway.agent.wire.messages import (
     PlanUpload,
 )
 from floodway.agent.wire.refusals import RefusedError
-from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
-from floodway.network.part import node_part
-from floodway.planning.plan import Plan, Planner
-from floodway.planning.program import Program, Vector
+from floodway.planning.plan import Planner
+from floodway.planning.program import Vector
 
 _MOST_ROWS = 5_000
 _LINK_SLACK = 1.05
@@ -168,16 +166,15 @@ class CoordinatedNode:
         return lambda: planner
 
 
-class UploadedPlanner(Planner):
+class UploadedPlanner(AgentPlanner):
     """The coordinator's plan as a planner of the node's part; until the first plan it plans for itself alone."""
 
     name = "coordinator"
 
     def __init__(self, machine: CoordinatedNode, state: Callable[[], UploadedState]) -> None:
+        super().__init__(machine.network, machine.name, machine.headroom)
         self._state = state
-        super().__init__(Program(node_part(machine.network, machine.name), machine.headroom))
         self._whole_network = machine.network
-        self._alone = AlonePlanning(Alone(machine.network, machine.name, options=JobOptions(headroom=machine.headroom)))
 
     @property
     def size(self) -> int:
@@ -192,20 +189,11 @@ class UploadedPlanner(Planner):
         state = self._state()
         if state.row is None:
             # No plan yet, or one that drops nothing; an overload of this node itself is still met.
-            return self._alone.planner(state.measured).keeps(rates, scale)
+            return self.alone.planner(state.measured).keeps(rates, scale)
         seen = dict(zip(self.network.streams, rates.tolist(), strict=True))
         return np.array(
             [self._keep(state.row, at, seen, state.scale * min(scale, 1.0)) for at in self.network.drop_locations]
         )
-
-    def lookup(self, rates: Vector) -> Vector:
-        """As `keeps`: what is overloaded below does not show in this node's own load."""
-        return self.keeps(rates)
-
-    def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
-        """The plan for these rates (tuples/s); overloaded also when another node is, which shows in the drops."""
-        found = super().plan(rates, scale)
-        return replace(found, overloaded=found.overloaded or bool(found.drops))
 
     def _keep(self, row: PlanRow, at: str, seen: Mapping[str, float], scale: float) -> float:
         if at not in seen:

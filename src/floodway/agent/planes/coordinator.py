@@ -35,8 +35,8 @@ from floodway.agent.planes.coordinator_state import (
     AdvancePlans,
     CoordinatorJournal,
     CoordinatorState,
+    LastOrder,
     Rows,
-    Told,
     check_advance,
     first_coordinator_state,
 )
@@ -190,7 +190,7 @@ class Coordinator:
             held = frozenset((plan, *_prepared(state.rows)))
             acked = before.acked and not news
             due = now + (self.beat_seconds if acked else self.retry_seconds)
-            told[node] = Told(plan, state.scale, state.generation, kept | held, acked, due)
+            told[node] = LastOrder(plan, state.scale, state.generation, kept | held, acked, due)
         return replace(state, told=told), tuple(send)
 
     def status(self, state: CoordinatorState, now: float) -> dict[str, object]:
@@ -232,7 +232,7 @@ def _acked(state: CoordinatorState, ack: PlanAck, now: float) -> CoordinatorStat
 
 
 def _telling(
-    machine: Coordinator, state: CoordinatorState, plan: str, node: str, told: Told, now: float
+    machine: Coordinator, state: CoordinatorState, plan: str, node: str, told: LastOrder, now: float
 ) -> tuple[list[AnyMessage], int]:
     network = machine.network.name
     number = state.number

@@ -5,11 +5,10 @@ and numbers (they grow with the clock, and answers tell those of a life before).
 A journal of another network file or planner, or a damaged one, is no reason not to start: all is planned anew, and
 the nodes keep their plans until then.
 
-The coordinator's plans made in advance: one for each cell of the Solver's division of the rate space.
-
-A cell has the optimal flows F at its lower corner; a node applies them as min(F, r), which scales a point of the cell
-down to that corner. Streams that the cell keeps whole have its upper corner. So all nodes can hold all plans before the
-first is needed, and a change of rates costs an id. Long paper, sections 4 and 5.1.
+Plans made in advance (`AdvancePlans`) are one for each cell of the Solver's division of the rate space. A cell has the
+optimal flows F at its lower corner; a node applies them as min(F, r), which scales a point of the cell down to that
+corner. Streams that the cell keeps whole have its upper corner. So all nodes can hold all plans before the first is
+needed, and a change of rates costs an id. Long paper, sections 4 and 5.1.
 
 Cells that the budget left with a larger error than asked for have no plan here: the coordinator plans for them when
 they are visited, as it does everywhere with `--plans lazy`. So it does where nothing can be prepared: rates without an
@@ -47,7 +46,7 @@ WHOLE = "whole"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LastOrder:
     """What one node was told last and whether it said so; `rows` are the plans it is known to hold."""
 
     plan: Name | None = None
@@ -67,7 +66,7 @@ class CoordinatorState:
     """
 
     members: Mapping[str, ClusterMember]
-    told: Mapping[str, Told]
+    told: Mapping[str, LastOrder]
     planner: Planner | None = None
     table: AdvancePlans | None = None
     table_due_seconds: float = 0.0
@@ -86,21 +85,23 @@ class CoordinatorState:
 def first_coordinator_state(nodes: Iterable[str]) -> CoordinatorState:
     """Before anything is heard of these nodes."""
     known = tuple(nodes)
-    return CoordinatorState(dict.fromkeys(known, ClusterMember()), dict.fromkeys(known, Told()))
+    return CoordinatorState(dict.fromkeys(known, ClusterMember()), dict.fromkeys(known, LastOrder()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
     """The first line of the journal; the second is the plan table."""
 
-    office: Name
+    made_by: Name
+    """A hash of the network and the settings that the plans are of."""
+
     generation: Number
     plan: Name | None
     cell: Mapping[Name, Amount]
     scale: Scale
     planned: Mapping[Name, NodeMeasures]
     members: Mapping[Name, NodeMeasures]
-    told: Mapping[Name, Told]
+    told: Mapping[Name, LastOrder]
     version: int = 1
 
 
@@ -125,7 +126,7 @@ class CoordinatorJournal:
             rows = {plan: dict(nodes) for plan, nodes in state.rows.items()}
             self._rows, self._rows_text = state.rows, _ROWS.dump_json({"rows": rows}).decode()
         head = _Head(
-            office=self._name,
+            made_by=self._name,
             generation=state.generation,
             plan=state.plan,
             cell=state.cell,
@@ -146,7 +147,7 @@ class CoordinatorJournal:
         state = first_coordinator_state(self._nodes)
         nodes = state.members.keys()
         fits = (
-            (head.version, head.office) == (1, self._name)
+            (head.version, head.made_by) == (1, self._name)
             and head.members.keys() == head.told.keys() == head.planned.keys() == nodes
             and all(found.keys() == nodes for found in rows.values())
             and (head.plan in (None, WHOLE) or head.plan in rows)

@@ -25,7 +25,7 @@ PARTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class KafkaBatch:
     """One micro-batch: when it began (epoch), its seconds, records read and kept, and the kept ones' mean arrival."""
 
     started: float
@@ -122,7 +122,7 @@ def _counted(
 
 def run(
     bench: Workbench, frame: Frame, load: Sender, seconds: float, on_time: Callable[[float], None], *, least: int = 0
-) -> list[Ran]:
+) -> list[KafkaBatch]:
     """The query's batches of that many seconds, counted from its first batch that held anything; `least` at least.
 
     `on_time` is called all the while with the seconds since then: it may change the load.
@@ -146,7 +146,7 @@ def run(
         query.stop()
 
 
-def drained(bench: Workbench, frame: Frame) -> list[Ran]:
+def drained(bench: Workbench, frame: Frame) -> list[KafkaBatch]:
     """The batches of a query that reads what there is and ends."""
     writer = frame.writeStream.format("noop").outputMode("update")
     writer = writer.option("checkpointLocation", str(bench.fresh("checkpoint")))
@@ -158,7 +158,7 @@ def drained(bench: Workbench, frame: Frame) -> list[Ran]:
     return batches(query.recentProgress)
 
 
-def batches(progress: Sequence[Any]) -> list[Ran]:
+def batches(progress: Sequence[Any]) -> list[KafkaBatch]:
     """From Spark's progress, those that held anything."""
     found = []
     for item in map(as_dict, progress):
@@ -168,7 +168,7 @@ def batches(progress: Sequence[Any]) -> list[Ran]:
         started = datetime.fromisoformat(item["timestamp"]).timestamp()
         seconds = item["durationMs"]["triggerExecution"] / 1e3
         kept = int(metrics.get("kept") or 0)
-        found.append(Ran(started, seconds, int(item["numInputRows"]), kept, metrics.get("arrival")))
+        found.append(KafkaBatch(started, seconds, int(item["numInputRows"]), kept, metrics.get("arrival")))
     return found
 
 
@@ -184,7 +184,7 @@ class BatchFigures:
     count: int
 
     @classmethod
-    def of(cls, ran: Sequence[Ran]) -> BatchFigures:
+    def of(cls, ran: Sequence[KafkaBatch]) -> BatchFigures:
         """At least three batches."""
         if len(ran) < 3:
             raise BenchError(f"only {len(ran)} batches ended while they were measured", hint="Run on a quieter machine")

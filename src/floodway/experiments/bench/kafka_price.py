@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from statistics import median
 from uuid import uuid4
 
-from floodway.experiments.bench.kafka_job import Ran, job, plain, run, windowed_count
+from floodway.experiments.bench.kafka_job import KafkaBatch, job, plain, run, windowed_count
 from floodway.experiments.bench.kafka_load import Sender, create_topic
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import Frame, Workbench, workbench
@@ -85,7 +85,7 @@ def _first_minute(servers: str, topic: str, conf: Mapping[str, str], name: str, 
 
 def _turn(
     work: Workbench, servers: str, topic: str, load: Sender, name: str, protected: bool, seconds: float
-) -> list[Ran]:
+) -> list[KafkaBatch]:
     protect: Callable[[Frame], Frame] = plain
     if protected:
         state = str(work.folder / "state")
@@ -100,7 +100,7 @@ def _turn(
     )
 
 
-def _lengths(ran: list[Ran]) -> list[float]:
+def _lengths(ran: list[KafkaBatch]) -> list[float]:
     return [batch.seconds * 1e3 for batch in ran[WARM_BATCHES:]]
 
 

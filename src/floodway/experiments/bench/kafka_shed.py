@@ -22,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from floodway.control.base import BATCH_SHARE
-from floodway.experiments.bench.kafka_job import BatchFigures, Ran, by_hand, drained, plain, run, sliding
+from floodway.experiments.bench.kafka_job import BatchFigures, KafkaBatch, by_hand, drained, plain, run, sliding
 from floodway.experiments.bench.kafka_load import Sender, create_topic, fill
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench, workbench
@@ -198,7 +198,7 @@ def _stepped(bench: Bench, name: str, overload: float, target: float) -> int:
     return batches_until(ran, ran[0].started + quiet)
 
 
-def batches_until(ran: list[Ran], at: float) -> int:
+def batches_until(ran: list[KafkaBatch], at: float) -> int:
     """Batches after the one that meets a step at that time until two keeps in a row are at 90% of the last ones'.
 
     A batch meets the step if it begins after it, and the one before did too: it holds what came since.
@@ -213,7 +213,9 @@ def batches_until(ran: list[Ran], at: float) -> int:
     return len(after)
 
 
-def _run(bench: Bench, protect: Callable[[Frame], Frame], seconds: float, rate: float, *, at: float = 0.0) -> list[Ran]:
+def _run(
+    bench: Bench, protect: Callable[[Frame], Frame], seconds: float, rate: float, *, at: float = 0.0
+) -> list[KafkaBatch]:
     """Batches of that many seconds; the load is set to `rate` after `at` seconds."""
 
     def on_time(elapsed: float) -> None:
@@ -223,7 +225,7 @@ def _run(bench: Bench, protect: Callable[[Frame], Frame], seconds: float, rate: 
     return run(bench.work, bench.stream(protect), bench.load, seconds, on_time)
 
 
-def _after(ran: list[Ran], settle: float) -> list[Ran]:
+def _after(ran: list[KafkaBatch], settle: float) -> list[KafkaBatch]:
     return [batch for batch in ran if batch.started >= ran[0].started + settle]
 
 

@@ -37,7 +37,7 @@ QUIET, QUIET_SECONDS = 0.2, 10.0
 
 
 @dataclass
-class Seen:
+class BatchLatencies:
     """Filled by the query: (end, tuples, mean latency) of every batch."""
 
     batches: list[tuple[float, int, float]] = field(default_factory=list)
@@ -123,7 +123,7 @@ def _calibrate(bench: Workbench) -> dict[int, float]:
     # The smaller size once more at the start: the first query of a session is slow for reasons of its own.
     for size in (SIZES[0], *SIZES):
         log = bench.log(size * 6, NARROW)
-        batches = bench.drain(_job(bench, log, size), Seen().note)
+        batches = bench.drain(_job(bench, log, size), BatchLatencies().note)
         found[size] = median(batch.seconds for batch in batches[1:])
     return found
 
@@ -152,7 +152,7 @@ def measured(bench: Workbench, rate: float, seconds: float, limit: int | None) -
     return {**seen.after(started + seconds / 2, started + seconds), "all batches (end, tuples, latency)": series}
 
 
-def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None) -> tuple[Seen, float]:
+def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None) -> tuple[BatchLatencies, float]:
     """Run the job at little load, then for some seconds overloaded; what was seen, and when the overload began.
 
     It starts quietly because the first batches of any query are slow and pile up what they cannot help.
@@ -165,7 +165,7 @@ def _overloaded(bench: Workbench, rate: float, seconds: float, limit: int | None
         {"work": _operator()},
         {"q": Output("q", "work")},
     )
-    layout, seen = RunLayout(root), Seen()
+    layout, seen = RunLayout(root), BatchLatencies()
     protect = None
     if limit is None:
         state = str(bench.folder / "state")

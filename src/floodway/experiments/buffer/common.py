@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from floodway.buffering.options import BufferOptions, Manager
+from floodway.buffering.adaptors import PAPER_LIMIT
+from floodway.buffering.options import PERMITTED_MISS_RATIO, BufferOptions, Manager
 from floodway.errors import InputError
 from floodway.experiments.result import Progress
 from floodway.simulation.arrivals import Trace, binned, hurst, poisson, read_trace, self_similar, spread
@@ -29,9 +30,6 @@ CYCLES = {"cleaner once a cycle": False, "cleaner also at dispatch": True}
 PAPERS_CYCLE, OURS = CYCLES
 TIE = 0.001
 """Utilisations closer than this are equal: a tenth of a percent of the CPU."""
-
-PAPER_LIMIT = 150
-PERMITTED_MISS_RATIO = 0.01
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from floodway.buffering.adaptors import PAPER_LIMIT
+from floodway.buffering.options import PERMITTED_MISS_RATIO
 from floodway.control.loop import Loop
 from floodway.control.pi import PiConfig, PiController
 from floodway.experiments.buffer import common
@@ -41,8 +43,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     for place, seed in enumerate(seeds, 1):
         tuples, _ = traffic.tuples(seed)
         for name, found in queued.items():
-            law = Loop(PiController(PiConfig(common.PERMITTED_MISS_RATIO))) if name == "PI" else None
-            found.append(inject(tuples, law, limit=common.PAPER_LIMIT, seconds=traffic.seconds))
+            law = Loop(PiController(PiConfig(PERMITTED_MISS_RATIO))) if name == "PI" else None
+            found.append(inject(tuples, law, limit=PAPER_LIMIT, seconds=traffic.seconds))
         progress(0.5 * place / len(seeds))
     taking = common.run_all(TAKING, traffic, seeds, common.part(progress, 0.5, 1.0), clean_at_dispatch=False)
     inside = {name: _means(found) for name, found in queued.items()}
@@ -65,8 +67,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
                 f"{inside['PI']['utilisation']:.3f}",
             ),
             Criterion(
-                f"PI keeps the miss ratio at the permitted {common.PERMITTED_MISS_RATIO:g}",
-                max(one.miss_ratio for one in queued["PI"]) <= common.PERMITTED_MISS_RATIO,
+                f"PI keeps the miss ratio at the permitted {PERMITTED_MISS_RATIO:g}",
+                max(one.miss_ratio for one in queued["PI"]) <= PERMITTED_MISS_RATIO,
                 f"{inside['PI']['miss_ratio']:.3f}, against {inside['no controller']['miss_ratio']:.3f} without it",
             ),
             Criterion(

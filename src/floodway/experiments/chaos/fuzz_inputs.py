@@ -92,24 +92,24 @@ def _messages(folder: Path) -> dict[str, Reader]:
     parent = make_control_plane("dfit", network, "A", Security(), {}, folder / "A")
     child.observe_results({"q1": 9.0}, 1.0, 2, _NOW)
     pushed = child.agent.tick(_NOW)
-    post, office = Agent(CoordinatedNode(network, "A")), Agent(Coordinator(network))
-    post.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, _NOW)
-    reports = post.tick(_NOW)
-    orders = _told(office, reports)
-    above, tables, waiting, planned = parent.agent.machine, parent.agent.state, post.state, office.state
+    node, coordinator = Agent(CoordinatedNode(network, "A")), Agent(Coordinator(network))
+    node.observe({"s1": 1.0, "s2": 1.0}, UNMEASURED, _NOW)
+    reports = node.tick(_NOW)
+    orders = _orders(coordinator, reports)
+    above, tables, waiting, planned = parent.agent.machine, parent.agent.state, node.state, coordinator.state
     mode = Mode.model_validate({"network": network.name, "sender": "B", "receiver": "A", "mode": "off"})
     mine = [order for order in orders if order.receiver == "A"]
     return {
         "tables": _heard(network.name, lambda: Agent(above, tables), "A", [*pushed, mode], 80),
-        "orders": _heard(network.name, lambda: Agent(post.machine, waiting), "A", mine, 60),
-        "statistics": _heard(network.name, lambda: Agent(office.machine, planned), COORDINATOR, reports, 40),
+        "orders": _heard(network.name, lambda: Agent(node.machine, waiting), "A", mine, 60),
+        "statistics": _heard(network.name, lambda: Agent(coordinator.machine, planned), COORDINATOR, reports, 40),
     }
 
 
-def _told(office: Agent[Any], reports: Sequence[AnyMessage]) -> list[AnyMessage]:
+def _orders(coordinator: Agent[Any], reports: Sequence[AnyMessage]) -> list[AnyMessage]:
     for report in reports:
-        office.hear(report, _NOW)
-    return [*office.tick(_NOW), *office.tick(_NOW + 5.0)]
+        coordinator.hear(report, _NOW)
+    return [*coordinator.tick(_NOW), *coordinator.tick(_NOW + 5.0)]
 
 
 def _heard(

@@ -10,8 +10,8 @@ from typing import Any
 
 from floodway.agent.federation import api
 from floodway.agent.federation.credentials import check_move, checked
+from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.federation.leases import LeasePast, LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import BookedEntry
 from floodway.agent.federation.spans import following
 from floodway.agent.wire.refusals import RefusedError
 from floodway.contracts.federation_file import Federation

@@ -13,9 +13,10 @@ from contextlib import ExitStack, closing
 from math import isclose
 from pathlib import Path
 
-from floodway.agent.federation.books import Books, Served, ServiceWatch
+from floodway.agent.federation.books import Books, ServiceSample, ServiceWatch
+from floodway.agent.federation.journal_rows import MoveRow, Role, State
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
-from floodway.agent.federation.participant_journal import FILE, Journal, MoveRow, Role, State
+from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.settlement import settled_sums
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.load import Load, Task
@@ -172,7 +173,7 @@ class AgeingPartners:
             for number in range(2 * PERIODS // DAYS):
                 late = self._rng.random() < LATE_PERIODS
                 at = self._now - 2 * self._day + number * self._period
-                watch.note(fragment, at, Served(2.0 if late else 0.1))
+                watch.note(fragment, at, ServiceSample(2.0 if late else 0.1))
         return watch
 
 

@@ -16,17 +16,19 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from floodway.buffering.options import BufferOptions, Manager
 from floodway.control.registry import controllers
 from floodway.errors import InputError, suggestion
 from floodway.job.decision import Drop, Mode
-from floodway.job.options.accuracy import Accuracy
 from floodway.job.options.values import Target
 from floodway.network.model import Network
 from floodway.planning.factory import check_choice, make_planner
 from floodway.planning.plan import Objective, Planner
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
 
 MOST_RARE = 10_000
 

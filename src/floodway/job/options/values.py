@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodway import units
-from floodway.control.percentile import Spread
 from floodway.errors import InputError, suggestion
-from floodway.job.options.accuracy import Accuracy
 from floodway.units import duration_us
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,11 @@ class Target:
     @property
     def mean_seconds(self) -> float:
         """The mean that it asks for, as far as that can be said before anything is measured."""
-        return self.seconds if self.quantile is None else self.seconds / Spread().ratio(self.quantile)
+        if self.quantile is None:
+            return self.seconds
+        from floodway.control.percentile import Spread
+
+        return self.seconds / Spread().ratio(self.quantile)
 
     @classmethod
     def named(cls, key: str, text: str) -> dict[str, Target]:
@@ -203,6 +208,7 @@ def columns(flag: str) -> Parse:
 
 def accuracies(flag: str) -> Parse:
     """Lines of `clicks=sum(price) by page within 0.05`: a target by stream, each stream once."""
+    from floodway.job.options.accuracy import Accuracy
 
     def parse(text: str) -> dict[str, Accuracy]:
         found: dict[str, Accuracy] = {}

@@ -31,7 +31,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Protocol
 
-from floodway.job.store.line_objects import ObjectLog
 from floodway.job.store.store import LocalStore, Store, StoreError, file_mode, sync_folder
 from floodway.json_text import load_json
 
@@ -227,7 +226,11 @@ class LineLog(Protocol):
 
 def open_log(store: Store, name: str) -> LineLog:
     """The log of this name on a store; it need not be there yet."""
-    return FileLog(store, name) if isinstance(store, LocalStore) else ObjectLog(store, name)
+    if isinstance(store, LocalStore):
+        return FileLog(store, name)
+    from floodway.job.store.line_objects import ObjectLog
+
+    return ObjectLog(store, name)
 
 
 class KeptLines:

@@ -28,7 +28,7 @@ from floodway.job.ledger.audit_point import AuditedLedger, QueryPoint, open_ledg
 from floodway.job.ledger.findings import Audit, Findings, delivered, malformed
 from floodway.network.model import Network
 from floodway.spark.audit.flow_bounds import check_flow
-from floodway.spark.audit.sinks import LogCounts, Passed, check_log, check_sink
+from floodway.spark.audit.sinks import AuditedPart, LogCounts, SinkBooks, check_log, check_sink
 from floodway.spark.audit.sources import QueryBooks, check_sources, present_key, query_keys
 from floodway.spark.query.dead_letters import DEAD
 from floodway.spark.query.fragments import Fragment, fragments
@@ -87,22 +87,18 @@ def audit_ledger(
             at = spec.location or spec.name
             said, sums = malformed(lines, at), passed.sums(at)
             if said or sums.malformed:
-                others = {writer_of(key, DEAD) for key, same in parts.items() if same is fragment}
-                log, place = layout.dead_letters(spec), f"dead letters of {spec.name}"
+                writer, place = writer_of(query, DEAD), f"dead letters of {spec.name}"
+                others = {writer_of(key, DEAD) for key, same in parts.items() if same is fragment} - {writer}
                 before = _passed(passed, place, sums.malformed if sums.known else None, first)
-                counts = check_log(
-                    log, writer_of(query, DEAD), place, said, found, others - {writer_of(query, DEAD)}, passed=before
-                )
-                _leave(after, place, counts)
+                books = SinkBooks(place, said, before, others)
+                _leave(after, place, check_log(layout.dead_letters(spec), writer, books, found))
         for sink in (*fragment.outputs, *map(str, fragment.cut)):
             address, sums = _address(network, layout, sink), passed.sums(sink)
             others = writers[address] - {writer_of(query, sink)}
             shared = sink in network.outputs and not layout.owns(network, sink)
             before = _passed(passed, sink, sums.delivered if sums.known else None, first)
-            counts = check_sink(
-                address, query, sink, delivered(lines, sink), found, others, shared=shared, passed=before
-            )  # fmt: skip
-            _leave(after, sink, counts)
+            books = SinkBooks(sink, delivered(lines, sink), before, others, shared)
+            _leave(after, sink, check_sink(address, query, books, found))
     batches, total = ledger.fold.queries(), ledger.fold.total
     return Audit(
         batches=sum(batches[query].count() for query in parts if query in batches),
@@ -114,8 +110,8 @@ def audit_ledger(
     ), ledger
 
 
-def _passed(point: QueryPoint, sink: str, tuples: int | None, first: int) -> Passed:
-    return Passed(point.last, tuples, point.next.get(sink, {}), first)
+def _passed(point: QueryPoint, sink: str, tuples: int | None, first: int) -> AuditedPart:
+    return AuditedPart(point.last, tuples, point.next.get(sink, {}), first)
 
 
 def _leave(after: QueryPoint, sink: str, counts: LogCounts | None) -> None:

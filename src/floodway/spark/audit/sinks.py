@@ -60,7 +60,7 @@ class LogCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class AuditedPart:
     """What earlier audits have compared in a sink: batches up to `last`, `tuples` of them, which lie before `next`.
 
     The ledger has lines from batch `first` on: what was before may be in the sink, and was not compared. `tuples` is
@@ -73,7 +73,31 @@ class Passed:
     first: int = 0
 
 
-NOTHING = Passed()
+NOTHING = AuditedPart()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBooks:
+    """What the ledger says was delivered to a sink, by batch since the audit that had compared `before`.
+
+    `others` are further writers of the same ledger; where a sink is `shared`, writers of other runs may come as well.
+    """
+
+    name: str
+    said: Mapping[int, int]
+    before: AuditedPart = NOTHING
+    others: Collection[str] = ()
+    shared: bool = False
+
+    @property
+    def total(self) -> int | None:
+        """Tuples ever; None where they are not known."""
+        return None if self.before.tuples is None else self.before.tuples + sum(self.said.values())
+
+    @property
+    def last(self) -> int:
+        """The last batch."""
+        return max(self.said, default=self.before.last)
 
 
 def count_log(log: Path, writer: str, since: Mapping[int, int] | None = None) -> LogCounts:
@@ -98,50 +122,26 @@ def count_log(log: Path, writer: str, since: Mapping[int, int] | None = None) ->
     return counts
 
 
-def check_sink(
-    address: str,
-    query: str,
-    sink: str,
-    said: Mapping[int, int],
-    found: Findings,
-    others: Collection[str] = (),
-    *,
-    shared: bool = False,
-    passed: Passed = NOTHING,
-) -> LogCounts | None:
-    """Compare what each batch delivered to a sink that is no link over Kafka with what is there.
-
-    `others` are further writers of the same ledger; with `shared`, writers of other runs may come as well. Returns what
-    was counted, if it is a log.
-    """
+def check_sink(address: str, query: str, books: SinkBooks, found: Findings) -> LogCounts | None:
+    """Compare with what is in a sink that is no link over Kafka; returns what was counted, if it is a log."""
     if is_topic(address):
-        if is_kafka_link(sink, address):
-            found.unchecked.append(f"{sink}: a link over Kafka, counted where both its nodes are audited")
+        if is_kafka_link(books.name, address):
+            found.unchecked.append(f"{books.name}: a link over Kafka, counted where both its nodes are audited")
         else:
-            _check_topic(address, sink, None if passed.tuples is None else passed.tuples + sum(said.values()), found)
+            _check_topic(address, books, found)
     elif address == "console":
-        found.unchecked.append(f"{sink}: went to the console, so its tuples were not counted")
+        found.unchecked.append(f"{books.name}: went to the console, so its tuples were not counted")
     elif ":" in address:
         kind, _, path = address.partition(":")
-        check_files(kind, path, query, sink, said, found, passed)
+        check_files(kind, path, query, books, found)
     else:
-        return check_log(Path(address), writer_of(query, sink), sink, said, found, others, shared=shared, passed=passed)
+        return check_log(Path(address), writer_of(query, books.name), books, found)
     return None
 
 
-def check_log(
-    log: Path,
-    writer: str,
-    sink: str,
-    said: Mapping[int, int],
-    found: Findings,
-    others: Collection[str] = (),
-    *,
-    shared: bool = False,
-    passed: Passed = NOTHING,
-) -> LogCounts | None:
+def check_log(log: Path, writer: str, books: SinkBooks, found: Findings) -> LogCounts | None:
     """Compare with the tuples in a log under each batch's tag; returns what was counted."""
-    total = None if passed.tuples is None else passed.tuples + sum(said.values())
+    sink, before, total = books.name, books.before, books.total
     if not (log / META).exists():
         if total:
             found.differences.append(
@@ -149,22 +149,21 @@ def check_log(
             )
         return None
     try:
-        counts = count_log(log, writer, passed.next)
+        counts = count_log(log, writer, before.next)
     except FloodwayError as error:
         found.differences.append(f"{sink}: the log cannot be read: {error.message}")
         return None
-    last = max(said, default=passed.last)
-    from_batch = max(counts.whole_from, passed.first)
-    whole = {batch: count for batch, count in said.items() if batch >= from_batch}
-    there = {batch: count for batch, count in counts.batches.items() if from_batch <= batch <= last}
+    from_batch = max(counts.whole_from, before.first)
+    whole = {batch: count for batch, count in books.said.items() if batch >= from_batch}
+    there = {batch: count for batch, count in counts.batches.items() if from_batch <= batch <= books.last}
     found.compare(sink, "the log holds", whole, there)
-    if late := sum(count for batch, count in counts.batches.items() if batch <= passed.last):
-        found.differences.append(f"{sink}: {late} tuple(s) of batches up to {passed.last} came after they were audited")
-    strangers = {name: count for name, count in counts.others.items() if name not in others}
-    foreign = counts.untagged + (0 if shared else sum(strangers.values()))
+    if late := sum(count for batch, count in counts.batches.items() if batch <= before.last):
+        found.differences.append(f"{sink}: {late} tuple(s) of batches up to {before.last} came after they were audited")
+    strangers = {name: count for name, count in counts.others.items() if name not in books.others}
+    foreign = counts.untagged + (0 if books.shared else sum(strangers.values()))
     if foreign:
         found.differences.append(f"{sink}: {foreign} tuple(s) in the log were not delivered by {writer}")
-    if strangers and shared:
+    if strangers and books.shared:
         found.unchecked.append(
             f"{sink}: {sum(strangers.values())} tuple(s) in the log were delivered by {len(strangers)} other writer(s)"
         )
@@ -172,9 +171,9 @@ def check_log(
         found.differences.append(f"{sink}: {counts.torn} torn segment(s) in the log {log}")
     if counts.retired:
         found.unchecked.append(f"{sink}: the log has let {counts.retired} tuples go, which were only summed up")
-    if (counts.retired or passed != NOTHING) and total is not None and not others and not shared:
+    if (counts.retired or before != NOTHING) and total is not None and not books.others and not books.shared:
         # What was retired cannot be counted by batch any more, but numbers go on: the sum still tells.
-        unfinished = sum(count for batch, count in counts.batches.items() if batch > last)
+        unfinished = sum(count for batch, count in counts.batches.items() if batch > books.last)
         ever = counts.length - foreign - unfinished
         if total != ever:
             found.differences.append(
@@ -183,7 +182,8 @@ def check_log(
     return counts
 
 
-def _check_topic(address: str, sink: str, total: int | None, found: Findings) -> None:
+def _check_topic(address: str, books: SinkBooks, found: Findings) -> None:
+    sink, total = books.name, books.total
     if total is None:
         found.unchecked.append(f"{sink}: how many tuples {address} should have is not known, so it was not compared")
         return
@@ -201,29 +201,22 @@ def _check_topic(address: str, sink: str, total: int | None, found: Findings) ->
         )
 
 
-def check_files(
-    kind: str,
-    path: str,
-    query: str,
-    sink: str,
-    said: Mapping[int, int],
-    found: Findings,
-    passed: Passed = NOTHING,
-) -> None:
+def check_files(kind: str, path: str, query: str, books: SinkBooks, found: Findings) -> None:
     """Compare with the rows in the query's own folders of a file format."""
+    sink = books.name
     if "://" in path:
         found.unchecked.append(f"{sink}: {path} is on another file system, so its tuples were not counted")
         return
-    last = max(said, default=passed.last)
     # By number and not by listing, which would take longer with every batch.
-    wanted = {batch: Path(batch_folder(path, query, sink, batch)) for batch in range(passed.first, last + 1)}
+    batches = range(books.before.first, books.last + 1)
+    wanted = {batch: Path(batch_folder(path, query, sink, batch)) for batch in batches}
     folders = {batch: folder for batch, folder in wanted.items() if folder.is_dir()}
     count = _COUNTERS.get(kind)
     if count is None:
         found.unchecked.append(f"{sink}: rows of {kind} files were not counted, only whether they are there")
-        missing = [batch for batch, rows in said.items() if rows and batch not in folders]
+        missing = [batch for batch, rows in books.said.items() if rows and batch not in folders]
         found.differ(
-            f"{sink}, batch {batch}: the ledger says {said[batch]} tuples, no {_BATCH}{batch} in {path}"
+            f"{sink}, batch {batch}: the ledger says {books.said[batch]} tuples, no {_BATCH}{batch} in {path}"
             for batch in sorted(missing)
         )
         return
@@ -235,7 +228,7 @@ def check_files(
     except (OSError, ValueError) as error:
         found.differences.append(f"{sink}: {path} cannot be read: {error}")
         return
-    found.compare(sink, f"{path} holds", said, rows)
+    found.compare(sink, f"{path} holds", books.said, rows)
 
 
 def _parquet_rows(file: Path) -> int:

@@ -18,6 +18,8 @@ import pyarrow as pa
 from floodway.spark.log.errors import SchemaError
 
 ARRIVAL = "_arrival"
+EVENT_TIME = "event_time"
+"""The column with the time of the event, where tuples have one."""
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 _SIMPLE: dict[str, pa.DataType] = {

@@ -25,9 +25,10 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import FloodwayError
 from floodway.network.model import Network, Operator, OperatorKind
+from floodway.spark.log.schema import EVENT_TIME
 from floodway.spark.measure.calibrate import Effort, Input, measure_cost, release, steady_plans
 from floodway.spark.measure.cpu import CpuMeter
-from floodway.spark.query.operators import EVENT_TIME, apply_operator
+from floodway.spark.query.operators import apply_operator
 from floodway.spark.query.stream_run import shortened
 
 _PASSAGE_SECONDS = 20.0

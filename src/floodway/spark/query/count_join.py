@@ -36,7 +36,7 @@ _MOST_PAIRS = 1 << 20
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-class Taken(NamedTuple):
+class ColumnSource(NamedTuple):
     """One column of the result: its name, and the side and the column that it is taken from."""
 
     name: str
@@ -129,7 +129,7 @@ def _chunks(counts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def join_batches(
-    join: CountJoin, taken: list[Taken], schema: pa.Schema, state: JoinWindows | None
+    join: CountJoin, taken: list[ColumnSource], schema: pa.Schema, state: JoinWindows | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The join as a function on the tagged rows of one batch, for `mapInArrow` on one partition."""
 
@@ -159,7 +159,7 @@ def _results(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     ids: NDArray[np.uint64],
-    taken: list[Taken],
+    taken: list[ColumnSource],
     schema: pa.Schema,
 ) -> pa.Table:
     rows = {"left": table.take(pa.array(left)), "right": table.take(pa.array(right))}

@@ -10,13 +10,16 @@ all drops passed, for unbiased estimates (`floodway.spark.measure.estimates`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.planning.windows.window_keeps import WindowKeeps
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.planning.windows.window_keeps import WindowKeeps
 
 ID = "_id"
 WEIGHT = "_weight"
@@ -108,6 +111,11 @@ def expression(text: str) -> Column:
 def column(name: str) -> Column:
     """A column by its exact name, whatever characters are in it."""
     return fn.col(quoted(name))
+
+
+def time_us(time_column: str) -> Column:
+    """An event time in microseconds of the epoch."""
+    return fn.unix_micros(column(time_column).cast("timestamp"))
 
 
 def quoted(name: str) -> str:

@@ -29,6 +29,7 @@ from floodway.job.options.options import OnLoss
 from floodway.network.model import Arc, Network, Operator, OperatorKind
 from floodway.planning.windows.window_keeps import from_numbers
 from floodway.spark.log.kafka_links import is_kafka_link
+from floodway.spark.log.schema import EVENT_TIME
 from floodway.spark.query.count_join import JoinWindows
 from floodway.spark.query.dead_letters import PREFIX
 from floodway.spark.query.drops import whole_windows
@@ -47,7 +48,7 @@ from floodway.spark.query.journal import (
     read_notes,
 )
 from floodway.spark.query.layout import RunLayout
-from floodway.spark.query.operators import EVENT_TIME, apply_chain, apply_operator
+from floodway.spark.query.operators import apply_chain, apply_operator
 from floodway.spark.query.python_pass.one_pass import OnePass, one_pass
 from floodway.spark.query.python_pass.steps import chains
 from floodway.spark.query.retaining import Retaining

@@ -28,9 +28,9 @@ from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_topic
 from floodway.spark.log.meta import META
 from floodway.spark.log.profiles import DEFAULT_SCHEMA
-from floodway.spark.log.schema import parse_schema
+from floodway.spark.log.schema import EVENT_TIME, parse_schema
 from floodway.spark.query.fragments import Fragment, fragments, inner_arcs
-from floodway.spark.source.windows import EVENT_TIME, has_event_time
+from floodway.spark.source.windows import has_event_time
 
 PlacedKeeps = tuple[str, WindowKeeps]
 """A drop's place and its keeps."""

@@ -8,7 +8,6 @@ from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
 from floodway.spark.query.fragment_windows import FragmentWindows, stream_columns
-from floodway.spark.source.group_tally import check_numbers
 from floodway.spark.source.keys import KeyDrops, can_be_key, hashed_weights
 
 
@@ -55,6 +54,8 @@ def _check(network: Network, stream: str, drops: KeyDrops) -> None:
         if column and column != argument and not can_be_key(kind := known.field(column).type):
             raise InputError(f"{flag}: {stream}.{column} is of type {kind}, which has no keys", hint="Name another one")
     if target is not None and argument and target.function != "count":
+        from floodway.spark.source.group_tally import check_numbers
+
         check_numbers(target, known.field(argument).type)
     if drops.share_by:
         hashed_weights(drops.weights, known.field(drops.share_by).type)

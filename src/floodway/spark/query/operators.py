@@ -21,22 +21,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from floodway.errors import InputError
 from floodway.functions import named_function
 from floodway.network.model import Operator, OperatorKind
+from floodway.spark.log.schema import ARRIVAL, EVENT_TIME
 from floodway.spark.query.count_join import (
     ARRIVED,
     IDENTITY,
     SIDE,
     SIDES,
+    ColumnSource,
     CountJoin,
     JoinWindows,
-    Taken,
     join_batches,
 )
 from floodway.spark.query.drops import column, hash_ppm, identity_columns
 from floodway.spark.query.python_pass.steps import ID, in_one_pass, is_default, step_of
 from floodway.units import PPM
-
-ARRIVAL = "_arrival"
-EVENT_TIME = "event_time"
 
 
 def apply_operator(operator: Operator, inputs: list[DataFrame], windows: JoinWindows | None = None) -> DataFrame:
@@ -169,14 +167,14 @@ def _tagged(df: DataFrame, side: int) -> DataFrame:
     )
 
 
-def _taken(operator: Operator, left: DataFrame, right: DataFrame) -> list[Taken]:
+def _taken(operator: Operator, left: DataFrame, right: DataFrame) -> list[ColumnSource]:
     """The columns of a result: those of both sides but for what the join makes itself."""
     made = {"_id", ARRIVAL, "_weight"}
-    found = {name: Taken(name, "left", name) for name in left.columns if name not in made}
+    found = {name: ColumnSource(name, "left", name) for name in left.columns if name not in made}
     for name in right.columns:
         if name not in made and not (name in found and name.startswith("_")):
             new = f"{operator.inputs[1]}_{name}" if name in found else name
-            found[new] = Taken(new, "right", name)
+            found[new] = ColumnSource(new, "right", name)
     return list(found.values())
 
 

@@ -29,9 +29,9 @@ from floodway.errors import InputError
 from floodway.job.clocks import SteadyClock
 from floodway.spark.log import LogWriter, Retention
 from floodway.spark.log.kafka_links import append_link, is_topic, parse_kafka
+from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.query.drops import literal, quoted
 
-ARRIVAL = "_arrival"
 QUEUE = "_queue"
 """`stream/partition` that a tuple came from; there where a stream of the network has a deadline."""
 SINK = "_sink"

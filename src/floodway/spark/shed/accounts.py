@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from floodway.job.decision import Mode
@@ -10,7 +11,7 @@ from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.store.store import Store
 from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.control_table import Table
-from floodway.spark.shed.keys.rare import rest_ppm
+from floodway.spark.shed.keys.quotas import MOST_COUNTED_KEYS, rest_ppm
 from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
@@ -21,6 +22,10 @@ UNCERTAIN = (
     "several actions, call batch.persist() before the first"
 )
 
+UNKNOWN_KEYS = (
+    f"a task of a batch met more than {MOST_COUNTED_KEYS:,} keys: the first tuples of those beyond are not kept for "
+    "being first"
+)
 
 MOST_UNREPORTED = 100
 """Spark keeps no more batches in a checkpoint, by default."""
@@ -38,6 +43,14 @@ def with_decision(report: BatchReport, table: Table, checkpoint: Store | None) -
     entry = table.at(time_us)
     keep_ppm = rest_ppm(entry.keep_at(time_us), entry.rare_ppm)
     return replace(report, batch_time_us=time_us, seq=entry.seq, keep_ppm=keep_ppm, mode=entry.mode)
+
+
+def warnings_of(report: BatchReport) -> Iterator[str]:
+    """What an operator must know of a batch beside its figures."""
+    if report.unknown:
+        yield UNKNOWN_KEYS
+    if report.uncertain and report.read is not None:
+        yield UNCERTAIN.format(query=report.query)
 
 
 def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | None, now_us: int) -> list[LedgerLine]:

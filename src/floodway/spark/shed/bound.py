@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from floodway.job.places import ShedFiles, note_place
 from floodway.job.store.store import probe
-from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns
+from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns, time_us
 from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
 from floodway.spark.shed.control_columns import (
     DECIDED,
@@ -32,19 +33,17 @@ from floodway.spark.shed.control_columns import (
 )
 from floodway.spark.shed.control_view import live_row
 from floodway.spark.shed.executors import executor_count, executor_requests
-from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
-from floodway.spark.shed.keys.key_columns import OVER, QUOTA, hashed_weights, key_hash, key_metrics, with_quota
-from floodway.spark.shed.keys.key_shares import KeyShares
-from floodway.spark.shed.keys.rare import FIRST, UNKNOWN
 from floodway.spark.shed.listener import attach, metric_name, offered_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
-from floodway.spark.shed.recovery.fate import Rule, is_behind, is_stale, rank, write_rule
+from floodway.spark.shed.recovery.rule import Rule, write_rule
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.utility import utility_column, utility_summary
-from floodway.spark.shed.window_drop import WindowDrop, emits, in_gaps, passes, time_us
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.spark.shed.keys.key_shares import KeyShares
+    from floodway.spark.shed.window_drop import WindowDrop
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
@@ -90,17 +89,24 @@ class BoundShed:
         return (self.settings, *columns, options.window, options.side_output or 0, bool(options.ask_executors))
 
     def _new_loop(self, df: DataFrame) -> ShedLoop:
-        share_by, weights = self.settings.share_by, self.settings.weights
         asking = f"shed {self.settings.name!r}: ask_executors="
         return ShedLoop(
             self.settings,
             self.files,
             clock_us=lambda: time.time_ns() // 1000,
             open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
-            keys=None if share_by is None else KeyShares(hashed_weights(df, share_by, weights)),
+            keys=self._key_shares(df),
             executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
             present=executor_count(self.spark),
         )
+
+    def _key_shares(self, df: DataFrame) -> KeyShares | None:
+        if self.settings.share_by is None:
+            return None
+        from floodway.spark.shed.keys.key_columns import hashed_weights
+        from floodway.spark.shed.keys.key_shares import KeyShares
+
+        return KeyShares(hashed_weights(df, self.settings.share_by, self.settings.weights))
 
     def __call__(self, df: DataFrame) -> DataFrame:
         """The stream with the drop on it and `_weight` added."""
@@ -178,6 +184,8 @@ class BoundShed:
         shape = self.settings.window
         if shape is None:
             return df
+        from floodway.spark.shed.window_drop import emits
+
         whole = emits(
             shape,
             window_column,
@@ -199,6 +207,8 @@ class BoundShed:
         found = with_control(df, self.files.control_uri, self._table_options)
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
         if self.window is not None:
+            from floodway.spark.shed.window_drop import passes
+
             # A table that cannot be read passes everything; a window older than its epochs passes nothing.
             whole = fn.col(EPOCHS)["known"].isNull()
             by_window = passes(
@@ -209,22 +219,35 @@ class BoundShed:
             )
             return found.withColumn(FATE, whole | by_window)
         if self.settings.max_age_us is not None:
+            from floodway.spark.shed.recovery.fate import is_stale
+
             before_us = fn.col(TIME) - self.settings.max_age_us
             found = found.withColumn(STALE, is_stale(self._timestamp, before_us))
         if self.settings.skip_when_lag is not None:
+            from floodway.spark.shed.recovery.fate import is_behind
+
             of_topic = fn.call_function("element_at", fn.col(SKIP), fn.col("topic"))
             found = found.withColumn(BEHIND, is_behind(of_topic))
         if self.settings.rare_by is not None:
+            from floodway.spark.shed.recovery.fate import rank
+
             # The first of their keys are kept; what else there is room for is a smaller share of the others.
             found = found.withColumn(RANK, rank(self.settings.rare_by, self._skipped, self.settings.keep_rare))
         slotted = found.withColumn(SLOT, hash_ppm(df, salt, self._hashed(df)))
         if self.settings.share_by is not None:
+            from floodway.spark.shed.keys.key_columns import key_hash, with_quota
+
             slotted = with_quota(slotted, key_hash(fn.expr(self.settings.share_by)))
         elif self.settings.accuracy_by is not None:
+            from floodway.spark.shed.keys.group_columns import group_hash
+            from floodway.spark.shed.keys.key_columns import with_quota
+
             slotted = with_quota(slotted, group_hash(self.settings.accuracy_by))
         below = fn.col(SLOT) < self._keep
         if self.utility is None:
             return slotted.withColumn(FATE, self._fresh(fn.coalesce(below, fn.lit(True))))
+        from floodway.spark.shed.utility import utility_column
+
         given = fn.expr(self.utility) if isinstance(self.utility, str) else self.utility
         valued = slotted.withColumn(UTILITY, utility_column(given))
         threshold = fn.col(THRESHOLD)
@@ -235,8 +258,14 @@ class BoundShed:
 
     def _fresh(self, fate: Column) -> Column:
         """The fate of a tuple: a stale one goes in any case, one of the first of its key stays."""
-        kept = fate if self.settings.rare_by is None else (fn.col(RANK) == FIRST) | fate
-        return ~self._skipped & kept
+        return ~self._skipped & (fate if self.settings.rare_by is None else self._first | fate)
+
+    @property
+    def _first(self) -> Column:
+        """Whether a tuple is one of the first of its key."""
+        from floodway.spark.shed.keys.rare import FIRST
+
+        return fn.col(RANK) == FIRST
 
     @property
     def _stale(self) -> Column:
@@ -250,7 +279,11 @@ class BoundShed:
     @property
     def _keep(self) -> Column:
         """The share in ppm of the tuples like this one that is kept."""
-        return fn.col(QUOTA if self.settings.has_quotas else KEEP)
+        if not self.settings.has_quotas:
+            return fn.col(KEEP)
+        from floodway.spark.shed.keys.key_columns import QUOTA
+
+        return fn.col(QUOTA)
 
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
         return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
@@ -259,21 +292,31 @@ class BoundShed:
         """What the options ask to know of all tuples, the dropped ones too."""
         metrics: list[Column] = []
         if self.utility is not None:
+            from floodway.spark.shed.utility import utility_summary
+
             utility = fn.col(UTILITY)
             metrics.append(utility_summary(fn.when(~self._skipped, utility)).alias("utilities"))
         if self.settings.max_age_us is not None:
             metrics.append(fn.count_if(STALE).alias("stale"))
         if self.settings.share_by is not None:
+            from floodway.spark.shed.keys.key_columns import OVER, key_metrics
+
             metrics += key_metrics(self.settings.share_by, ~self._skipped)
             metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(FATE)).alias("over"))
         if self.settings.accuracy is not None:
+            from floodway.spark.shed.keys.group_columns import sample_metrics
+
             metrics += sample_metrics(self.settings.accuracy, self._hashed(df), ~self._skipped)
         if self.settings.rare_by is not None:
-            metrics.append(fn.count_if(fn.col(RANK) == FIRST).alias("first"))
+            from floodway.spark.shed.keys.rare import UNKNOWN
+
+            metrics.append(fn.count_if(self._first).alias("first"))
             metrics.append(fn.count_if(fn.col(RANK) == UNKNOWN).alias("unknown"))
         if self.settings.skip_when_lag is not None:
             metrics.append(fn.count_if(fn.col(BEHIND) & ~self._stale).alias("behind"))
         if self.window is not None:
+            from floodway.spark.shed.window_drop import in_gaps
+
             event_us = time_us(self.window.time_column)
             unemitted = in_gaps(
                 self.window.shape, event_us, lambda start: epoch_keep("emit_ppm", start), fn.lit(self.settings.salt)
@@ -304,5 +347,5 @@ class BoundShed:
             by_value = by_tie.otherwise(ppm / max(self.settings.floor_ppm, 1))
             weight = fn.when(threshold.isNull(), weight).otherwise(by_value)
         if self.settings.rare_by is not None:
-            weight = fn.when(fn.col(RANK) == FIRST, 1.0).otherwise(weight)
+            weight = fn.when(self._first, 1.0).otherwise(weight)
         return before * fn.when(fn.col(ENFORCED), weight).otherwise(fn.lit(1.0))

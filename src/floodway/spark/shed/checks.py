@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -10,9 +10,11 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import NumericType
 
 from floodway.errors import InputError
-from floodway.job.options.accuracy import Accuracy
 from floodway.spark.query.drops import WEIGHT, can_hash, has_positions, identity_columns
 from floodway.spark.shed.options import ShedOptions, names_of
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
 
 TIMESTAMP = "timestamp"
 """The column that says how old a tuple is, where the user does not name one: Kafka's."""

@@ -6,6 +6,7 @@ How much is dropped is decided in `control/loop.py`.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,18 +16,16 @@ from floodway.job.places import ShedFiles
 from floodway.job.status.parts import BehindPart
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.keys.group_keeps import GroupKeeps
-from floodway.spark.shed.keys.group_points import points_of
-from floodway.spark.shed.keys.key_shares import KeyShares
-from floodway.spark.shed.keys.quotas import Quotas
-from floodway.spark.shed.keys.rare import RareShare, rest_ppm
+from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.spark.shed.report import BatchReport, Warnings
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.utility import Utilities
 from floodway.units import PPM
 
 if TYPE_CHECKING:
+    from floodway.spark.shed.keys.group_keeps import GroupKeeps
+    from floodway.spark.shed.keys.key_shares import KeyShares
     from floodway.spark.shed.source_limit import SourceLimit
+    from floodway.spark.shed.utility import Utilities
 
 
 def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | None:
@@ -39,26 +38,63 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
     return SourceLimit(files, settings.mean_seconds, max_age)
 
 
+class RareShare:
+    """Which share of the tuples are the first of their keys, over the last batches.
+
+    >>> share = RareShare()
+    >>> share.add(first=50, offered=1000)
+    >>> share.ppm
+    50000
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, int]] = deque(maxlen=3)
+
+    def add(self, first: int, offered: int) -> None:
+        """Take in a batch; one without tuples says nothing."""
+        if offered > 0:
+            self._batches.append((first, offered))
+
+    @property
+    def ppm(self) -> int:
+        """The share in ppm, a little below 1 at most; 0 while nothing is known."""
+        offered = sum(offered for _, offered in self._batches)
+        return min(MOST_RARE_PPM, PPM * sum(first for first, _ in self._batches) // max(offered, 1))
+
+
 @dataclass
 class Chooser:
     """Fills in an entry what it keeps.
 
-    `keys` are the shares by key, `groups` what an accuracy needs, `source_limit` how much a batch takes, if asked for.
+    `keys` are the shares by key, `source_limit` is how much a batch takes, if asked for.
     """
 
     settings: ShedSettings
     keys: KeyShares | None = None
     skip: Positions | None = None
-    groups: GroupKeeps | None = None
     source_limit: SourceLimit | None = None
-    utilities: Utilities = field(default_factory=Utilities)
     rare: RareShare = field(default_factory=RareShare)
+    _utilities: Utilities | None = None
     _begun_us: dict[str, int] = field(default_factory=dict)
     """When the last batch of each query began."""
 
+    groups: GroupKeeps | None = field(default=None, init=False)
+    """What an accuracy needs, if the settings ask for one."""
+
+    def __post_init__(self) -> None:
+        if self.settings.accuracy is not None:
+            from floodway.spark.shed.keys.group_keeps import GroupKeeps
+
+            self.groups = GroupKeeps(self.settings.accuracy)
+        if self.settings.by_utility:
+            from floodway.spark.shed.utility import Utilities
+
+            self._utilities = Utilities()
+
     def take(self, report: BatchReport, cut_by: Entry) -> BatchReport:
         """Take in a batch that `cut_by` was written for; the batch as a controller is to see it."""
-        self.utilities.add(report.utilities, report.offered)
+        if self._utilities is not None:
+            self._utilities.add(report.utilities, report.offered)
         self.rare.add(report.first, report.offered - report.stale - report.behind)
         if self.keys is not None and report.seq == cut_by.seq:
             self.keys.take(report, cut_by.quotas)
@@ -83,8 +119,8 @@ class Chooser:
             self.source_limit.follow(entry.mode)
         rest = rest_ppm(entry.keep_ppm, self.rare.ppm) / PPM
         entry = replace(entry, threshold=None, tie_ppm=PPM, rare_ppm=self.rare.ppm, skip=self.skip)
-        if self.settings.by_utility and entry.keep_ppm < PPM:
-            threshold = self.utilities.threshold(rest, self.settings.floor_ppm / PPM)
+        if self._utilities is not None and entry.keep_ppm < PPM:
+            threshold = self._utilities.threshold(rest, self.settings.floor_ppm / PPM)
             if threshold is not None:
                 entry = replace(entry, threshold=threshold.value, tie_ppm=threshold.tie_ppm)
         if self.keys is not None:
@@ -92,6 +128,8 @@ class Chooser:
         return entry if self.groups is None else self._accurate(self.groups, entry, rest)
 
     def _take_sample(self, groups: GroupKeeps, report: BatchReport, cut_by: Entry) -> None:
+        from floodway.spark.shed.keys.group_points import points_of
+
         before, self._begun_us[report.query] = self._begun_us.get(report.query), report.started_us
         seconds = None if before is None or before >= report.started_us else (report.started_us - before) / 1e6
         quotas = cut_by.quotas or Quotas()

@@ -25,7 +25,7 @@ from floodway.spark.query.drops import column
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.control_table import MODES, table_schema
 from floodway.spark.shed.control_view import control_view
-from floodway.spark.shed.keys.rare import rest_sql
+from floodway.spark.shed.keys.quotas import rest_sql
 from floodway.units import PPM
 
 TIME = "_floodway_time"

@@ -19,8 +19,8 @@ from dataclasses import replace
 from floodway.errors import FloodwayError
 from floodway.job.store.store import Store, StoreError
 from floodway.planning.windows.window_drop import Epoch
-from floodway.spark.shed.control_table import Entry, Table
-from floodway.spark.shed.open_batches import EVER_US, OpenBatches, OpenJournal, open_checkpoint
+from floodway.spark.shed.control_table import EVER_US, Entry, Table
+from floodway.spark.shed.open_batches import OpenBatches, OpenJournal, open_checkpoint
 
 FILE = "control.json"
 GUARD_US = 250_000

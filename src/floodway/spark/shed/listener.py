@@ -36,7 +36,7 @@ from floodway.json_text import load_json
 from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.checkpoints import backlog, checkpoint_of, positions, waiting
 from floodway.spark.shed.control_columns import Decided
-from floodway.spark.shed.keys.key_columns import key_counts
+from floodway.spark.shed.keys.quotas import key_counts
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
 

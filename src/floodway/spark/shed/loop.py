@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from floodway.control.loop import Efficiency, KeepLoop, Patience
 from floodway.errors import FloodwayError
@@ -22,24 +23,24 @@ from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.figures import read_figures
-from floodway.job.status.parts import AccuracyPart
 from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
-from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines, with_decision
+from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.executors import ExecutorRequests
-from floodway.spark.shed.keys.group_keeps import GroupKeeps
-from floodway.spark.shed.keys.key_shares import WARNINGS, KeyShares
-from floodway.spark.shed.keys.rare import UNKNOWN_KEYS
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import QueryMemory, ShedSettings
-from floodway.spark.shed.window_drop import WindowSteering
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.status.parts import AccuracyPart
+    from floodway.spark.shed.executors import ExecutorRequests
+    from floodway.spark.shed.keys.key_shares import KeyShares
+    from floodway.spark.shed.window_drop import WindowSteering
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class ShedLoop:
     _running: dict[str, str | None] = field(default_factory=dict)
     """Queries that have not ended, with their runs: those that the shed is in, and those not known to be others."""
     _ended: bool = False
+    windows: WindowSteering | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.files = ShedFiles(hold(self.files.store))
@@ -112,11 +114,12 @@ class ShedLoop:
             quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        self._groups = None if accuracy is None else GroupKeeps(accuracy)
         limit = source_limit_of(self.settings, self.files)
-        self._chooser = Chooser(self.settings, self.keys, skip, self._groups, limit)
+        self._chooser = Chooser(self.settings, self.keys, skip, limit)
         self.windows = None
         if self.settings.window is not None:
+            from floodway.spark.shed.window_drop import WindowSteering
+
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
             unsure = self.clock_us() if self.control.resumed and self._status is None else None
             self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=unsure)
@@ -200,12 +203,10 @@ class ShedLoop:
                     windows.lost_sight(self.clock_us())
                 windows.saw(report.event_us)
                 self._guarded("changing window epochs", lambda: windows.steer(self._window_keep()))
-            if report.unknown:
-                self.warnings.say(UNKNOWN_KEYS)
+            for text in warnings_of(report):
+                self.warnings.say(text)
             if self.keys is not None:
-                self.warnings.say_only(self.keys.warning, WARNINGS)
-            if report.uncertain and report.read is not None:
-                self.warnings.say(UNCERTAIN.format(query=report.query))
+                self.warnings.say_only(self.keys.warning, self.keys.warnings)
             lines = [*missed, *batch_lines(report, self.settings, self.control.latest.mode, self.clock_us())]
             batch = self._batch(query, report)
             self.figures.add(lines, batch)
@@ -358,7 +359,7 @@ class ShedLoop:
         return batch_of(report, mode, reason, latencies_of(query.latency_seconds, gap, report.kept))
 
     def _accuracy(self, query: QueryMemory) -> AccuracyPart | None:
-        groups = self._groups
+        groups = self._chooser.groups
         return None if groups is None else groups.part(query.latency_seconds, self.settings.target_seconds)
 
     def _report(self, query: QueryMemory, report: BatchReport, batch: Batch) -> None:

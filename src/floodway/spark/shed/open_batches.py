@@ -18,7 +18,7 @@ from floodway.errors import FloodwayError
 from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.spark.session.stores import open_store
-from floodway.spark.shed.control_table import Span
+from floodway.spark.shed.control_table import EVER_US, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,6 @@ JOURNALING_US = 2_000_000
 TICK_US = 1000
 """Spark's timestamps are whole milliseconds: one drawn now may lie before now."""
 
-EVER_US = 1 << 62
 KEPT_US = 7 * 86_400_000_000
 """How long a query may have stopped: after that its last batch, should it be repeated, has the latest decision."""
 
@@ -40,7 +39,7 @@ MOST_UNREAD = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class OpenSpans:
     """Spans of timestamps: of batches that run or are about to, and of those that a restart may repeat.
 
     `unread` says of queries whose journal cannot be read since when a batch may have begun.
@@ -59,7 +58,7 @@ class _Query:
     since_us: int
     running: bool = True
     last_batch: int | None = None
-    journaled: Journaled | None = None
+    journaled: JournalTimes | None = None
     """Of a query that does not run, as it ended; None if its journal cannot be read."""
     former: Span | None = None
     """Without a journal: where the timestamp of a batch to be repeated lies."""
@@ -122,7 +121,7 @@ class OpenBatches:
         known = self._queries.get(query)
         return None if known is None else known.journal
 
-    def begun(self, now_us: int, until_us: int) -> Begun:
+    def begun(self, now_us: int, until_us: int) -> OpenSpans:
         """What batches have, or may have, that begin before `until_us`: until then the file may be the one before."""
         running: list[Span] = []
         repeated: list[Span] = []
@@ -145,7 +144,7 @@ class OpenBatches:
                 since_us = min(since_us, began_us)
         newest = sorted(unread.items(), key=lambda item: item[1])[-MOST_UNREAD:]
         lately = [span for span in repeated if span[1] > now_us - KEPT_US]
-        return Begun([*running, (since_us, until_us)], lately, dict(newest))
+        return OpenSpans([*running, (since_us, until_us)], lately, dict(newest))
 
 
 def open_checkpoint(checkpoint: str, spark: SparkSession | None = None) -> Store | None:
@@ -157,7 +156,7 @@ def open_checkpoint(checkpoint: str, spark: SparkSession | None = None) -> Store
 
 
 @dataclass(frozen=True, slots=True)
-class Journaled:
+class JournalTimes:
     """Timestamps in microseconds: of the last committed batch (a crash of the machine may lose a commit), if there is
     one, and of those after it.
     """
@@ -166,7 +165,7 @@ class Journaled:
     begun: tuple[int, ...]
 
 
-def read_journal(journal: Store, committed: int | None = None) -> Journaled | None:
+def read_journal(journal: Store, committed: int | None = None) -> JournalTimes | None:
     """What stands in a journal from batch `committed` on, or (None) from the last one with a commit.
 
     None if it cannot be read.
@@ -180,7 +179,7 @@ def read_journal(journal: Store, committed: int | None = None) -> Journaled | No
         before = journaled_time(journal, last)
     except (StoreError, ValueError, LookupError, TypeError):
         return None
-    return Journaled(() if before is None else (before,), tuple(times))
+    return JournalTimes(() if before is None else (before,), tuple(times))
 
 
 def journaled_time(journal: Store, batch: int) -> int | None:
@@ -189,7 +188,7 @@ def journaled_time(journal: Store, batch: int) -> int | None:
     return None if raw is None else int(load_json(raw.splitlines()[1])["batchTimestampMs"]) * 1000
 
 
-def _journaled(query: _Query) -> Journaled | None:
+def _journaled(query: _Query) -> JournalTimes | None:
     return None if query.journal is None else read_journal(query.journal, query.last_batch)
 
 

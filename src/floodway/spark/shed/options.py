@@ -12,22 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from pyspark.sql import Column
 
 from floodway.control.base import Controller
-from floodway.control.percentile import Percentile
 from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError, suggestion
 from floodway.job.decision import checked_mode
-from floodway.job.options.accuracy import Accuracy
 from floodway.job.options.values import Target
-from floodway.spark.shed.keys.rare import MOST_NUMBER
 from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.window_drop import WindowDrop
 from floodway.units import PPM, duration_us
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
+    from floodway.spark.shed.window_drop import WindowDrop
 
 PREFIX = "spark.floodway."
 MOST_SAMPLED = 10_000
@@ -60,6 +60,13 @@ def _law_options(text: str) -> dict[str, object]:
     return {name.strip(): float(value) for name, _, value in pairs}
 
 
+def _accuracy(text: str) -> Accuracy:
+    """`sum(price) by page within 0.01`."""
+    from floodway.job.options.accuracy import Accuracy
+
+    return Accuracy.of(text)
+
+
 FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "target_latency": str,
     "mode": str,
@@ -72,7 +79,7 @@ FROM_TEXT: Mapping[str, Callable[[str], object]] = {
     "identity": _columns,
     "share_by": str,
     "weights": _weights,
-    "accuracy": Accuracy.of,
+    "accuracy": _accuracy,
     "keep_rare": int,
     "rare_by": str,
     "skip_when_lag": int,
@@ -208,6 +215,8 @@ class ShedOptions:
     def _check_accuracy(self, name: str) -> None:
         if self.accuracy is None:
             return
+        from floodway.job.options.accuracy import Accuracy
+
         if not isinstance(self.accuracy, Accuracy):
             raise InputError(
                 f"shed {name!r}: accuracy={self.accuracy!r} is no target",
@@ -230,6 +239,8 @@ class ShedOptions:
             )
         if self.keep_rare is None:
             return
+        from floodway.spark.shed.keys.rare import MOST_NUMBER
+
         if not isinstance(self.keep_rare, int) or not 1 <= self.keep_rare <= MOST_NUMBER:
             raise InputError(
                 f"shed {name!r}: keep_rare={self.keep_rare!r} is no number of tuples in [1, {MOST_NUMBER}]",
@@ -317,7 +328,11 @@ def _law(
 ) -> Controller[Any]:
     """The law for the target: for that of a percentile, a law for the mean that is told which mean to hold."""
     law = _controller(controller, target.seconds * headroom, options)
-    return law if target.quantile is None else Percentile(law, target.quantile, target.seconds * headroom)
+    if target.quantile is None:
+        return law
+    from floodway.control.percentile import Percentile
+
+    return Percentile(law, target.quantile, target.seconds * headroom)
 
 
 def _controller(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodway.control.base import Controller
 from floodway.control.loop import KeepDecision, KeepLoop, Patience
-from floodway.control.percentile import Spread
 from floodway.job.decision import Mode
-from floodway.job.options.accuracy import Accuracy
+from floodway.job.options.values import Target
 from floodway.job.status.parts import BehindPart
-from floodway.planning.windows.window_drop import WindowShape
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
+    from floodway.planning.windows.window_drop import WindowShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,7 @@ class ShedSettings:
     @property
     def mean_seconds(self) -> float:
         """The mean latency that the target means, as far as it can be said before anything is measured."""
-        ratio = 1.0 if self.quantile is None else Spread().ratio(self.quantile)
-        return self.target_seconds * self.headroom / ratio
+        return Target(self.target_seconds, self.quantile).mean_seconds * self.headroom
 
     @property
     def accuracy_by(self) -> str | None:

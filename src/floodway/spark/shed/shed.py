@@ -14,21 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from floodway.control.base import Controller
 from floodway.errors import InputError
-from floodway.job.options.accuracy import Accuracy
 from floodway.job.places import ShedFiles, checked_name
 from floodway.spark.session.stores import is_connect, place_files, setting
 from floodway.spark.shed.bound import BoundShed
-from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.options import ShedOptions, refuse_unknown
-from floodway.spark.shed.settings import ShedSettings
-from floodway.spark.shed.window_drop import WindowDrop
+
+if TYPE_CHECKING:
+    from floodway.control.base import Controller
+    from floodway.job.options.accuracy import Accuracy
+    from floodway.spark.shed.loop import ShedLoop
+    from floodway.spark.shed.settings import ShedSettings
+    from floodway.spark.shed.window_drop import WindowDrop
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.planning.windows.window_drop import Epochs, WindowShape
-from floodway.spark.query.drops import column
+from floodway.spark.query.drops import column, time_us
 from floodway.spark.shed.control_file import ControlTable
 from floodway.units import PPM, duration_us
 
@@ -129,11 +129,6 @@ def emits(shape: WindowShape, window_column: str, keep_at: KeepAt, salt: Column)
     """Whether a window of the aggregate (its `window` struct) belongs to a kept batch."""
     start = _batch_start(shape, fn.unix_micros(column(window_column)["start"]))
     return _kept(shape, start, keep_at(start), salt)
-
-
-def time_us(time_column: str) -> Column:
-    """An event time in microseconds of the epoch."""
-    return fn.unix_micros(column(time_column).cast("timestamp"))
 
 
 def checked(shape: WindowShape) -> WindowShape:

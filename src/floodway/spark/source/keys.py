@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,19 +24,17 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from floodway.errors import InputError
-from floodway.job.options.accuracy import Accuracy
-from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
-from floodway.spark.shed.keys.rare import FIRST, MOST_RARE_PPM, ranking, rest_ppm
+from floodway.spark.shed.keys.quotas import KEY_BITS, MOST_KEYS, MOST_NAME, MOST_RARE_PPM, SHOWN, Quotas, rest_ppm
+from floodway.spark.shed.keys.rare import FIRST, ranking
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import kept_each, mix, tuple_ids
-from floodway.spark.source.group_tally import GroupTally
 from floodway.spark.source.offsets import BatchOffset, KeyRule, Range
 from floodway.units import PPM
 
-KEY_BITS = 53
-SHOWN = 8
-"""Keys in the status, by name."""
-MOST_NAME = 80
+if TYPE_CHECKING:
+    from floodway.job.options.accuracy import Accuracy
+    from floodway.spark.source.group_tally import GroupTally
+
 NULL_NAME = "null"
 
 ReadKeys = Callable[[Range], Iterator[Piece]]
@@ -57,7 +56,11 @@ class KeyDrops:
     @property
     def target(self) -> Accuracy | None:
         """The accuracy asked for."""
-        return Accuracy.of(self.accuracy) if self.accuracy else None
+        if not self.accuracy:
+            return None
+        from floodway.job.options.accuracy import Accuracy
+
+        return Accuracy.of(self.accuracy)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -189,12 +192,18 @@ class _Tally:
             self.names[int(keys[at])] = NULL_NAME if value is None else str(value)[:MOST_NAME]
 
 
+def _group_tally(target: Accuracy) -> GroupTally:
+    from floodway.spark.source.group_tally import GroupTally  # what nobody asked for is not loaded
+
+    return GroupTally(target)
+
+
 def with_keys(batch: BatchOffset, drops: KeyDrops, read: ReadKeys) -> BatchOffset:
     """The batch with the quotas of its keys and what they let pass; one that keeps everything is left as it is."""
     if batch.keep_ppm >= PPM or batch.mode == "off":
         return batch
     tally, pieces, target = _Tally(), list[_Keys](), drops.target
-    groups = None if target is None else GroupTally(target)
+    groups = None if target is None else _group_tally(target)
     for span in batch.ranges():
         for sequence, rows in read(span):
             hashes = {name: key_hashes(rows.column(name)) for name in drops.keys}

@@ -29,6 +29,7 @@ from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.decision import DecisionFile, JobDecision, StreamDecision
 from floodway.json_text import load_json
 from floodway.spark.log import SchemaError, Span, schema_text
+from floodway.spark.log.schema import EVENT_TIME
 from floodway.spark.source.accounts import Part
 from floodway.spark.source.admit import admit, output_schema, refused, split_ranges
 from floodway.spark.source.backend import Backend, Piece, open_backend
@@ -40,7 +41,7 @@ from floodway.spark.source.keys import parse_keys, with_keys
 from floodway.spark.source.notes import LOST, MALFORMED, PassingOver, leave
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, WindowRule, parse_offset
 from floodway.spark.source.options import SourceOptions
-from floodway.spark.source.windows import EVENT_TIME, has_event_time, parse_drops, with_windows
+from floodway.spark.source.windows import has_event_time, parse_drops, with_windows
 
 
 class Slice(InputPartition):

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from floodway.errors import InputError
 from floodway.json_text import load_json
 from floodway.planning.windows.window_keeps import FIRST_US, WindowKeeps, from_numbers, window_ppm
+from floodway.spark.log.schema import EVENT_TIME
 from floodway.spark.source.backend import Piece
 from floodway.spark.source.drops import tuple_ids
 from floodway.spark.source.offsets import BatchOffset, Range, WindowRule
 from floodway.units import PPM
-
-EVENT_TIME = "event_time"
 
 ReadTimes = Callable[[Range], Iterator[Piece]]
 """From a range of positions to its tuples, with their event times."""

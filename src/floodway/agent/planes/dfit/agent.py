@@ -17,21 +17,19 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from floodway.agent.planes.agent import is_fresh, silence
-from floodway.agent.planes.alone import Alone, AlonePlanning
+from floodway.agent.planes.alone import AgentPlanner
 from floodway.agent.planes.dfit import machine
 from floodway.agent.planes.dfit.machine import first_state, rebuilt
 from floodway.agent.planes.dfit.own import NodeMeasures
 from floodway.agent.planes.dfit.state import Child, ClusterMember, DFitState, Role, rates_of, scales_of
 from floodway.agent.wire.messages import Amount, AnyMessage, Inputs, Name, Number, Shares
-from floodway.job.options.options import JobOptions
 from floodway.network.model import Network
-from floodway.network.part import node_part
 from floodway.planning.fit.wire import WireError, decode_table, encode_table
-from floodway.planning.plan import Plan, Planner
-from floodway.planning.program import Program, Vector
+from floodway.planning.plan import Planner
+from floodway.planning.program import Vector
 
 
-class OwnTablePlanner(Planner):
+class OwnTablePlanner(AgentPlanner):
     """Plans for one node with whatever its agent knows now (`state` is asked at every plan).
 
     A leader decides for the rates it is given; a member of a cluster applies what its leader ordered last, and plans
@@ -41,12 +39,9 @@ class OwnTablePlanner(Planner):
     name = "dfit"
 
     def __init__(self, role: Role, state: Callable[[], DFitState]) -> None:
+        super().__init__(role.topology.network, role.node, role.topology.headroom)
         self.role = role
         self._state = state
-        super().__init__(Program(node_part(role.topology.network, role.node), role.topology.headroom))
-        self._alone = AlonePlanning(
-            Alone(role.topology.network, role.node, options=JobOptions(headroom=role.topology.headroom))
-        )
 
     @property
     def size(self) -> int:
@@ -60,17 +55,8 @@ class OwnTablePlanner(Planner):
         given = dict(zip(self.network.streams, rates.tolist(), strict=True))
         found = self._found(state, given, scale)
         if found is None:
-            return self._alone.planner(state.members[self.role.node].measured).keeps(rates, scale)
+            return self.alone.planner(state.members[self.role.node].measured).keeps(rates, scale)
         return np.array([found.get(at, 1.0) for at in self.network.drop_locations])
-
-    def lookup(self, rates: Vector) -> Vector:
-        """As `keeps`: what is overloaded below does not show in this node's own load."""
-        return self.keeps(rates)
-
-    def plan(self, rates: Mapping[str, float], scale: float = 1.0) -> Plan:
-        """The plan for these rates (tuples/s); overloaded also when a node below is, which shows in the drops."""
-        found = super().plan(rates, scale)
-        return replace(found, overloaded=found.overloaded or bool(found.drops))
 
     def _found(self, state: DFitState, rates: Mapping[str, float], scale: float) -> Mapping[str, float] | None:
         if state.own is None:

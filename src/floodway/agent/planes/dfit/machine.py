@@ -19,13 +19,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, Own, has_moved, work_out
+from floodway.agent.planes.dfit.own import UNMEASURED, ClusterTable, NodeMeasures, has_moved, work_out
 from floodway.agent.planes.dfit.state import (
     Child,
     ClusterMember,
     DFitState,
-    Pushed,
     Role,
+    SentTable,
     measures_of,
     rates_of,
     scales_of,
@@ -195,7 +195,7 @@ def tick(role: Role, state: DFitState, now: float) -> tuple[DFitState, tuple[Any
     return state, (*_reaches(role, before, state), *orders, *push)
 
 
-def _reaches(role: Role, before: Own | None, state: DFitState) -> list[AnyMessage]:
+def _reaches(role: Role, before: ClusterTable | None, state: DFitState) -> list[AnyMessage]:
     """Tell children whose reach has changed; one that misses it hears it with the next answer."""
     if before is None or state.own is None or before is state.own:
         return []
@@ -284,7 +284,7 @@ def next_push(role: Role, state: DFitState, now_seconds: float) -> tuple[list[An
 
 
 def _beat(
-    role: Role, parent: str, state: DFitState, pushed: Pushed, now_seconds: float
+    role: Role, parent: str, state: DFitState, pushed: SentTable, now_seconds: float
 ) -> tuple[list[AnyMessage], DFitState]:
     if now_seconds < state.beat_due_seconds:
         return [], state
@@ -293,11 +293,11 @@ def _beat(
     return [beat], replace(state, beat_due_seconds=now_seconds + role.settings.beat_seconds)
 
 
-def _source(own: Own) -> bytes:
+def _source(own: ClusterTable) -> bytes:
     return own.message + own.useful.tobytes()
 
 
-def _made(own: Own, version: int, held: Pushed | None, tolerance: float) -> Pushed:
+def _made(own: ClusterTable, version: int, held: SentTable | None, tolerance: float) -> SentTable:
     """A change to what the parent holds if that is smaller, else the whole table."""
     source, useful = _source(own), tuple(own.useful.tolist())
     if held is not None:
@@ -305,5 +305,5 @@ def _made(own: Own, version: int, held: Pushed | None, tolerance: float) -> Push
         body = encode_delta(delta)
         if len(body) < len(own.message):
             after = apply_delta(held.table, decode_delta(body))
-            return Pushed(version, held.version, source, body, len(delta.fresh), useful, after)
-    return Pushed(version, None, source, own.message, len(own.table), useful, decode_table(own.message))
+            return SentTable(version, held.version, source, body, len(delta.fresh), useful, after)
+    return SentTable(version, None, source, own.message, len(own.table), useful, decode_table(own.message))

@@ -58,7 +58,7 @@ UNMEASURED = NodeMeasures({}, {})
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
+class ClusterTable:
     """A cluster's table and what it was made from.
 
     `reach[c]` is the most of every input that can come to child c; `scales` are the capacity scales in the table.
@@ -148,7 +148,7 @@ def work_out(
     tables: Sequence[NodeTable],
     useful_below: Sequence[Vector],
     reach: Vector | None,
-) -> Own:
+) -> ClusterTable:
     """Build a cluster's table. `reach` is the most of every input that the parent can deliver; None if not told."""
     network = as_measured(topology.network, measured)
     clusters = topology.clusters
@@ -159,7 +159,7 @@ def work_out(
     table = build_table(local, tables, ranges, topology.configured.steps)
     reaches = tuple(np.asarray(local.gains[list(exits)] @ ranges) for exits in local.exits)
     scales = {node: found.scale for node, found in measured.items()}
-    return Own(topology, cluster, network, local, tuple(tables), useful, reaches, table, scales)
+    return ClusterTable(topology, cluster, network, local, tuple(tables), useful, reaches, table, scales)
 
 
 def as_measured(network: Network, measured: Mapping[str, NodeMeasures]) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, Own
+from floodway.agent.planes.dfit.own import UNMEASURED, ClusterTable, NodeMeasures
 from floodway.agent.planes.dfit.topology import ClusterTopology
 from floodway.agent.wire.messages import NodeStatistics
 from floodway.planning.fit.node import NodeTable
@@ -74,7 +74,7 @@ class ClusterMember:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Pushed:
+class SentTable:
     """A table as the parent holds it once it has the message; `source` tells what it was made from."""
 
     version: int
@@ -90,14 +90,14 @@ class Pushed:
 class DFitState:
     """All that an agent knows. `planned` is what the table in force was made with; `ordered` a member's keeps."""
 
-    own: Own | None
+    own: ClusterTable | None
     children: tuple[Child, ...]
     members: Mapping[str, ClusterMember]
     planned: Mapping[str, NodeMeasures] = field(default_factory=dict)
     stale: bool = False
     reach: Vector | None = None
-    pushed: Pushed | None = None
-    acked: Pushed | None = None
+    pushed: SentTable | None = None
+    acked: SentTable | None = None
     push_due_seconds: float = 0.0
     beat_due_seconds: float = 0.0
     above_seconds: float | None = None

@@ -126,8 +126,8 @@ def run_agent(name: str, control: str, folder: str, ports: Mapping[str, int], fo
     with ExitStack() as stack:
         plane: ControlPlane[Any] | None = None
         if name == COORDINATOR:
-            office = make_coordinator(network, SECURITY, urls, root / name)
-            routes, start = office.routes(), office.start
+            coordinator = make_coordinator(network, SECURITY, urls, root / name)
+            routes, start = coordinator.routes(), coordinator.start
         else:
             if control == "dfit":
                 agent = DFit(ClusterTopology(network), name, DFitSettings(forget_after_seconds=forget_seconds))

@@ -8,7 +8,6 @@ values than bins, and the name of one key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
@@ -16,7 +15,7 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.spark.query.drops import literal
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.quotas import MOST_KEYS, MOST_STEPS, STEPS
+from floodway.spark.shed.keys.quotas import KEY_BITS, MOST_KEYS, MOST_NAME, MOST_STEPS, STEPS
 from floodway.units import PPM
 
 KEY = "_floodway_key"
@@ -28,11 +27,6 @@ OTHERS = "_floodway_others"
 
 LEVELS = tuple((i + 0.5) / 1000 for i in range(1000))
 ACCURACY = 20_000
-KEY_BITS = 53
-"""A whole number that survives JSON and doubles."""
-
-MOST_NAME = 80
-"""Characters of a key's name in the status."""
 
 
 def with_quota(df: DataFrame, key: Column) -> DataFrame:
@@ -66,21 +60,6 @@ def key_metrics(share_by: str, counted: Column) -> list[Column]:
         fn.histogram_numeric(fn.when(counted, place), fn.lit(MOST_KEYS + 1)).alias("key_counts"),
         fn.max(fn.when(asked, name)).alias("key_name"),
     ]
-
-
-def key_counts(histogram: Sequence[Any]) -> dict[int, int]:
-    """Tuples by place among the tracked keys. A place stands in as many bins as partitions counted it.
-
-    Spark joins bins of one place at the mean of their places, weighted by counts, which may be a little beside it.
-
-    >>> key_counts([{"x": 6.999999999999999, "y": 40.0}, {"x": 7.0, "y": 2.0}])
-    {7: 42}
-    """
-    found: dict[int, int] = {}
-    for one in histogram:
-        place = round(one["x"])
-        found[place] = found.get(place, 0) + round(one["y"])
-    return found
 
 
 def keep_of_key(key: Column, quotas: Sequence[tuple[int, int]], others_ppm: int) -> Column:

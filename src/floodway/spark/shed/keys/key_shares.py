@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from floodway.job.status.status import KeyPart
 from floodway.planning.key_loads import KeyLoads
-from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
+from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_KEYS, MOST_NULL, NO_LARGE_KEY, SHOWN, Quotas
 from floodway.spark.shed.report import BatchReport
 from floodway.units import PPM
 
 NULL_KEY = 0
 """What `key_columns.key_hash` makes of a null."""
 
-MOST_NULL = 0.99
-ALL_NULL = "share_by= is null in nearly all tuples: those have one share together, as if there were one tenant"
-NO_LARGE_KEY = (
-    "no value of share_by= has a thousandth of the tuples: they are too many to count, and all have the same share, as "
-    "without share_by="
-)
-WARNINGS = (ALL_NULL, NO_LARGE_KEY)
-
-SHOWN = 8
-"""Keys in the status, by name."""
-
 
 class KeyShares:
     """The keys of one shed. `weights` are by the hash of the key; a key without one has 1."""
+
+    warnings: ClassVar = (ALL_NULL, NO_LARGE_KEY)
+    """All that `warning` may say."""
 
     def __init__(self, weights: Mapping[int, float]) -> None:
         self._weights = weights

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from floodway.planning.shares import fair_shares
 from floodway.units import PPM
 
 STEPS = 16
@@ -31,6 +31,25 @@ LEAST_BASE = 1e-9
 LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
 MOST_KEYS = 128
 """Keys with a quota of their own; each tuple is compared with all of them."""
+
+KEY_BITS = 53
+"""Of a key's hash: a whole number that survives JSON and doubles."""
+
+SHOWN, MOST_NAME = 8, 80
+"""Keys in the status, and characters of a key's name there."""
+
+MOST_COUNTED_KEYS = 100_000
+"""Keys that a task tells apart to keep the first tuples of each (`rare.py`)."""
+
+MOST_RARE_PPM = 990_000
+"""The share of the tuples that may be the first of their keys, at most."""
+
+MOST_NULL = 0.99
+ALL_NULL = "share_by= is null in nearly all tuples: those have one share together, as if there were one tenant"
+NO_LARGE_KEY = (
+    "no value of share_by= has a thousandth of the tuples: they are too many to count, and all have the same share, as "
+    "without share_by="
+)
 
 QUOTAS_SCHEMA = (
     "keys:array<bigint>,bases:array<double>,levels:array<double>,others:array<int>,asked:bigint,sizes:array<double>"
@@ -68,6 +87,8 @@ class Quotas:
         asked: int | None = None,
     ) -> Quotas:
         """Max-min fair quotas. `loads` are shares of all tuples by key; a key that is not there has at most `limit`."""
+        from floodway.planning.shares import fair_shares
+
         rest = max(0.0, 1.0 - sum(loads.values()))
         bases = tuple(max(LEAST_BASE, load / weights.get(key, 1.0)) for key, load in loads.items())
         whole = max(bases, default=1.0)
@@ -120,6 +141,35 @@ class Quotas:
         level, others = _between(self.levels, at), math.floor(_between(self.others, at))
         moved = ((key, _quota(level, base)) for key, base in zip(self.keys, self.bases, strict=True))
         return tuple((key, ppm) for key, ppm in moved if ppm != others), others
+
+
+def rest_ppm(keep_ppm: int, rare_ppm: int) -> int:
+    """The keep of the tuples that are not the first of their keys, where the first are a share `rare_ppm` of all.
+
+    >>> rest_ppm(400_000, 200_000), rest_ppm(100_000, 200_000), rest_ppm(1_000_000, 200_000)
+    (250000, 0, 1000000)
+    """
+    return max(0, math.floor((keep_ppm - rare_ppm) * PPM / (PPM - rare_ppm)))
+
+
+def rest_sql(keep_ppm: str, rare_ppm: str) -> str:
+    """`rest_ppm` as an expression of Spark."""
+    return f"int(greatest(floor(double({keep_ppm} - {rare_ppm}) * {PPM} / ({PPM} - {rare_ppm})), 0))"
+
+
+def key_counts(histogram: Sequence[Any]) -> dict[int, int]:
+    """Tuples by place among the tracked keys. A place stands in as many bins as partitions counted it.
+
+    Spark joins bins of one place at the mean of their places, weighted by counts, which may be a little beside it.
+
+    >>> key_counts([{"x": 6.999999999999999, "y": 40.0}, {"x": 7.0, "y": 2.0}])
+    {7: 42}
+    """
+    found: dict[int, int] = {}
+    for one in histogram:
+        place = round(one["x"])
+        found[place] = found.get(place, 0) + round(one["y"])
+    return found
 
 
 def _between(values: Sequence[float], at: float) -> float:

@@ -1,82 +1,25 @@
 """Which tuples a finished batch kept, as one expression: for reading its dropped tuples again.
 
-A `Rule` is what a user chose once (identity, key, utility, windows); it is kept in the state (`rule.json`), because the
-expression must be the same whenever dropped tuples are read again. The decision is that of one finished
-batch, as literals.
+What the user chose once is the `Rule` (`rule.py`); the decision is that of one finished batch, as literals.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger_line import Reason
-from floodway.job.store.store import Store
-from floodway.planning.windows.window_drop import WindowShape
-from floodway.spark.query.drops import hash_ppm
+from floodway.spark.query.drops import hash_ppm, time_us
 from floodway.spark.shed.keys.group_columns import group_hash
 from floodway.spark.shed.keys.key_columns import keep_of_key, key_hash
 from floodway.spark.shed.keys.rare import FIRST, NOBODY, first_of_key
+from floodway.spark.shed.recovery.rule import Rule
 from floodway.spark.shed.utility import utility_column
-from floodway.spark.shed.window_drop import KeepAt, missing_windows, passes, time_us
-
-RULE = "rule.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What decides beside the decision: the columns hashed, the utility as an SQL expression, the windows.
-
-    `timestamp` is the column by which tuples are stale, `share_by` the expression whose values have quotas,
-    `accuracy_by` that whose values have keeps for an accuracy. `utility`
-    None with `by_utility` says that the utility was a Column of the program, which cannot be kept.
-    """
-
-    hashed: tuple[str, ...]
-    by_utility: bool = False
-    utility: str | None = None
-    floor_ppm: int = 0
-    window: WindowShape | None = None
-    time_column: str | None = None
-    salt: int = 0
-    timestamp: str | None = None
-    share_by: str | None = None
-    keep_rare: int = 0
-    rare_by: str | None = None
-    accuracy_by: str | None = None
-    version: Literal[1] = 1
-
-
-_RULE = TypeAdapter(Rule)
-
-
-def write_rule(store: Store, rule: Rule) -> None:
-    """Keep the rule, if it is another one than is there."""
-    data = json.dumps(asdict(rule)).encode()
-    if store.read(RULE) != data:
-        store.write(RULE, data)
-
-
-def read_rule(store: Store) -> Rule:
-    """The rule of a shed; InputError if it never ran."""
-    raw = store.read(RULE)
-    try:
-        if raw is not None:
-            return _RULE.validate_json(raw)
-    except ValidationError:
-        pass
-    raise InputError(
-        f"{store.uri} holds no shed that has run with this version",
-        hint="Check the name and the state folder; `floodway top NAME` shows what is there",
-    )
+from floodway.spark.shed.window_drop import KeepAt, missing_windows, passes
 
 
 def by_hash(df: DataFrame, rule: Rule, keep_ppm: Column, salt: Column) -> Column:

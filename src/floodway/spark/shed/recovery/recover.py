@@ -25,7 +25,8 @@ from floodway.job.options.values import moment_us
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store
 from floodway.spark.session.stores import place_files
-from floodway.spark.shed.recovery.fate import Rule, fate, missing, read_rule, reasons
+from floodway.spark.shed.recovery.fate import fate, missing, reasons
+from floodway.spark.shed.recovery.rule import Rule, read_rule
 from floodway.spark.shed.recovery.streams import stream_recovery
 from floodway.spark.source import register
 from floodway.spark.source.offsets import BatchOffset

@@ -15,8 +15,8 @@ from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.windows.window_drop import WindowShape
+from floodway.spark.shed.control_table import EVER_US
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.open_batches import EVER_US
 from floodway.units import PPM
 from tests.patience import wait_until
 from tests.spark.shedding import Stream

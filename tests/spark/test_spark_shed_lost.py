@@ -17,8 +17,8 @@ from floodway.job.store.store import InTime, LocalStore, always
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.shed.control_file import LATE
+from floodway.spark.shed.control_table import EVER_US
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.open_batches import EVER_US
 from floodway.units import PPM
 from tests.patience import wait_until
 from tests.spark.shedding import Stream

@@ -189,7 +189,7 @@ def test_what_is_kept_is_chosen(job: Job, options: dict[str, Any]) -> None:
         gone = set(range((job.fed - 1) * ROWS, job.fed * ROWS)) - last
         assert min(i % 10 for i in last) >= max(i % 10 for i in gone) - 1
     elif "share_by" in options:
-        # Five users with ten tuples each: below their share also if a batch that began late keeps a quarter of its plan.
+        # Five users with ten tuples each: below their share also if a late batch keeps a quarter of its plan.
         assert {i for i in range((job.fed - 1) * ROWS, job.fed * ROWS) if i % 40 == 0} <= last
     else:
         assert all((i % 50 in {j % 50 for j in last}) == (i in last) for i in last)

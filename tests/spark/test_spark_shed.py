@@ -20,6 +20,7 @@ import floodway
 from floodway.errors import InputError
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.line_log import KeptLines
+from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
@@ -27,6 +28,7 @@ from floodway.spark.shed.checks import stands_on_source
 from floodway.spark.shed.control_columns import with_control
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, Entry, Table
 from floodway.spark.shed.control_view import live_row
+from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.spark.shed.window_drop import WindowDrop
 from floodway.units import PPM
@@ -73,7 +75,11 @@ def slots(spark: SparkSession, first: int, count: int, salt: int) -> dict[int, i
     return {row.id: row.slot for row in found}
 
 
-def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: SparkSession, stream: Stream) -> None:
+@pytest.mark.parametrize("samples", [5, None], ids=["counted beside the fate", "counted before and after the drop"])
+def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(
+    spark: SparkSession, stream: Stream, samples: int | None
+) -> None:
+    stream.options["side_output"] = samples
     stream.follows = True
     stream.start()
     # None so high that a batch which comes early may keep everything (HIGHEST).
@@ -96,12 +102,13 @@ def test_rate_changes_without_restart_counts_are_exact_and_replays_agree(spark: 
         assert {row._weight for row in stream.results[line.batch]} == {1e6 / line.keep_ppm}
         assert len(kept) / 2000 == pytest.approx(line.keep_ppm / 1e6, abs=0.04)
     assert ledger.fold().differences() == []
-    samples = KeptLines(stream.shed.files.store, "dropped")
-    wait_until(lambda: len(list(samples.read())) >= 3 * 5, "the last sample, which is written after the ledger")
-    dropped = list(samples.read())
-    assert len(dropped) == 3 * 5
-    kept_ids = {row.id for batch in stream.results.values() for row in batch}
-    assert not kept_ids & {json.loads(entry["tuple"])["id"] for entry in dropped}
+    if samples:
+        side_output = KeptLines(stream.shed.files.store, "dropped")
+        wait_until(lambda: len(list(side_output.read())) >= 3 * samples, "the last sample, written after the ledger")
+        dropped = list(side_output.read())
+        assert len(dropped) == 3 * samples
+        kept_ids = {row.id for batch in stream.results.values() for row in batch}
+        assert not kept_ids & {json.loads(entry["tuple"])["id"] for entry in dropped}
 
     # The last batch is run again, as after a crash before its commit; meanwhile the decision has changed.
     first_run = {row.id for row in stream.results[4]}
@@ -159,6 +166,23 @@ def test_everything_is_compiled_and_the_decision_is_made_in_the_drivers_memory(
     assert heads and all("*(" in head for head in heads)
     in_subquery = plan.partition("Subquery")[2]
     assert "LocalTableScan" in in_subquery and "Scan text" not in in_subquery
+
+
+def test_a_batch_of_which_nothing_is_left_was_dropped_by_its_decision(stream: Stream) -> None:
+    """No tuple is left to tell which decision it was."""
+    stream.options["side_output"] = None
+    stream.start()
+    for batch, keep in enumerate((1.0, 1e-6, 1e-6)):
+        stream.keeps.append(keep)
+        stream.feed(rows(batch * 100, 100))
+    last = Ledger(stream.shed.files.store).read()[-1]
+    time_us = journaled_time(LocalStore(stream.folder / "checkpoint"), last.batch)
+    assert time_us is not None
+    assert (last.offered, last.kept, last.mode) == (100, 0, "enforce")
+    assert last.plan == str(stream.shed.loop.control.table.at(time_us).seq)
+    assert last.keep_ppm < 10
+    status = stream.shed.files.read_status()
+    assert status is not None and status.decision_seen is True and status.errors == 0
 
 
 def another_entry(stream: Stream, keep_ppm: int) -> Entry:

@@ -14,7 +14,7 @@ from floodway.spark.shed.settings import ShedSettings
 
 SETTINGS = ShedSettings("job", 2.0, make_controller("batch", target_seconds=2.0), "enforce", salt=1, skip_when_lag=300)
 REPORT = BatchReport(
-    "q", "r", 4, 0, 1.0, offered=100, kept=100, would_keep=100, seq=0, backlog=1500,
+    "q", "r", 4, 0, 1.0, offered=100, kept=100, seq=0, backlog=1500,
     waiting=(Waiting("clicks", 0, 100, 1100), Waiting("clicks", 1, 0, 500)),
 )  # fmt: skip
 

@@ -77,7 +77,7 @@ class Tenants:
             points = points_of([key for key, count in counts.items() for _ in range(count)], 1000)
             self.loop.on_batch(
                 BatchReport(
-                    "q", "r1", self.batch, started, seconds, sum(counts.values()), kept, kept, started,
+                    "q", "r1", self.batch, started, seconds, sum(counts.values()), kept, started,
                     entry.seq, keep_ppm, entry.mode, over=over, by_share=over if enforced else 0, key_points=points,
                     key_counts={0: sum(counts.values()) - sum(tracked.values()), **tracked},
                     key_name=None if quotas.asked is None else f"tenant {quotas.asked - 1000}",

@@ -71,9 +71,8 @@ class Job:
             self.previous_us, self.now_us = started, started + round(seconds * 1e6)
             self.batch += 1
             yield BatchReport(
-                "q", run, self.batch - 1, started, seconds, offered, kept, offered * entry.keep_ppm // PPM,
-                started, entry.seq, keep, entry.mode,
-            )  # fmt: skip
+                "q", run, self.batch - 1, started, seconds, offered, kept, started, entry.seq, keep, entry.mode
+            )
 
 
 def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> None:
@@ -285,7 +284,7 @@ def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path
     ],
 )
 def test_counts_of_a_part_of_a_batch_are_known_as_such(offered: int, read: int | None, uncertain: bool) -> None:
-    report = BatchReport("q", "r", 3, 0, 1.0, offered, offered // 2, offered, read=read)
+    report = BatchReport("q", "r", 3, 0, 1.0, offered, offered // 2, read=read)
     assert report.uncertain is uncertain
     assert report.finished().offered == (1000 if uncertain and offered else offered)
 
@@ -301,7 +300,7 @@ def test_counts_of_a_part_of_a_batch_are_known_as_such(offered: int, read: int |
 )
 def test_positions_tell_whole_actions_from_parts_of_a_batch(offered: int, read: int, uncertain: bool) -> None:
     positions = (OffsetRange("clicks", 0, 10, 70), OffsetRange("clicks", 1, 0, 40))
-    report = BatchReport("q", "r", 3, 0, 1.0, offered, offered // 2, offered, read=read, ranges=positions)
+    report = BatchReport("q", "r", 3, 0, 1.0, offered, offered // 2, read=read, ranges=positions)
     assert report.uncertain is uncertain
     assert report.finished().offered == 100
 

@@ -26,6 +26,20 @@ MOST_UNREPORTED = 100
 """Spark keeps no more batches in a checkpoint, by default."""
 
 
+def with_decision(report: BatchReport, table: Table, checkpoint: Store | None) -> BatchReport:
+    """A report that tells by which decision all tuples of its batch were dropped: none of them is left to tell.
+
+    There was one. Batches that find no decision, or an expired one, keep everything.
+    """
+    if report.seq is not None or report.kept or not report.offered:
+        return report
+    journaled = None if checkpoint is None else journaled_time(checkpoint, report.batch)
+    time_us = report.started_us if journaled is None else journaled
+    entry = table.at(time_us)
+    keep_ppm = rest_ppm(entry.keep_at(time_us), entry.rare_ppm)
+    return replace(report, batch_time_us=time_us, seq=entry.seq, keep_ppm=keep_ppm, mode=entry.mode)
+
+
 def missed_lines(report: BatchReport, settings: ShedSettings, last_batch: int | None, now_us: int) -> list[LedgerLine]:
     """A gap for the batches since `last_batch` whose counts nobody reported, if there are any."""
     missed = _missed(report, last_batch)
@@ -141,7 +155,7 @@ def _unreported(
         entry = table.at(time_us)
         if entry.mode == "enforce" and not entry.expired(time_us):
             missed = BatchReport(
-                report.query, report.run, batch, time_us, 0.0, 0, 0, 0, batch_time_us=time_us, seq=entry.seq,
+                report.query, report.run, batch, time_us, 0.0, 0, 0, batch_time_us=time_us, seq=entry.seq,
                 keep_ppm=rest_ppm(entry.keep_at(time_us), entry.rare_ppm), ranges=ranges,
             )  # fmt: skip
             found.append(replace(facts_of(missed, settings, table, now_us), counted=False))

@@ -1,7 +1,7 @@
 """A shed in one session: the drop on a stream, the counts around it, and the loop that they are reported to.
 
 The plan stays the same for ever, so the state of what comes after it does too. Every micro-batch finds the decision in
-force (`control_columns.py`), marks each tuple with its fate, counts, and filters.
+force (`control_columns.py`), counts its tuples, marks each with its fate, filters, and counts what is left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
 from floodway.spark.shed.keys.key_columns import OVER, QUOTA, hashed_weights, key_hash, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import KeyShares
 from floodway.spark.shed.keys.rare import FIRST, UNKNOWN
-from floodway.spark.shed.listener import attach, metric_name
+from floodway.spark.shed.listener import attach, metric_name, offered_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
@@ -115,10 +115,28 @@ class BoundShed:
         self.loops.append(loop)
         note_place(self.settings.name, self.files.store.uri)
         write_rule(loop.files.store, self._rule(df))
-        marked = self._marked(df).withColumn(KEPT, fn.col(FATE) | ~fn.col(ENFORCED))
-        counted = marked.observe(metric_name(self.metric_key), *self._counts(df))
         weight = self._weight(df).alias(WEIGHT)
-        return counted.filter(KEPT).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+        return self._kept(df).select(*[column(name) for name in df.columns if name != WEIGHT], weight)
+
+    def _kept(self, df: DataFrame) -> DataFrame:
+        """What passes the drop, counted before and after it.
+
+        Where Spark counts it writes out whole rows, and compiles what follows apart. So tuples are counted where they
+        are whole rows anyhow, as the source has them, and where only the kept ones are left. An option that tells of
+        what it drops counts once, beside the fate of each tuple.
+        """
+        name, asked = metric_name(self.metric_key), self._option_metrics(df)
+        offered = fn.count(fn.lit(1)).alias("offered")
+        # The same for all tuples of a batch. The greatest of a number costs less than the first of anything.
+        decision = [fn.max(DECIDED).alias("decided"), fn.max(TIME).alias("batch_time_us")]
+        at = self.options.arrival or (ARRIVAL if ARRIVAL in df.columns else None)
+        if asked:
+            arrival = [] if at is None else [fn.avg(fn.when(fn.col(KEPT), time_us(at))).alias("arrival_us")]
+            kept = fn.count_if(KEPT).alias("kept")
+            return self._marked(df).observe(name, offered, kept, *decision, *arrival, *asked).filter(KEPT)
+        arrival = [] if at is None else [fn.avg(time_us(at)).alias("arrival_us")]
+        passed = self._marked(df.observe(offered_name(self.metric_key), offered)).filter(KEPT)
+        return passed.observe(name, fn.count(fn.lit(1)).alias("kept"), *decision, *arrival)
 
     @property
     def _table_options(self) -> list[str]:
@@ -173,6 +191,10 @@ class BoundShed:
         return kept.select(*[column(name) for name in df.columns])
 
     def _marked(self, df: DataFrame) -> DataFrame:
+        """The stream with the entry in force, the fate of every tuple, and whether it is kept."""
+        return self._fated(df).withColumn(KEPT, ~fn.col(ENFORCED) | fn.col(FATE))
+
+    def _fated(self, df: DataFrame) -> DataFrame:
         """The stream with the entry in force, the slot, the utility and the fate of every tuple."""
         found = with_control(df, self.files.control_uri, self._table_options)
         salt = fn.coalesce(fn.col(SALT), fn.lit(0).cast("bigint"))
@@ -233,18 +255,9 @@ class BoundShed:
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
         return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
 
-    def _counts(self, df: DataFrame) -> list[Column]:
-        """Counted before the drop, in one observation: each costs every tuple, and its plan every batch.
-
-        What was dropped follows from what the decision drops, and from whether it was enforced (`BatchReport`).
-        """
-        metrics = [
-            fn.count(fn.lit(1)).alias("offered"),
-            fn.count_if(FATE).alias("would_keep"),
-            # The same for all tuples of a batch. The greatest of a number costs less than the first of anything.
-            fn.max(DECIDED).alias("decided"),
-            fn.max(TIME).alias("batch_time_us"),
-        ]
+    def _option_metrics(self, df: DataFrame) -> list[Column]:
+        """What the options ask to know of all tuples, the dropped ones too."""
+        metrics: list[Column] = []
         if self.utility is not None:
             utility = fn.col(UTILITY)
             metrics.append(utility_summary(fn.when(~self._skipped, utility)).alias("utilities"))
@@ -275,9 +288,6 @@ class BoundShed:
             )
             text = fn.when(dropped, fn.to_json(fn.struct(*[column(name) for name in df.columns])))
             metrics.append(fn.min_by(text, order, self.options.side_output).alias("dropped_tuples"))
-        arrival = self.options.arrival or (ARRIVAL if ARRIVAL in df.columns else None)
-        if arrival is not None:
-            metrics.append(fn.avg(fn.when(fn.col(KEPT), time_us(arrival))).alias("arrival_us"))
         return metrics
 
     def _weight(self, df: DataFrame) -> Column:

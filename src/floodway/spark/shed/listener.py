@@ -144,6 +144,11 @@ def metric_name(key: str) -> str:
     return f"floodway.{key}"
 
 
+def offered_name(key: str) -> str:
+    """The name of its observation before the drop, where there is one of its own."""
+    return f"floodway-offered.{key}"
+
+
 class ShedListener(StreamingQueryListener):
     """Hands events to loops; Spark calls it from one thread."""
 
@@ -221,7 +226,8 @@ class _JavaListener(JStreamingQueryListener):
 def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchReport:
     """The report of one shed from a progress."""
     sources = progress["sources"] if on_source else []
-    seen = progress["observedMetrics"][metric_name(key)]
+    observed = progress["observedMetrics"]
+    seen = observed.get(offered_name(key), {}) | observed[metric_name(key)]
     decided = Decided.read(seen.get("decided"))
     ranges, why = positions(progress["sources"])
     stale, over, behind = (seen.get(name, 0) for name in ("stale", "over", "behind"))
@@ -232,8 +238,7 @@ def report(progress: Mapping[str, Any], key: str, *, on_source: bool) -> BatchRe
         started_us=_micros(progress["timestamp"]),
         seconds=progress["durationMs"]["triggerExecution"] / 1e3,  # Spark 3.5 has no batchDuration in its JSON
         offered=seen["offered"],
-        kept=seen["would_keep"] if decided.enforced else seen["offered"],
-        would_keep=seen["would_keep"],
+        kept=seen["kept"],
         batch_time_us=seen.get("batch_time_us"),
         seq=decided.seq,
         keep_ppm=decided.keep_ppm,

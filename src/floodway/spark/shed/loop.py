@@ -26,7 +26,7 @@ from floodway.job.status.parts import AccuracyPart
 from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
-from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines
+from floodway.spark.shed.accounts import UNCERTAIN, all_facts, batch_lines, missed_lines, with_decision
 from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser
 from floodway.spark.shed.control_file import ControlTable
@@ -183,9 +183,10 @@ class ShedLoop:
             self._state_lost = False
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
-            missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             # Before a new decision: the table has the batch's own until then.
             checkpoint = self.control.open_batches.journal(report.query)
+            report = with_decision(report, self.control.table, checkpoint)
+            missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             facts = all_facts(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us())
             seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
             self._guarded("writing the control table again", lambda: self._look_at_decision(report))

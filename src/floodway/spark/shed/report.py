@@ -36,7 +36,8 @@ STEPS = 20
 class BatchReport:
     """What Spark counted in one micro-batch. Times in microseconds of the epoch, `seconds` its duration.
 
-    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None without tuples. `arrival_us`
+    `batch_time_us` is the journaled timestamp that chose the entry `seq`; both are None where no tuple is left to tell
+    them (`accounts.with_decision`). `arrival_us`
     is the mean arrival of the kept tuples, `event_us` the latest event time offered.
     """
 
@@ -47,7 +48,6 @@ class BatchReport:
     seconds: float
     offered: int
     kept: int
-    would_keep: int
     batch_time_us: int | None = None
     seq: int | None = None
     keep_ppm: int | None = None

@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests scripts
 
-# Hundreds of short Python processes: where bytecode is not kept, each compiles pandas, PySpark and Floodway anew.
+# Hundreds of short Python processes: where bytecode is not kept, each compiles pandas, PySpark and Floodway again.
 unexport PYTHONDONTWRITEBYTECODE
 
 # The first Python on the PATH that runs and is new enough; `make PYTHON=/some/python setup` names another.

@@ -156,7 +156,7 @@ def _batches(job: JobPlace) -> list[Batch]:
 
 OWN_STYLE = """
 main{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}
-.charts{display:grid;gap:0 14px} section{min-width:0}
+.charts{display:grid;gap:0 14px} .charts section{grid-column:auto;min-width:0}
 @media (min-width:860px){.charts{grid-template-columns:1fr 1fr}}
 @media (max-width:480px){.chart text{font-size:16px}}
 """

@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := src tests scripts
 
+# Hundreds of short Python processes: where bytecode is not kept, each compiles pandas, PySpark and Floodway again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first Python on the PATH that runs and is new enough; `make PYTHON=/some/python setup` names another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)

@@ -88,6 +88,11 @@ def test_refusals(tmp_path: Path) -> None:
         run(FIGURE1, "--picture", str(tmp_path / "x.gif"))
 
 
+def test_an_option_in_place_of_a_plan_is_refused_as_such() -> None:
+    with pytest.raises(InputError, match="--plan wants a name before --rates"):
+        run(FIGURE1, "--plan", "--rates", "s1=1,s2=1")
+
+
 def test_a_plan_of_a_run_by_the_name_that_its_ledger_has(tmp_path: Path) -> None:
     plan = {"id": "8f3a01bc", "time_us": 1_735_689_600_000_000, "mode": "enforce", "keeps": {"s1": 0.2, "s2": 0.4}}
     plan |= {"rates": {"s1": 1.0, "s2": 1.0}, "why": {"A.main": "batches of 2.1 s"}}

@@ -113,7 +113,9 @@ def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: Ma
         expect(page.locator('[data-field="would"]')).to_have_text("8.9% if enforced")
         needed = "1.80 × the present one: 4 executors more, measured efficiency 0.83"
         expect(page.locator("#tile-capacity")).to_contain_text(needed)
-        expect(page.locator('[data-field="plan"]')).to_have_text("In force: plan 8f3a01bc by exact for throughput.")
+        expect(page.locator('[data-field="plan"]')).to_have_text(
+            "Plan in force: 8f3a01bc, planner exact, objective throughput."
+        )
         expect(page.locator("#notes")).to_contain_text("network.json cannot be read")
 
 

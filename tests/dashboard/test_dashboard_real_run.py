@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.options.values import Target
 from floodway.job.status.batches import Sketch
+from floodway.job.status.status import Status
 from floodway.job.store.store import LocalStore
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log
@@ -48,9 +50,16 @@ def test_page_metrics_and_report_agree_with_the_run(spark: Session, tmp_path: Pa
     network = parse_network(SPLIT.format(log=log), source="page-run")
     root.mkdir()
     seen: list[dict[str, Any]] = []
+    ended = threading.Event()
+
+    def look(_: Status) -> None:
+        if any(line.reason == "delivered" for line in Ledger(LocalStore(root)).lines()):
+            ended.set()
+
     with page_server([root]) as server:
-        # A generous target: the run then drains for as long as a first batch takes on a busy machine.
-        options = RunOptions(seconds=3.0, root=root, target=Target(40.0), settle_seconds=0.0)
+        options = RunOptions(
+            seconds=PATIENCE_SECONDS, root=root, target=Target(40.0), settle_seconds=0.0, progress=look, ended=ended
+        )
         result = run_network(network, options, spark)
         snapshot = httpx.get(f"{server.url}/v1/page/snapshot", trust_env=False, timeout=PATIENCE_SECONDS).json()
         metrics = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=PATIENCE_SECONDS).text

@@ -19,6 +19,7 @@ from floodway.spark.query.layout import RunLayout
 from floodway.spark.source.kafka import RecordTimes
 from scripts.kafka_broker import Broker
 from tests.kafka.producers import ordered
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from floodway.spark.session.session import Session
@@ -43,7 +44,7 @@ def produce(address: str, topic: str, ids: range, age_seconds: float) -> None:
     created = round(1000 * (time.time() - age_seconds))
     for number in ids:
         producer.produce(topic, b'{"id": %d}' % number, partition=0, timestamp=created)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def test_a_records_own_time_is_found_by_position(broker: Broker) -> None:

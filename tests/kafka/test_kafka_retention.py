@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
+from floodway.job.ledger.ledger import Ledger
 from floodway.job.options.options import OnLoss
+from floodway.job.status.status import Status
 from floodway.network.file import parse_network
 from floodway.spark.audit.run import audit
 from floodway.spark.log import PositionError
@@ -66,13 +69,17 @@ def test_records_that_the_broker_deleted_are_counted(spark: Session, broker: Bro
     network = parse_network(NETWORK.format(address=broker.address, topic=topic))
 
     def run(settled: int, on_loss: OnLoss = "fail") -> dict[str, Any]:
-        """Run until so many tuples are in the ledger: on a busy machine a run may end before its batch does."""
-        for seconds in (3.0, 10.0, 30.0):
-            options = RunOptions(seconds=seconds, root=tmp_path, settle_seconds=0.0, on_loss=on_loss)
-            body = run_network(network, options, spark).to_dict()
-            if body["offered"].get("clicks", 0) >= settled:
-                break
-        return body
+        """Run until so many tuples are in the ledger."""
+        ended = threading.Event()
+
+        def look(_: Status) -> None:
+            if Ledger(RunLayout(tmp_path).store).fold().total.offered.total() >= settled:
+                ended.set()
+
+        options = RunOptions(
+            seconds=PATIENCE_SECONDS, root=tmp_path, settle_seconds=0.0, on_loss=on_loss, progress=look, ended=ended
+        )
+        return run_network(network, options, spark).to_dict()
 
     produce(broker.address, topic, range(1_000), 0.0)
     assert run(1_000)["kept"] == {"clicks": 1_000}

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from floodway.planning.plan import Plan
 
 
+def _named(plan: str) -> str:
+    """The next option is no planner's name: without this, the values after it would be the ones that are refused."""
+    if plan.startswith("-"):
+        raise InputError(
+            f"--plan wants a name before {plan}", hint="floodway explain net.yaml --plan exact --rates s1=1"
+        )
+    return plan
+
+
 def explain(
     network: Annotated[Path, typer.Argument(metavar="NET", help="A network file, YAML or JSON.")],
     rates: Annotated[str, typer.Option(help="Rate of every stream, such as s1=100,s2=5k/s.")] = "",
@@ -30,7 +39,10 @@ def explain(
     ] = "",
     plan: Annotated[
         str,
-        typer.Option(help="Plan drops for --rates with this planner, such as exact; with --state: a plan of that run."),
+        typer.Option(
+            help="Plan drops for --rates with this planner, such as exact; with --state: a plan of that run.",
+            callback=_named,
+        ),
     ] = "",
     state: Annotated[
         Path | None, typer.Option(help="With --plan: the folder of the run, or of one of its nodes.")

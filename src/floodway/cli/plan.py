@@ -203,7 +203,9 @@ def _print(network: Network, planner: Planner, found: Plan, body: dict[str, Any]
     typer.echo("\n".join([*columns(nodes, indent=0), "", *columns(outputs, indent=0), ""]))
     gap = 1 - found.score / body["optimum"] if body["optimum"] > 0 else 0.0
     error = f" ({gap:.2%} below)" if gap > 1e-9 else ""
-    size = f"{body['rows']} rows" if "rows" in body else f"{body['regions']} regions"
+    what = "row" if "rows" in body else "region"
+    count = body[f"{what}s"]
+    size = f"{count} {what}" if count == 1 else f"{count} {what}s"
     typer.echo(f"score {number(found.score)}, optimum {number(body['optimum'])}{error}")
     typer.echo(
         f"{planner.name}: {size}, built in {body['build_seconds']:.3f} s, look-up {body['lookup_microseconds']:.1f} µs"

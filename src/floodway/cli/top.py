@@ -115,7 +115,7 @@ def table_of(status: Status, now: float) -> Table:
     for one in status.keys:
         table.add_row(f"key {escape(one.key)}", f"{one.share:.1%} of the input, keep {one.keep:.1%} {_bar(one.keep)}")
     dropped = ", ".join(f"{count:,} by {reason}" for reason, count in status.totals.dropped.items()) or "none"
-    table.add_row("since the start", f"{status.totals.offered:,} tuples offered, {dropped} dropped")
+    table.add_row("since the start", f"{status.totals.offered:,} tuples offered, dropped: {dropped}")
     if status.totals.recovered:
         table.add_row("recovered", status.totals.recovered_words)
     if status.decision_seen is False:

@@ -155,7 +155,12 @@ def _batches(job: JobPlace) -> list[Batch]:
     return sorted(found, key=lambda batch: batch.ended_seconds)
 
 
-OWN_STYLE = "\nmain{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}"
+OWN_STYLE = """
+main{display:block} .tile b{font-size:1.2rem;overflow-wrap:normal}
+.charts{display:grid;gap:0 14px} .charts section{grid-column:auto;min-width:0}
+@media (min-width:860px){.charts{grid-template-columns:1fr 1fr}}
+@media (max-width:480px){.chart text{font-size:16px}}
+"""
 
 
 def to_html(*reports: JobReport, title: str | None = None) -> str:
@@ -186,7 +191,7 @@ def _section(report: JobReport) -> str:
     if report.network is not None:
         drawing = network_svg(report.network, report.flow)
         parts.append(f'<section><h2>What flowed, on average</h2><div class="scroll">{drawing}</div></section>')
-    return "".join([*parts, *_charts(report)])
+    return "".join([*parts, f'<div class="charts">{"".join(_charts(report))}</div>'])
 
 
 def _ran(report: JobReport) -> str:

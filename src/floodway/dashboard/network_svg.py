@@ -21,7 +21,7 @@ MARGIN = 14.0
 LETTER = 0.6
 """Width of a letter over its size: wide enough for any of the page's fonts."""
 NAME, SMALL = 12.0, 10.0
-BADGE = 68.0
+BADGE = 74.0
 DASH = "–"
 
 
@@ -66,7 +66,7 @@ def _lines(network: Network, name: str) -> list[str]:
         return ["keep 100%"]
     if name in network.outputs:
         return [f"weight {number(network.outputs[name].weight)}"]
-    return [f"{seconds(network.operators[name].cost)} a tuple"]
+    return [f"{seconds(network.operators[name].cost)} per tuple"]
 
 
 def _node(network: Network, name: str, place: Rectangle, figures: Flow | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720.0, 220.0, 56.0, 12.0, 12.0, 34.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520.0, 220.0, 56.0, 12.0, 12.0, 34.0
 Scale = Callable[[float], str]
 COLOURS = ("--c0", "--c1", "--c2", "--c3", "--c4", "--c5")
 
@@ -110,4 +110,13 @@ def _tick(most: float) -> float:
 
 
 def _short(value: float) -> str:
+    """A number that fits beside the axis.
+
+    >>> [_short(value) for value in (0.25, 1500.0, 250_000.0, 2_000_000.0)]
+    ['0.25', '1,500', '250k', '2M']
+    """
+    if value >= 1e6:
+        return f"{value / 1e6:.4g}M"
+    if value >= 1e4:
+        return f"{value / 1e3:.4g}k"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -146,8 +146,8 @@ function modes(job) {
     button.setAttribute("aria-pressed", is && current.length > 1 ? "mixed" : String(is));
   }
   const { id, planner, objective } = job.plan ?? {};
-  const parts = [id && `plan ${id}`, planner && `by ${planner}`, objective && `for ${objective}`].filter(Boolean);
-  document.querySelector("[data-field=plan]").textContent = parts.length ? `In force: ${parts.join(" ")}.` : "";
+  const parts = [id, planner && `planner ${planner}`, objective && `objective ${objective}`].filter(Boolean);
+  document.querySelector("[data-field=plan]").textContent = parts.length ? `Plan in force: ${parts.join(", ")}.` : "";
 }
 
 function network(job) {

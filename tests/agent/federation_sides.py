@@ -77,7 +77,7 @@ class PlainEngine:
             raise InputError("its log is gone", hint="Find it")
         self.running.add(spec.name)
 
-    def stop(self, fragment: str) -> None:
+    def stop(self, fragment: str, *, after_batch: bool = False) -> None:
         self.running.discard(fragment)
 
     def failures(self) -> Mapping[str, str]:

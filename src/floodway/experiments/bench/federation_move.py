@@ -30,13 +30,14 @@ QUIET, FULL = 0.12, 0.85
 PRICE = 11.0
 SECONDS = 900.0
 OPTIONS = ["--period", "2", "--trigger", "1", "--lease", "60"]
+PATIENCE_SECONDS, GAPS = 240.0, 6
 SEED = 20260118
 
 
 def pause(*, long: bool, progress: Progress) -> BenchResult:
     """Seconds between the last batch at the giver and the first at the taker; the longest of all moves is judged."""
     logs = example("intrusion_logs")
-    count = 6 if long else 4
+    count = 6 if long else 3
     federation = parse_federation(text := _text(free_ports(2), count), name="bench-move")
     with tempfile.TemporaryDirectory(prefix="floodway-move-") as folder:
         with Story(Path(folder), text, federation, logs.SCHEMA, OPTIONS) as story:
@@ -73,15 +74,17 @@ def _moves(story: Story, logs: Any, progress: Progress) -> tuple[list[MovePart],
         table = logs.generated(SEED + at, seconds=SECONDS, rate=FULL / COST)
         story.feeds[name] = Feeding(story.shared / "logs" / name, table, QUIET / COST)
     story.wait_ready()
-    story.play(15.0, 15.0, lambda: False)
-    usual = median(gap for name in names for gap in story.gaps(name))
+    story.play(5.0, PATIENCE_SECONDS, lambda: all(len(story.gaps(name)) >= GAPS for name in names))
+    usual = median(gap for name in names for gap in story.gaps(name)[1:])  # the first batch compiles its plan
     found: list[Handover] = []
     for at, name in enumerate(names):
         story.feeds[name].rate = (FULL - QUIET * (len(names) - 1 - at)) / COST
-        story.play(0.0, 120.0, lambda at=at, name=name: _handover(story, name, at) is not None)
+        story.play(0.0, PATIENCE_SECONDS, lambda at=at, name=name: _handover(story, name, at) is not None)
         handover = _handover(story, name, at)
         if handover is None:
-            raise BenchError(f"{name} did not move within two minutes", hint=f"Load of A: {story.part('A').load:.2f}")
+            raise BenchError(
+                f"{name} did not move within {PATIENCE_SECONDS:g} s", hint=f"Load of A: {story.part('A').load:.2f}"
+            )
         found.append(handover)
         story.feeds[name].rate = QUIET / COST
         story.play(5.0, 5.0, lambda: False)

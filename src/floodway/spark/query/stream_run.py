@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from floodway.errors import FloodwayError
 from floodway.spark.query.journal import checkpoint_id, committed_batches
-from floodway.spark.source.datasource import explain, own_message
+from floodway.spark.session.spark_errors import explain, own_message
 from floodway.spark.source.gate import OPEN, SHUT, decide, remove, waiting
 
 if TYPE_CHECKING:

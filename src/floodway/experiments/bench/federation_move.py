@@ -25,7 +25,7 @@ from floodway.spark.audit.run import audit_federation
 GOAL_SECONDS = 1.0
 COST = 0.01
 """CPU-seconds per tuple, declared: what moves when must not depend on what else the machine does."""
-QUIET, FULL = 0.12, 0.85
+QUIET, FULL = 0.1, 0.85
 """Load of a fragment, and of all of A's while one is to move, in CPUs: above 0.7 of one, A's cost exceeds the price."""
 PRICE = 11.0
 SECONDS = 900.0

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from floodway.errors import FloodwayError
-from floodway.job.store.store import Store, StoreError, scheme_of
-from floodway.job.store.store_arrow import SCHEMES
+from floodway.job.store.store import OBJECT_SCHEMES, Store, StoreError, scheme_of
 from floodway.planning.windows.window_drop import Epoch
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.open_batches import EVER_US, OpenBatches, OpenJournal, open_checkpoint
@@ -173,7 +172,7 @@ class ControlTable:
 
     @property
     def _least_guard_us(self) -> int:
-        by_request = not self._readers and scheme_of(self._store.uri) in SCHEMES
+        by_request = not self._readers and scheme_of(self._store.uri) in OBJECT_SCHEMES
         return REQUEST_GUARD_US if by_request else GUARD_US
 
     def _replace(self, raw: bytes, last_us: int) -> int | None:

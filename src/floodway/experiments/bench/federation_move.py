@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,7 +80,7 @@ def _moves(story: Story, logs: Any, progress: Progress) -> tuple[list[MovePart],
     found: list[Handover] = []
     for at, name in enumerate(names):
         story.feeds[name].rate = (FULL - QUIET * (len(names) - 1 - at)) / COST
-        story.play(0.0, PATIENCE_SECONDS, lambda at=at, name=name: _handover(story, name, at) is not None)
+        story.play(0.0, PATIENCE_SECONDS, partial(_is_over, story, name, at))
         handover = _handover(story, name, at)
         if handover is None:
             raise BenchError(
@@ -90,6 +91,10 @@ def _moves(story: Story, logs: Any, progress: Progress) -> tuple[list[MovePart],
         story.play(5.0, 5.0, lambda: False)
         progress((at + 1) / (len(names) + 1))
     return story.moves(), found, usual
+
+
+def _is_over(story: Story, fragment: str, at: int) -> bool:
+    return _handover(story, fragment, at) is not None
 
 
 def _handover(story: Story, fragment: str, at: int) -> Handover | None:

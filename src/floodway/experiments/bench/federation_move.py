@@ -26,9 +26,10 @@ from floodway.spark.audit.run import audit_federation
 GOAL_SECONDS = 1.0
 COST = 0.01
 """CPU-seconds per tuple, declared: what moves when must not depend on what else the machine does."""
-QUIET, FULL = 0.1, 0.85
-"""Load of a fragment, and of all of A's while one is to move, in CPUs: above 0.7 of one, A's cost exceeds the price."""
-PRICE = 11.0
+QUIET, FULL = 0.1, 0.88
+"""Load of a fragment, and of all of A's while one is to move, in CPUs."""
+PRICE = 6.0
+"""Above what six quiet fragments cost A per CPU, below what the raised one costs it, of whatever size it is."""
 SECONDS = 900.0
 OPTIONS = ["--period", "2", "--trigger", "1", "--lease", "60"]
 PATIENCE_SECONDS, GAPS = 240.0, 6

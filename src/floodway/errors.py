@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 
 class FloodwayError(Exception):
@@ -107,9 +108,14 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     >>> print(missing_extra(ModuleNotFoundError(name="highspy")))
     this needs highspy, which is not installed. Run: pip install 'floodway[planner]'
     """
-    library = (error.name or "").partition(".")[0]
+    library, _, module = (error.name or "").partition(".")
     if library not in EXTRAS:
         return None
+    if module and library == "pyspark" and find_spec(library) is not None:
+        return MissingExtraError(
+            f"this needs Spark 4.2 or later, the one that is installed has no {error.name}",
+            hint="Use a newer one, or floodway.shed, which needs Spark 3.5 or later",
+        )
     return MissingExtraError(
         f"this needs {library}, which is not installed", hint=f"Run: pip install 'floodway[{EXTRAS[library]}]'"
     )

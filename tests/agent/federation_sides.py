@@ -53,13 +53,17 @@ class Killed(BaseException):
 
 
 class PlainEngine:
-    """Knows what runs; `fails` says how often a fragment cannot be started, `on_start` is called before each start."""
+    """Knows what runs; `fails` says how often a fragment cannot be started, `on_start` is called before each start.
+
+    `on_stop` is called before each stop.
+    """
 
     def __init__(self) -> None:
         self.running: set[str] = set()
         self.prepared: set[str] = set()
         self.fails: dict[str, int] = {}
         self.on_start: Callable[[str], None] = lambda fragment: None
+        self.on_stop: Callable[[str], None] = lambda fragment: None
 
     def check(self, spec: FragmentSpec) -> None:
         pass
@@ -78,7 +82,8 @@ class PlainEngine:
             raise InputError("its log is gone", hint="Find it")
         self.running.add(spec.name)
 
-    def stop(self, fragment: str) -> None:
+    def stop(self, fragment: str, *, after_batch: bool = False) -> None:
+        self.on_stop(fragment)
         self.running.discard(fragment)
 
     def failures(self) -> Mapping[str, str]:

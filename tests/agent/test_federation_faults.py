@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.messages import Accept, Move
 from tests.agent.federation_sides import LEASE, UNITS, Sides
 from tests.agent.federation_world import FederationWorld, agent, part_of
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 FULL = OSError(28, "No space left on device")
 
@@ -59,6 +60,29 @@ def test_one_that_cannot_be_resumed_does_not_keep_the_others_stopped(sides: Side
     sides.check()
     row = a.journal.move("A/0")
     assert row is not None and row.state == "failed"
+
+
+def test_fragments_that_move_together_stand_still_only_for_themselves(sides: Sides) -> None:
+    """None is stopped, nor started, after another one: all are at it before the first is done."""
+    a, b = sides.members["A"], sides.members["B"]
+    a.engine.on_stop = _together(2)
+    b.engine.on_start = _together(2)
+    assert sides.give("A/0", "B", "f0", "f1") == {}
+    assert b.engine.running == {"f0", "f1"}
+    sides.check()
+
+
+def _together(count: int) -> Callable[[str], None]:
+    """So many calls return at the same time; each fragment is waited for once, for it is let go of afterwards."""
+    barrier = Barrier(count)
+    seen: set[str] = set()
+
+    def arrive(fragment: str) -> None:
+        if fragment not in seen:
+            seen.add(fragment)
+            barrier.wait(PATIENCE_SECONDS)
+
+    return arrive
 
 
 @pytest.mark.parametrize("taken", [False, True])

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.control.base import Decision, Observation, State
-from floodway.errors import InputError
+from floodway.errors import InputError, MissingExtraError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.status.status import Status, Totals
 from floodway.job.store.line_log import KeptLines
 from floodway.spark.shed.recovery.fate import fate, missing
 from floodway.spark.shed.recovery.rule import Rule
+from floodway.spark.source import register
 
 PATIENCE_SECONDS = 240.0
 ROWS = 2000
@@ -282,6 +284,20 @@ def test_whole_windows_are_kept_or_dropped(any_spark: SparkSession, folder: Path
     job.stop()
     rows = any_spark.read.parquet(str(folder / "out")).collect()
     assert rows and {row["count"] for row in rows} == {ROWS}
+
+
+def test_the_source_needs_a_newer_version(any_spark: SparkSession) -> None:
+    if tuple(map(int, any_spark.version.split(".")[:2])) >= (4, 2):
+        register(any_spark)
+        return
+    with pytest.raises(MissingExtraError, match=r"this needs Spark 4\.2 or later.*floodway\.shed"):
+        register(any_spark)
+
+
+@pytest.mark.parametrize("module", ["audit.shed", "shed.recovery.backfill", "shed.recovery.recover"])
+def test_what_a_shed_needs_later_is_there(module: str) -> None:
+    """An audit and a backfill run beside the Spark of the job."""
+    assert import_module(f"floodway.spark.{module}")
 
 
 def test_applying_a_shed_twice_is_harmless(job: Job) -> None:

@@ -452,6 +452,19 @@ def test_a_driver_held_up_at_the_replacement_is_counted_or_repeats_it(in_memory:
     assert world.control.latest.valid_from_us > world.now_us
 
 
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_request_to_an_object_store_has_a_second(in_memory: bool) -> None:
+    """There one request both takes long and makes the table visible: its length cannot be looked at before."""
+    world = World({"a": Query()})
+    world.store.uri = "s3a://bucket/state"
+    memory: list[bytes] = []
+    if in_memory:
+        world.control.also_to(memory.append)
+    world.store.stalled.append(lambda: setattr(world, "now_us", world.now_us + SECOND * 9 // 10))
+    world.put()
+    assert world.control.late_writes == 0 and world.control.latest.valid_from_us > world.now_us
+
+
 def test_a_clock_set_forward_at_the_replacement_does_not_delay_the_next_decisions() -> None:
     world = World({"a": Query()})
     world.store.stalled.append(lambda: setattr(world, "now_us", world.now_us + DAY))

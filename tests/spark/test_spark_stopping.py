@@ -78,3 +78,31 @@ def test_after_its_grace_it_is_stopped_wherever_it_is(spark: SparkSession, tmp_p
     # Only the stop releases the batch: one that waited for the batch's end would never return.
     assert batches.query.committed_at_stop == []
     assert not batches.query.isActive and batches.begun == [0]
+
+
+def test_one_that_waits_for_data_can_be_stopped_right_after_its_next_batch(spark: SparkSession, tmp_path: Path) -> None:
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+    frame = spark.readStream.schema("value string").text(str(source))
+    writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(lambda batch, number: None)
+    query = HeldQuery(writer.start(), checkpoint)
+    stopping = Thread(
+        target=stop_between_batches,
+        args=(cast(StreamingQuery, query), checkpoint, 600.0),
+        kwargs={"idle_seconds": 600.0},
+    )
+    stopping.start()
+    query.waited_for.wait()
+    assert stopping.is_alive() and query.isActive
+    (source / "one.txt").write_text("one")
+    stopping.join()
+    assert query.committed_at_stop == [0] and not query.isActive
+
+
+def test_one_that_gets_no_data_is_stopped_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    frame = spark.readStream.schema("value string").text(str(tmp_path / "in"))
+    writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.foreachBatch(lambda batch, number: None).start()
+    stop_between_batches(query, tmp_path / "checkpoint", grace_seconds=600.0, idle_seconds=0.2)
+    assert not query.isActive and committed_batches(tmp_path / "checkpoint") == []

@@ -65,8 +65,11 @@ class FragmentEngine(Protocol):
         """Run it from its checkpoint on; returns when it has found its place. Starting twice changes nothing."""
         ...
 
-    def stop(self, fragment: str) -> None:
-        """Stop it at a batch boundary; one that does not run is left alone."""
+    def stop(self, fragment: str, *, after_batch: bool = False) -> None:
+        """Stop it at a batch boundary; one that does not run is left alone.
+
+        `after_batch`: right after a batch, so that another member goes on with little delay.
+        """
         ...
 
     def failures(self) -> Mapping[str, str]:

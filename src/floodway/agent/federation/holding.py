@@ -109,10 +109,10 @@ class Holdings:
         """Start what is stalled, if it is still held and stays."""
         self.start_all(self.stalled())
 
-    def stop(self, fragment: str) -> None:
+    def stop(self, fragment: str, *, after_batch: bool = False) -> None:
         """Stop a fragment at a batch boundary; it is still held."""
         with self._turn(fragment):
-            self._engine.stop(fragment)
+            self._engine.stop(fragment, after_batch=after_batch)
 
     def drop(self, fragment: str) -> FragmentLease | None:
         """Let go of a fragment that is somebody else's, and stop it."""

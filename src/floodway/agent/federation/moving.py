@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -147,15 +148,13 @@ class Moving:
                 self.journal.lease_ended(fragment, epoch, self.clock() if at is None else at)
             case act.HaltAll():
                 self.holdings.leave(row.epochs)
-                for fragment in row.epochs:
-                    self.holdings.stop(fragment)
+                _all_at_once(partial(self.holdings.stop, after_batch=True), row.epochs)
             case act.HoldLease(lease, how):
                 self.holdings.own(lease.fragment, lease, how)
             case act.RunAll(leases):
                 for lease in leases:
                     self.holdings.own(lease.fragment, lease, "moved")
-                for lease in leases:
-                    self.holdings.start(lease.fragment)
+                _all_at_once(self.holdings.start, [lease.fragment for lease in leases])
             case act.Resume(fragments):
                 self.holdings.resume(fragments)
             case act.LetGo(fragment):
@@ -338,6 +337,16 @@ class Moving:
                 raise MoveError(
                     f"{move.giver} offers {task.name}, which {holder} holds", hint="Only its holder can move a fragment"
                 )
+
+
+def _all_at_once(do: Callable[[str], None], fragments: Collection[str]) -> None:
+    """Do it to all fragments of a move at the same time: each stands still only for its own part. Raises the first
+    error when all have ended.
+    """
+    with ThreadPoolExecutor(max(1, len(fragments)), thread_name_prefix="move") as pool:
+        ended = [pool.submit(do, fragment) for fragment in fragments]
+    for one in ended:
+        one.result()
 
 
 def _decision(row: MoveRow, *, taken: bool, at: float) -> MoveDecision:

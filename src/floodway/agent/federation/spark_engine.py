@@ -181,12 +181,12 @@ class SparkFragments:
         running = _Running(spec, query, arrivals, RateMeter(RATE_SECONDS), record, cost=spec.cost)
         return running
 
-    def stop(self, fragment: str) -> None:
+    def stop(self, fragment: str, *, after_batch: bool = False) -> None:
         """Stop at a batch boundary, if there is one within the time allowed."""
         with self._lock:
             running = self._running.pop(fragment, None)
         if running is not None:
-            running.query.stop(self._stop_seconds)
+            running.query.stop(self._stop_seconds, after_batch=after_batch)
 
     def failures(self) -> dict[str, str]:
         """Queries that ended by themselves."""

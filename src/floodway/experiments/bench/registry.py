@@ -47,6 +47,7 @@ _ALL = (
     Benchmark(
         "fixed-cost", "network", "a batch of the shop's network, the same by hand", "network_fixed_cost:fixed_cost"
     ),
+    Benchmark("move", "federation", "pause of a fragment that moves to a partner", "federation_move:pause"),
     Benchmark(
         "source", "kafka", "source on Kafka, Spark's own connector", "kafka_source:against_connector", broker=True
     ),

@@ -64,7 +64,7 @@ class LogEngine:
         self._threads[spec.name] = (spec, thread, stop)
         thread.start()
 
-    def stop(self, fragment: str) -> None:
+    def stop(self, fragment: str, *, after_batch: bool = False) -> None:
         """Stop between two batches."""
         found = self._threads.pop(fragment, None)
         if found is not None:

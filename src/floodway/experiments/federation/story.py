@@ -91,6 +91,14 @@ class Sample:
     moves: int
 
 
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Seconds from the end of the last batch at the giver until the first at the taker was cut, and until it ended."""
+
+    cut: float
+    committed: float | None
+
+
 @dataclass
 class Story:
     """Participants as processes, a clock that starts when all are ready, and what was seen."""
@@ -218,19 +226,28 @@ class Story:
 
     def pauses(self, move: MovePart) -> dict[str, float]:
         """Seconds from the last batch at the giver to the first at the taker, by fragment; asked for soon after."""
-        store = LeaseStore(self.shared)
-        found = {}
-        for fragment in move.fragments:
-            checkpoint = store.checkpoint(fragment)
-            for number in journaled_batches(checkpoint):
-                cut, before = (
-                    read_batch(checkpoint, number).timestamp_ms / 1e3,
-                    checkpoint / "commits" / f"{number - 1}",
-                )
-                if cut > move.at and before.exists():
-                    found[fragment] = cut - before.stat().st_mtime
-                    break
-        return found
+        return {fragment: found.cut for fragment in move.fragments if (found := self.handover(move, fragment))}
+
+    def handover(self, move: MovePart, fragment: str) -> Handover | None:
+        """Between the last batch at the giver and the first at the taker; None before that is cut, or long after."""
+        checkpoint = LeaseStore(self.shared).checkpoint(fragment)
+        for number in journaled_batches(checkpoint):
+            cut = read_batch(checkpoint, number).timestamp_ms / 1e3
+            if cut > move.at and (ended := _committed(checkpoint, number - 1)) is not None:
+                first = _committed(checkpoint, number)
+                return Handover(cut - ended, None if first is None else first - ended)
+        return None
+
+    def gaps(self, fragment: str) -> list[float]:
+        """Seconds from the end of each batch that Spark still has to the cut of the next."""
+        checkpoint = LeaseStore(self.shared).checkpoint(fragment)
+        numbers = journaled_batches(checkpoint)[1:]
+        ends = {number: _committed(checkpoint, number - 1) for number in numbers}
+        return [
+            read_batch(checkpoint, number).timestamp_ms / 1e3 - ended
+            for number, ended in ends.items()
+            if ended is not None
+        ]
 
     def _alive(self) -> None:
         for name, process in self._processes.items():
@@ -250,6 +267,14 @@ def _cpu_seconds(session: int) -> float:
         if int(fields[3]) == session:
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _committed(checkpoint: Path, number: int) -> float | None:
+    """When a batch was committed; None if it was not, or Spark has forgotten it."""
+    try:
+        return (checkpoint / "commits" / str(number)).stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def _drained(checkpoint: Path, end: int) -> bool:

@@ -30,6 +30,7 @@ from floodway.errors import FloodwayError, InputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{16}")
 DRAFT_SECONDS = 3600.0
+OBJECT_SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 InTime = Callable[[], bool]
 CLAIM_SECONDS = 60.0
@@ -101,7 +102,7 @@ def checked_place(place: str) -> str:
     's3a://bucket/state'
     """
     scheme = scheme_of(place)
-    if scheme in ("s3", "s3a", "gs", "abfs", "abfss") and not urlsplit(place).netloc:
+    if scheme in OBJECT_SCHEMES and not urlsplit(place).netloc:
         raise InputError(f"state location {place!r} names no bucket or container", hint=f"Write {scheme}://NAME/path")
     return place.rstrip("/") or "/"
 

@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from floodway.errors import InputError
-from floodway.job.store.store import InTime, StoreError, always, create_by_claim, prefixed, scheme_of
+from floodway.job.store.store import OBJECT_SCHEMES, InTime, StoreError, always, create_by_claim, prefixed, scheme_of
 
-SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
 CONNECT_SECONDS, REQUEST_SECONDS = 5, 20
 """A place that is not there shall be told in seconds, not after the client's default of minutes."""
 
@@ -99,10 +98,10 @@ def open_arrow(uri: str) -> ArrowStore:
     from pyarrow import fs
 
     scheme, parts = scheme_of(uri), urlsplit(uri)
-    if scheme not in SCHEMES:
+    if scheme not in OBJECT_SCHEMES:
         raise InputError(
             f"state location {uri!r} has the scheme {scheme!r}, which is not known here",
-            hint=f"Use a folder, or one of hdfs:, {', '.join(f'{known}:' for known in SCHEMES)}",
+            hint=f"Use a folder, or one of hdfs:, {', '.join(f'{known}:' for known in OBJECT_SCHEMES)}",
         )
     try:
         if scheme in ("s3", "s3a"):

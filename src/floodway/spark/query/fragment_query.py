@@ -214,9 +214,9 @@ class FragmentQuery:
         """Why the query ended, in one line; None while it runs or was never started."""
         return self._run.failure()
 
-    def stop(self, grace_seconds: float = 10.0) -> None:
-        """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
-        self._run.stop(grace_seconds)
+    def stop(self, grace_seconds: float = 10.0, *, after_batch: bool = False) -> None:
+        """Stop between two batches if it can be, `after_batch` right after the next; one under way is repeated."""
+        self._run.stop(grace_seconds, (self._trigger_seconds or 0.0) if after_batch else 0.0)
 
     def _writer(self) -> DataStreamWriter:
         writer = self._unpaced()

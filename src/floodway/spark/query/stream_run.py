@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from floodway.errors import FloodwayError
 from floodway.job.store.store import make_folder
 from floodway.spark.query.journal import checkpoint_id, committed_batches
-from floodway.spark.source.datasource import explain, own_message
+from floodway.spark.session.spark_errors import explain, own_message
 from floodway.spark.source.gate import OPEN, SHUT, decide, remove, waiting
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class StreamRun:
         error = self._query.exception()
         return f"query {self._name} ended without a word" if error is None else explain(error)
 
-    def stop(self, grace_seconds: float = 10.0) -> None:
+    def stop(self, grace_seconds: float = 10.0, idle_seconds: float = 0.0) -> None:
         """Stop, if it can be between two batches; a batch still under way is repeated by the next start."""
         query, self._query = self._query, None
         try:
@@ -107,7 +107,7 @@ class StreamRun:
                 decide(self._gate, SHUT)
                 _await_end(query)
             elif query is not None:
-                stop_between_batches(query, self._checkpoint, grace_seconds)
+                stop_between_batches(query, self._checkpoint, grace_seconds, idle_seconds)
         except Exception as error:
             raise BatchError(f"query {self._name} did not stop: {shortened(error)}") from None
         finally:
@@ -152,15 +152,19 @@ def _await_end(query: StreamingQuery) -> None:
     query.stop()
 
 
-def stop_between_batches(query: StreamingQuery, checkpoint: Path, grace_seconds: float) -> None:
+def stop_between_batches(
+    query: StreamingQuery, checkpoint: Path, grace_seconds: float, idle_seconds: float = 0.0
+) -> None:
     """Stop when the query waits for data, or right after its next commit: an overloaded one never waits.
 
-    After `grace_seconds` it is stopped wherever it is; a batch cut short is repeated by the next start.
+    With `idle_seconds` one that waits may still run a batch in that time: what goes on elsewhere then begins right
+    after a batch. After `grace_seconds` it is stopped wherever it is; a batch cut short is repeated by the next start.
     """
-    deadline = time.monotonic() + grace_seconds
+    began = time.monotonic()
     before = _last_commit(checkpoint)
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        if _last_commit(checkpoint) != before:
+    while query.isActive and _last_commit(checkpoint) == before:
+        longest = grace_seconds if query.status["isTriggerActive"] else min(idle_seconds, grace_seconds)
+        if time.monotonic() - began >= longest:
             break
         time.sleep(_POLL_SECONDS)
     query.stop()

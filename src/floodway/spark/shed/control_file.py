@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from floodway.errors import FloodwayError
-from floodway.job.store.store import Store, StoreError
+from floodway.job.store.store import OBJECT_SCHEMES, Store, StoreError, scheme_of
 from floodway.planning.windows.window_drop import Epoch
 from floodway.spark.shed.control_table import EVER_US, Entry, Table
 from floodway.spark.shed.open_batches import OpenBatches, OpenJournal, open_checkpoint
@@ -27,6 +27,9 @@ GUARD_US = 250_000
 """How far ahead of the clock an entry comes into force, at least: longer than a small file takes to be replaced and to
 be given to the readers in memory. Under overload it costs nothing: the next batch has begun when a decision is made.
 """
+
+REQUEST_GUARD_US = 1_000_000
+"""The same where batches read an object store: one request both takes long and makes the table visible."""
 
 LONGEST_GUARDS_US = (1_000_000, 10_000_000, 60_000_000)
 """As long as a decision may wait: at the first try to write it, at the second, and at the last, which is not given up.
@@ -156,7 +159,7 @@ class ControlTable:
         for longest_us in LONGEST_GUARDS_US:
             now_us = self._clock_us()
             ending_us = max(HANDING_US, 2 * max(self._ends_us))
-            guard_us = max(GUARD_US, 2 * max(self._drafts_us) + ending_us)
+            guard_us = max(self._least_guard_us, 2 * max(self._drafts_us) + ending_us)
             valid_us = now_us + min(guard_us, longest_us)
             table = self._changed(entry, epochs, now_us, valid_us, news=news)
             raw = table.encode()
@@ -176,6 +179,11 @@ class ControlTable:
         if done_us >= valid_us:
             self.late_writes += 1
         self.copy(raw)
+
+    @property
+    def _least_guard_us(self) -> int:
+        by_request = not self._readers and scheme_of(self._store.uri) in OBJECT_SCHEMES
+        return REQUEST_GUARD_US if by_request else GUARD_US
 
     def _replace(self, raw: bytes, last_us: int) -> int | None:
         """When all was done beside the file; None if that was not before `last_us`, and the file is as it was."""

@@ -1,12 +1,10 @@
-"""`spark.readStream.format("floodway")`: schema, readers, and errors told in one line.
+"""`spark.readStream.format("floodway")`: schema and readers.
 
 floodway.spark.source.register(spark)
 df = spark.readStream.format("floodway").option("path", "clicks.log").option("decision", "decision.json").load()
 """
 
 from __future__ import annotations
-
-import re
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -16,8 +14,6 @@ from typing_extensions import override
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.options import parse_options
 from floodway.spark.source.readers import FloodwayBatchReader, FloodwayStreamReader, source_schema
-
-_RAISED = re.compile(r"^floodway\.[\w.]*?(\w+Error): (.+)$", re.MULTILINE)
 
 
 class FloodwaySource(DataSource):
@@ -41,18 +37,3 @@ class FloodwaySource(DataSource):
     def reader(self, schema: StructType) -> FloodwayBatchReader:
         """For `read`."""
         return FloodwayBatchReader(parse_options(self.options), schema)
-
-
-def own_message(error: BaseException) -> str | None:
-    """Floodway's own message inside an error that Spark or a Python worker wrapped; None if there is none.
-
-    >>> own_message(RuntimeError("Traceback\\nfloodway.spark.log.errors.MissingLogError: no log at x\\n at y"))
-    'no log at x'
-    """
-    found = _RAISED.findall(str(error))
-    return str(found[-1][1]).strip() if found else None
-
-
-def explain(error: BaseException) -> str:
-    """The one line that matters in an error that Spark wrapped: Floodway's own message, or the first line."""
-    return own_message(error) or str(error).strip().splitlines()[0]

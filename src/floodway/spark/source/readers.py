@@ -146,6 +146,7 @@ class FloodwayStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
     def getDefaultReadLimit(self) -> ReadLimit:
         """maxTuplesPerBatch, or everything. Spark asks for it when all sources of a query have been made."""
         if self.options.gate is not None:
+            self.backend.latest()  # what is listed now need not be listed while nobody runs the query
             wait_at(self.options.gate)
         maximum = self.options.max_tuples
         return ReadAllAvailable() if maximum is None else ReadMaxRows(maximum)

@@ -1,9 +1,8 @@
 """One participant of a federation: the contract machine, carried out over HTTP on real fragments.
 
-The loop measures what arrives, steps `contracts.machine`, sends what it wants said and carries out what it wants
-moved. Messages of partners come in on the server's threads and step the same machine under a lock. A move waits for
-Spark and for the partner, so it has a thread of its own, and so have the leases. Overloaded, it offers first and sheds
-last.
+The loop measures what arrives, steps `contracts.machine`, and carries out its actions. Messages of partners come in on
+the server's threads and step the same machine under a lock. A move waits for Spark and for the partner, so it has a
+thread of its own, and so have the leases. Overloaded, it offers first and sheds last.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ committed batch without its lines, and a replay finds its own lines there alread
 
 A fragment may move between processes, with its checkpoint on storage that they share. A batch then asks the `fence`
 before it writes and again before Spark commits it: a query that has lost its fragment writes nothing more. What it
-wrote in the moment between is no harm: Spark's journal takes the offset of a batch once, so two queries on one
-checkpoint run the same batch or none, and a log takes the tag of a batch once.
+wrote in between does no harm: Spark's journal takes the offset of a batch once, and a log takes its tag once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How long a fragment stands still while it moves: two participants with a Spark application each, windowed queries.
 
-The load of one fragment after the other rises at A, which gives it to B. The pause of a move is the time from the end
-of the last batch at A to the cut of the first at B, both by Spark's own files in the checkpoint that moved. Beside it:
-what a batch of the same fragment waits for the next one where nothing moves, and what became of the tuples.
+The load of what A runs rises until it gives a fragment to B, and again until all have gone. The pause is the time from
+the end of the last batch at A to the cut of the first at B, both by Spark's own files in the checkpoint
+that moved. Beside it: what a batch waits for the next one where nothing moves, and what became of the tuples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COST = 0.01
 QUIET, FULL = 0.1, 0.88
 """Load of a fragment, and of all of A's while one is to move, in CPUs."""
 PRICE = 6.0
-"""Above what six quiet fragments cost A per CPU, below what the raised one costs it, of whatever size it is."""
+"""Above what six quiet fragments cost A per CPU, below what a full A saves by giving one."""
 SECONDS = 900.0
 OPTIONS = ["--period", "2", "--trigger", "1", "--lease", "60"]
 PATIENCE_SECONDS, GAPS = 240.0, 6
@@ -70,39 +70,45 @@ def pause(*, long: bool, progress: Progress) -> BenchResult:
 
 
 def _moves(story: Story, logs: Any, progress: Progress) -> tuple[list[MovePart], list[Handover], float]:
-    """Raise the load of one fragment after the other until it has moved; what each move took, and what is usual."""
+    """Raise the load of what A still runs until a fragment moves, again and again; the pauses, and what is usual."""
     names = list(story.federation.fragments)
     for at, name in enumerate(names):
         table = logs.generated(SEED + at, seconds=SECONDS, rate=FULL / COST)
         story.feeds[name] = Feeding(story.shared / "logs" / name, table, QUIET / COST)
     story.wait_ready()
     story.play(5.0, PATIENCE_SECONDS, lambda: all(len(story.gaps(name)) >= GAPS for name in names))
-    usual = median(gap for name in names for gap in story.gaps(name)[1:])  # the first batch compiles its plan
+    gaps = [gap for name in names for gap in story.gaps(name)[1:]]  # the first batch compiles its plan
+    if not gaps:
+        raise BenchError(f"no two batches ended within {PATIENCE_SECONDS:g} s", hint="Leave it more of the machine")
     found: list[Handover] = []
-    for at, name in enumerate(names):
-        story.feeds[name].rate = (FULL - QUIET * (len(names) - 1 - at)) / COST
-        story.play(0.0, PATIENCE_SECONDS, partial(_is_over, story, name, at))
-        handover = _handover(story, name, at)
-        if handover is None:
+    left, done = list(names), 0
+    while left:
+        for name in left:
+            story.feeds[name].rate = FULL / len(left) / COST
+        story.play(0.0, PATIENCE_SECONDS, partial(_is_over, story, done))
+        if not _is_over(story, done):
             raise BenchError(
-                f"{name} did not move within {PATIENCE_SECONDS:g} s", hint=f"Load of A: {story.part('A').load:.2f}"
+                f"nothing moved within {PATIENCE_SECONDS:g} s", hint=f"A's load: {story.part('A').load:.2f}"
             )
-        found.append(handover)
-        story.feeds[name].rate = QUIET / COST
-        story.play(5.0, 5.0, lambda: False)
-        progress((at + 1) / (len(names) + 1))
-    return story.moves(), found, usual
+        move = story.moves()[done]
+        found += _handovers(story, move)
+        for name in move.fragments:
+            left.remove(name)
+            story.feeds[name].rate = QUIET / COST
+        done += 1
+        progress(1 - len(left) / (len(names) + 1))
+    return story.moves(), found, median(gaps)
 
 
-def _is_over(story: Story, fragment: str, at: int) -> bool:
-    return _handover(story, fragment, at) is not None
-
-
-def _handover(story: Story, fragment: str, at: int) -> Handover | None:
-    """The fragment's move if it is over, and the taker has ended a batch."""
+def _is_over(story: Story, number: int) -> bool:
+    """Whether there was such a move, and the taker has ended a batch of each of its fragments."""
     moves = story.moves()
-    found = story.handover(moves[at], fragment) if at < len(moves) and fragment in moves[at].fragments else None
-    return found if found is not None and found.committed is not None else None
+    return len(moves) > number and len(_handovers(story, moves[number])) == len(moves[number].fragments)
+
+
+def _handovers(story: Story, move: MovePart) -> list[Handover]:
+    found = [story.handover(move, fragment) for fragment in move.fragments]
+    return [one for one in found if one is not None and one.committed is not None]
 
 
 def _text(ports: Sequence[int], count: int) -> str:

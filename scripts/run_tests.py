@@ -41,14 +41,14 @@ def steps() -> Steps:
     """What is run, by what it is called: the longest first."""
     others = [f"--ignore={folder}" for folder in WAITING + COMPUTING]
     return {
+        "tests of Spark itself": [*PYTEST, "-m", HEAVY, "tests/spark", f"--ignore={CONNECT}"],
         "tests of runs and agents on Spark": [*PYTEST, "-m", HEAVY, *jobs(AGENTS)],
         "tests of Kafka and clusters": [*PYTEST, "-m", HEAVY, "tests/kafka", "tests/cluster"],
-        "tests of Spark itself": [*PYTEST, "-m", HEAVY, "tests/spark", f"--ignore={CONNECT}"],
-        "tests of agents": [*PYTEST, *LIGHT, "tests/agent"],
-        "tests of other jobs on Spark": [*PYTEST, "-m", HEAVY, *jobs(all_but=AGENTS)],
         "tests of papers, properties and pages": [*PYTEST, *LIGHT, *COMPUTING],
-        "other tests without Spark": [*PYTEST, *LIGHT, *others],
+        "tests of agents": [*PYTEST, *LIGHT, "tests/agent"],
         "tests of commands and the page": [*PYTEST, *LIGHT, "tests/dashboard", "tests/cli"],
+        "tests of other jobs on Spark": [*PYTEST, "-m", HEAVY, *jobs(all_but=AGENTS)],
+        "other tests without Spark": [*PYTEST, *LIGHT, *others],
         "lint": ["make", "--no-print-directory", "lint"],
         "tests of Spark Connect": [*PYTEST, CONNECT],
     }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from floodway.spark.measure import estimates
     from floodway.spark.query.catalogue import Catalogue
     from floodway.spark.shed.window_drop import WindowDrop
+    from floodway.spark.source import register
     from floodway.spark.source.offsets import BatchOffset, count_kept
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "create_log",
     "estimates",
     "parse_schema",
+    "register",
 ]
 
 __getattr__, __dir__ = lazy(
@@ -37,6 +39,7 @@ __getattr__, __dir__ = lazy(
         "floodway.spark.measure.estimates": (),
         "floodway.spark.query.catalogue": ("Catalogue",),
         "floodway.spark.shed.window_drop": ("WindowDrop",),
+        "floodway.spark.source": ("register",),
         "floodway.spark.source.offsets": (
             "BatchOffset",
             "count_kept",

@@ -234,3 +234,20 @@ def test_a_clock_set_back_neither_stops_the_page_nor_keeps_a_dead_job_alive(tmp_
     now[0] += STALE_SECONDS + 1.0
     (shown,) = board.snapshot()["jobs"]
     assert shown["stale"] and shown["age_seconds"] == STALE_SECONDS + 1.0
+
+
+def test_a_job_whose_clock_is_ahead_keeps_its_chart_and_a_page_whose_clock_is_set_back_begins_again(
+    tmp_path: Path,
+) -> None:
+    job = made_job(tmp_path / "demo")
+    now = [float(job.now) - 12.0]
+    board = Board(StateSource([job.root]), clock=lambda: now[0])
+    (before,) = board.snapshot()["jobs"]
+    now[0] += 1.0
+    (after,) = board.snapshot()["jobs"]
+    assert len(before["history"]) > 1 and after["history"][: len(before["history"])] == before["history"]
+    now[0] -= 60.0
+    times = [sample["time"] for sample in board.snapshot()["jobs"][0]["history"]]
+    now[0] += 1.0
+    later = [sample["time"] for sample in board.snapshot()["jobs"][0]["history"]]
+    assert later[: len(times)] == times

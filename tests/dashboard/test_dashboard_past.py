@@ -11,7 +11,7 @@ import pytest
 from floodway.dashboard.board import Board
 from floodway.dashboard.gauge import Gauge
 from floodway.dashboard.job_sources import Reading, StateSource
-from floodway.dashboard.past import MOST_POINTS, History, PastSample, whole
+from floodway.dashboard.past import MOST_POINTS, whole
 from tests.dashboard.made_state import CLICKS, ORDERS, MadeJob, demo_network
 
 
@@ -75,12 +75,3 @@ def test_batches_that_take_long_leave_no_holes_in_the_rates(tmp_path: Path, late
     rates = [one["offered"] for one in shown["history"][20:]]
     assert len(rates) > 300 and rates == pytest.approx([CLICKS + ORDERS] * len(rates))
     assert shown["score"] == pytest.approx(1852.0), "measured, not planned"
-
-
-def test_the_charts_begin_again_with_a_clock_that_was_set_back() -> None:
-    history = History()
-    history.add(*(PastSample(float(second)) for second in range(5000, 5010)))
-    history.add(PastSample(5008.0))
-    assert len(history.samples) == 10, "of a look that came late"
-    history.add(PastSample(1400.0), PastSample(1401.0))
-    assert [sample.time for sample in history.samples] == [1400.0, 1401.0]

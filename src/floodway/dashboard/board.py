@@ -17,7 +17,7 @@ from floodway.dashboard.advice import WHY
 from floodway.dashboard.gauge import Flow, Gauge
 from floodway.dashboard.job_sources import Reading, Source, unheard
 from floodway.dashboard.network_svg import network_svg
-from floodway.dashboard.past import GAP_SECONDS, SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
+from floodway.dashboard.past import SAMPLES, History, PageView, PastSample, recent, sample_rates, whole
 from floodway.errors import InputError
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
@@ -26,6 +26,7 @@ from floodway.job.status.status import Status
 
 STALE_SECONDS = 15.0
 LEAST_SECONDS = 0.4
+GAP_SECONDS = 2.5
 """Samples further apart than this have a hole between them: nobody looked."""
 
 
@@ -120,7 +121,10 @@ class Board:
     def _poll(self) -> float:
         """Read the source if it is time; what time it is."""
         now = self._clock()
-        if not 0.0 <= now - self._polled < LEAST_SECONDS:  # also when the clock was set back
+        if now < self._polled:  # this clock was set back; one of a job may be ahead of it all the while
+            for past in self._pasts.values():
+                past.history = History()
+        if not 0.0 <= now - self._polled < LEAST_SECONDS:
             self._polled = now
             self._read = [(reading, *self._job(reading, now)) for reading in self._source.read()]
         return now

@@ -18,7 +18,6 @@ from floodway.job.ledger.timeline import WINDOW_SECONDS, Downsampled, Timeline
 from floodway.job.status.batches import Sketch
 
 SAMPLES = 900
-GAP_SECONDS = 2.5
 MOST_POINTS = 360
 INSIDE = "inside"
 """Drops on arcs inside the network are of tuples that were kept at the inputs: charted apart."""
@@ -59,13 +58,8 @@ class History:
         self.samples: deque[PastSample] = deque(maxlen=SAMPLES)
 
     def add(self, *samples: PastSample) -> None:
-        """Note samples, the oldest first, but none of a second that has one or of an earlier one.
-
-        One that is far earlier comes from a clock that was set back: the samples begin with it again.
-        """
+        """Note samples, the oldest first, but none of a second that has one or of an earlier one."""
         for sample in samples:
-            if self.samples and sample.time < self.samples[-1].time - GAP_SECONDS:
-                self.samples.clear()
             if not self.samples or int(sample.time) > int(self.samples[-1].time):
                 self.samples.append(sample)
 

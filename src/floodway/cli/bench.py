@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from floodway.cli.arguments import AsJson, Conf, parse_conf
-from floodway.cli.view.campaign import progress_bar, summary
+from floodway.cli.view.campaign import own_home, progress_bar, summary
 from floodway.cli.view.output import print_json
 
 REGISTRY = "floodway.experiments.bench.registry"
@@ -59,7 +59,7 @@ def bench(
 
 
 def _measured(run: Callable[..., Any], name: str, *, long: bool) -> Any:
-    with progress_bar(name) as advance:
+    with progress_bar(name) as advance, own_home():
         advance(0.0, "")
         return run(long=long, progress=lambda share: advance(share, ""))
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from floodway.cli.arguments import AsJson
-from floodway.cli.view.campaign import progress_bar
+from floodway.cli.view.campaign import own_home, progress_bar
 from floodway.cli.view.output import print_json
 from floodway.errors import FloodwayError, InputError
 
@@ -53,7 +53,7 @@ def chaos(
     jars = {"kafka_libs": kafka_libs, "kafka_connector": kafka_connector}
     lacking = {fault.id: why for fault in chosen if (why := registry.lacking(fault, **jars)) is not None}
     shares = registry.share([fault for fault in chosen if fault.id not in lacking], points)
-    with tempfile.TemporaryDirectory(prefix="floodway-chaos-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="floodway-chaos-") as temporary, own_home():
         root = folder or Path(temporary)
         results = [
             _result(fault.id, untried=lacking[fault.id])

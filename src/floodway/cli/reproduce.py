@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from floodway.cli.arguments import AsJson, usable_folder, writable
-from floodway.cli.view.campaign import progress_bar, summary
+from floodway.cli.view.campaign import own_home, progress_bar, summary
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -63,7 +63,7 @@ def reproduce(
     found: list[tuple[Any, float]] = []
     if trace is not None and len(on_trace) < len(chosen):
         typer.echo(f"on {trace}: {', '.join(on_trace)}; the others take no such trace", err=True)
-    with progress_bar("results", quiet=as_json) as advance:
+    with progress_bar("results", quiet=as_json) as advance, own_home():
         for place, (name, module) in enumerate(modules.items()):
             started = time.perf_counter()
             progress = partial(_advance, advance, name, place, len(modules))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +15,22 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 LINE_SECONDS = 10.0
 """Where there is no terminal, progress is a line this often."""
+
+
+HOMES = ("FLOODWAY_STATE", "XDG_STATE_HOME")
+
+
+@contextmanager
+def own_home() -> Iterator[None]:
+    """A home folder for the jobs that are started meanwhile: the user's jobs, known by their names, stay as they are."""
+    before = {name: os.environ.pop(name, None) for name in HOMES}
+    with tempfile.TemporaryDirectory(prefix="floodway-home-") as home:
+        os.environ[HOMES[1]] = home
+        try:
+            yield
+        finally:
+            del os.environ[HOMES[1]]
+            os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 @contextmanager

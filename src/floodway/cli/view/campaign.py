@@ -22,7 +22,7 @@ HOMES = ("FLOODWAY_STATE", "XDG_STATE_HOME")
 
 @contextmanager
 def own_home() -> Iterator[None]:
-    """A home folder for the jobs that are started meanwhile: the user's jobs, known by their names, stay as they are."""
+    """A home folder for the jobs that are started meanwhile, so that they are not among the user's."""
     before = {name: os.environ.pop(name, None) for name in HOMES}
     with tempfile.TemporaryDirectory(prefix="floodway-home-") as home:
         os.environ[HOMES[1]] = home

@@ -108,6 +108,22 @@ def test_batches_before_the_shed_was_there_are_none(tmp_path: Path) -> None:
     assert Ledger(job.loop.files.store).fold().differences() == []
 
 
+def test_a_checkpoint_that_cannot_be_read_costs_no_account(tmp_path: Path) -> None:
+    """Of a batch that kept nothing, the checkpoint is asked for the decision; and of those that nobody reported."""
+    job, checkpoint = Job(tmp_path / "job", rate=25_000.0), tmp_path / "checkpoint"
+    job.loop.on_start("q", str(checkpoint))
+    for report in job.reports(6):
+        if report.batch in (2, 3):
+            continue
+        journal(checkpoint, report.batch, report.started_us)
+        path = checkpoint / "offsets" / str(report.batch)
+        path.unlink()
+        path.mkdir()
+        job.loop.on_batch(replace(report, kept=0, seq=None, batch_time_us=None))
+    assert [line.batch for line in Ledger(job.loop.files.store).read()] == [0, 1, 2, 4, 5]
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 2 to 3"]
+
+
 def test_a_batch_without_tuples_tells_of_those_that_nobody_reported(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=25_000.0)
     found = restarted(job, tmp_path / "checkpoint", range(5, 7), 7, ranges=(), offered=0, kept=0)

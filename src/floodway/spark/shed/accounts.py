@@ -8,7 +8,7 @@ from dataclasses import replace
 from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
-from floodway.job.store.store import Store
+from floodway.job.store.store import Store, StoreError
 from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.keys.quotas import MOST_COUNTED_KEYS, rest_ppm
@@ -38,7 +38,7 @@ def with_decision(report: BatchReport, table: Table, checkpoint: Store | None) -
     """
     if report.seq is not None or report.kept or not report.offered:
         return report
-    journaled = None if checkpoint is None else journaled_time(checkpoint, report.batch)
+    journaled = None if checkpoint is None else _journaled_time(checkpoint, report.batch)
     time_us = report.started_us if journaled is None else journaled
     entry = table.at(time_us)
     keep_ppm = rest_ppm(entry.keep_at(time_us), entry.rare_ppm)
@@ -162,7 +162,7 @@ def _unreported(
     """
     found = []
     for batch in _missed(report, last_batch)[-MOST_UNREPORTED:]:
-        time_us, ranges = journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
+        time_us, ranges = _journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
         if time_us is None or not ranges:
             continue
         entry = table.at(time_us)
@@ -173,3 +173,11 @@ def _unreported(
             )  # fmt: skip
             found.append(replace(facts_of(missed, settings, table, now_us), counted=False))
     return found
+
+
+def _journaled_time(checkpoint: Store, batch: int) -> int | None:
+    """The timestamp of a batch; None also where the checkpoint does not answer: a batch that was counted is counted."""
+    try:
+        return journaled_time(checkpoint, batch)
+    except (StoreError, ValueError, LookupError, TypeError):
+        return None

@@ -176,7 +176,12 @@ def _offsets(text: object) -> dict[str, dict[str, int]] | None:
         found = load_json(text) if isinstance(text, str) else text
     except ValueError:
         return None
-    return found if isinstance(found, dict) and all(isinstance(part, dict) for part in found.values()) else None
+    return found if isinstance(found, dict) and all(map(_is_positions, found.values())) else None
+
+
+def _is_positions(part: object) -> bool:
+    """Whether offsets are whole numbers by partition: other sources tell theirs in any form."""
+    return isinstance(part, dict) and all(type(offset) is int for offset in part.values())
 
 
 def checkpoint_of(spark: SparkSession, query: str) -> str | None:
@@ -246,6 +251,14 @@ class Record:
         if is_new or self.state != place:
             return f"the state that this shed had at {self.state} is not here: {lost}; the mode is {mode}"
         return f"{lost}: the driver ended before it had their reports"
+
+
+def unknown_before(query: str, batch: int, mode: Mode) -> str:
+    """What is to be said where the state is new, the query is not, and its checkpoint cannot be read from here."""
+    return (
+        f"batches 0 to {batch - 1} of query {query} are not accounted for, and its checkpoint cannot be read from "
+        f"here: if this shed was in them, its state and the operator's mode are lost; the mode is {mode}"
+    )
 
 
 def read_record(checkpoint: Store, shed: str) -> Record | None:

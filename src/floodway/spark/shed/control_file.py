@@ -167,8 +167,10 @@ class ControlTable:
             try:  # first: what no batch after a crash would find must not be in force
                 drafted_us = self._replace(raw, last_us)
             except StoreError:
-                self._failed = table
-                raise
+                if not self._took_place(raw):
+                    self._failed = table
+                    raise
+                drafted_us = self._clock_us()
             self._drafts_us.append((drafted_us or self._clock_us()) - now_us)
             if drafted_us and not (self._readers and self._clock_us() + HANDING_US >= valid_us):
                 break
@@ -196,8 +198,15 @@ class ControlTable:
 
         return drafted_us if self._store.write(FILE, raw, in_time=in_time) else None
 
+    def _took_place(self, raw: bytes) -> bool:
+        """Whether the file is in place although the store says it failed: then a driver after this one goes by it."""
+        try:
+            return self._store.read(FILE) == raw
+        except StoreError:
+            return False
+
     def _look_at_failed(self) -> None:
-        """A store may say that it failed and do it all the same; then the batches that read the file have met it."""
+        """A store may also do later what it said has failed; then the batches that read the file have met it."""
         if self._failed is not None and not self._readers and self._store.read(FILE) == self._failed.encode():
             self.table = self._failed
         self._failed = None

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from floodway.job.ledger.backfill import BackfillStep, Recount, counted_lines, recovered_lines
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.store.store import LocalStore
 from floodway.spark.shed.checkpoints import FIRST_BATCH, NOT_RUN, journaled_ranges, positions
+from floodway.units import PPM
 from tests.spark.test_spark_shed_loop import Job
 
 TUPLES = 40
@@ -73,6 +76,18 @@ def test_the_decisions_of_unreported_batches_are_found_after_a_restart(tmp_path:
         ledger.append([*lines, *recovered_lines("job", BackfillStep((found[batch],)), [30], 0)])
     assert ledger.fold().differences() == []
     assert Ledger(job.loop.files.store).fold().total.recovered["job"] == 60
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_unreported_batches_that_kept_everything_can_be_counted_too(tmp_path: Path, mode: str) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    job.loop.files.write_mode(mode)
+    found = restarted(job, tmp_path / "checkpoint", range(6, 8), 8)
+    assert job.loop.control.table.at(job.previous_us).keep_ppm < PPM or mode == "off"
+    assert [(found[batch].counted, found[batch].keep_ppm, found[batch].ranges) for batch in (6, 7)] == [
+        (False, PPM, ranges(6)),
+        (False, PPM, ranges(7)),
+    ]
 
 
 def restarted(job: Job, checkpoint: Path, unheard: range, last: int, **of_last: Any) -> dict[int, BatchFacts]:

@@ -166,13 +166,21 @@ def _unreported(
         if time_us is None or not ranges:
             continue
         entry = table.at(time_us)
-        if entry.mode == "enforce" and not entry.expired(time_us):
-            missed = BatchReport(
-                report.query, report.run, batch, time_us, 0.0, 0, 0, batch_time_us=time_us, seq=entry.seq,
-                keep_ppm=rest_ppm(entry.keep_at(time_us), entry.rare_ppm), ranges=ranges,
-            )  # fmt: skip
-            found.append(replace(facts_of(missed, settings, table, now_us), counted=False))
+        missed = BatchReport(
+            report.query, report.run, batch, time_us, 0.0, 0, 0, batch_time_us=time_us, seq=entry.seq,
+            keep_ppm=rest_ppm(entry.keep_at(time_us), entry.rare_ppm), ranges=ranges,
+        )  # fmt: skip
+        facts = replace(facts_of(missed, settings, table, now_us), counted=False)
+        found.append(facts if entry.mode == "enforce" and not entry.expired(time_us) else _keeping_all(facts))
     return found
+
+
+def _keeping_all(facts: BatchFacts) -> BatchFacts:
+    """The facts of a batch for which nothing was enforced: it is read again only to be counted."""
+    epochs = tuple((start_us, PPM, emit_ppm) for start_us, _, emit_ppm in facts.epochs)
+    return replace(
+        facts, keep_ppm=PPM, threshold=None, quotas=(), others_ppm=None, stale_before_us=None, skip={}, epochs=epochs
+    )
 
 
 def _journaled_time(checkpoint: Store, batch: int) -> int | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 FIRST_BATCH = "Spark does not say where the first batch of a query begins"
 NOT_RUN = "Spark repeated a batch whose results its sink had already, so nothing was read or counted"
+
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -181,7 +184,7 @@ def _offsets(text: object) -> dict[str, dict[str, int]] | None:
 
 def _is_positions(part: object) -> bool:
     """Whether offsets are whole numbers by partition: other sources tell theirs in any form."""
-    return isinstance(part, dict) and all(type(offset) is int for offset in part.values())
+    return isinstance(part, dict) and all(_PARTITION.fullmatch(at) and type(offset) is int for at, offset in part.items())
 
 
 def checkpoint_of(spark: SparkSession, query: str) -> str | None:

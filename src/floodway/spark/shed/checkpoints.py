@@ -184,7 +184,9 @@ def _offsets(text: object) -> dict[str, dict[str, int]] | None:
 
 def _is_positions(part: object) -> bool:
     """Whether offsets are whole numbers by partition: other sources tell theirs in any form."""
-    return isinstance(part, dict) and all(_PARTITION.fullmatch(at) and type(offset) is int for at, offset in part.items())
+    return isinstance(part, dict) and all(
+        _PARTITION.fullmatch(at) and type(offset) is int for at, offset in part.items()
+    )
 
 
 def checkpoint_of(spark: SparkSession, query: str) -> str | None:

@@ -89,9 +89,10 @@ class ShedJob:
         return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
 
     def phases(self) -> Mapping[str, KillPhase]:
-        """Cut, sink and commit of Spark; the shed's ledger and its control table."""
+        """Cut, read, sink and commit of Spark; the shed's ledger and its control table."""
         return {
             "cut": KillPhase(self._checkpoint / "offsets", str.isdecimal),
+            "read": KillPhase(self._checkpoint / "offsets", str.isdecimal),
             "sink": KillPhase(self._folder / "sinks"),
             "commit": KillPhase(self._checkpoint / "commits", str.isdecimal),
             "ledger": KillPhase(self._files.folder / "ledger"),

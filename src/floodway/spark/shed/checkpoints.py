@@ -250,21 +250,6 @@ class Record:
     since: int
     state: str
 
-    def missing(self, query: str, batch: int, place: str, *, is_new: bool, mode: Mode) -> str:
-        """What is to be said where the ledger knows no batch of a query before this one; the state is at `place`."""
-        lost = f"batches {self.since} to {batch - 1} of query {query} are not accounted for"
-        if is_new or self.state != place:
-            return f"the state that this shed had at {self.state} is not here: {lost}; the mode is {mode}"
-        return f"{lost}: the driver ended before it had their reports"
-
-
-def unknown_before(query: str, batch: int, mode: Mode) -> str:
-    """What is to be said where the state is new, the query is not, and its checkpoint cannot be read from here."""
-    return (
-        f"batches 0 to {batch - 1} of query {query} are not accounted for, and its checkpoint cannot be read from "
-        f"here: if this shed was in them, its state and the operator's mode are lost; the mode is {mode}"
-    )
-
 
 def read_record(checkpoint: Store, shed: str) -> Record | None:
     """The record of a shed in a checkpoint; None if there is none. StoreError if it cannot be understood."""

@@ -91,6 +91,7 @@ class Heartbeat:
     def _beat(self) -> None:
         period = (self._loop.settings.expires_seconds or EVER_SECONDS) / BEATS
         while not self._stopped_within(period) and not self._is_over():
+            self._loop.look_at_clock()
             self._loop.follow_mode()
             self._loop.renew()
 

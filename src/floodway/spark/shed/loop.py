@@ -27,18 +27,12 @@ from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
 from floodway.job.store.unwritten import Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
-from floodway.spark.shed.checkpoints import (
-    Record,
-    StateCopies,
-    first_record,
-    note_checkpoint,
-    noted_checkpoints,
-    unknown_before,
-)
+from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.decision_watch import DecisionWatch
+from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import QueryMemory, ShedSettings
@@ -48,6 +42,7 @@ if TYPE_CHECKING:
     from floodway.job.status.parts import AccuracyPart
     from floodway.spark.shed.executors import ExecutorRequests
     from floodway.spark.shed.keys.key_shares import KeyShares
+    from floodway.spark.shed.server_clock import ServerClock
     from floodway.spark.shed.window_drop import WindowSteering
 
 log = logging.getLogger(__name__)
@@ -58,7 +53,7 @@ DEADBAND = 0.01
 
 @dataclass
 class ShedLoop:
-    """The running shed; `clock_us` is the wall clock in microseconds of the epoch."""
+    """The running shed; `clock_us` is the clock of its batches in microseconds of the epoch."""
 
     settings: ShedSettings
     files: ShedFiles
@@ -70,6 +65,8 @@ class ShedLoop:
     """Who asks for more of them, if the settings say so."""
     present: Callable[[], int | None] = lambda: None
     """How many executors there are; None where that says nothing."""
+    server: ServerClock | None = None
+    """`clock_us`, where that is the clock of another machine."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, QueryMemory] = field(default_factory=dict)
@@ -82,7 +79,7 @@ class ShedLoop:
         self.files = ShedFiles(hold(self.files.store))
         self._operator = OperatorMode(self.files.store, self.settings.mode, f"shed {self.settings.name}")
         self.warnings = Warnings(self.settings.name)
-        self._opened_us = self.clock_us()
+        opened_us = self.clock_us()
         self.ledger = Ledger(self.files.store)
         self.figures, last = read_figures(self.files.store)
         self.batches = BatchLog(self.files.store, last)
@@ -100,14 +97,16 @@ class ShedLoop:
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
             lambda query: self.ledger.last_batch(query, self.settings.name),
+            self._doubt_us,
         )
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
         self._copies = StateCopies(self.files, self.settings.name, self._operator.wish)
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
-        self._is_new = self._state_lost = not self.control.resumed
-        """Whether the state is a new one; and no batch has been reported: a checkpoint may know more."""
+        self._state_lost = is_new = not self.control.resumed
+        """Whether the state is a new one, and no batch has been reported: a checkpoint may know more."""
+        self._found = StateFound(self.settings.name, self.files.store.uri, is_new, opened_us)
         self._begin(first)
 
     def _begin(self, first: Entry) -> None:
@@ -143,7 +142,7 @@ class ShedLoop:
         """A query has started; whether the shed is in it shows in its first progress."""
         with self._lock:
             self._running[query] = run
-            self.control.open_batches.started(query, checkpoint, self.clock_us())
+            self.control.open_batches.started(query, checkpoint, self.clock_us() - self._doubt_us())
             if checkpoint is not None:
                 self._guarded("noting a checkpoint", lambda: note_checkpoint(self.files, query, checkpoint))
                 self._guarded("reading the checkpoint", lambda: self._restore(query))
@@ -178,6 +177,15 @@ class ShedLoop:
                     self._status = renewed
                     self._guarded("writing the status", lambda: self.files.write_status(renewed))
 
+    def look_at_clock(self, ended_us: int | None = None) -> None:
+        """See whether the clock of batches was set; not under the lock, as another machine is asked."""
+        if self.server is not None:
+            server = self.server
+            self._guarded("asking for the server's time", lambda: server.look(ended_us))
+
+    def _doubt_us(self) -> int:
+        return 0 if self.server is None else self.server.doubt_us
+
     def follow_mode(self) -> None:
         """Follow the operator's mode also while a batch runs: the next one begins before this one is reported."""
         if self._running and self._mode() != self.control.latest.mode:
@@ -195,6 +203,7 @@ class ShedLoop:
 
     def on_batch(self, report: BatchReport) -> None:
         """Take in one micro-batch."""
+        self.look_at_clock(report.ended_us)
         with self._lock:
             self._running.setdefault(report.query, report.run)
             self._state_lost = False
@@ -256,27 +265,18 @@ class ShedLoop:
             loop = KeepLoop.resumed(self.settings.controller, before)
             patience = Patience(self.settings.shed_after_seconds)
             known = self._queries[report.query] = QueryMemory(report.run, loop, last, patience)
-            self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
+            self._guarded("reading the checkpoint", lambda: self._look_back(known, report))
         return known
 
-    def _look_for_record(self, query: QueryMemory, report: BatchReport) -> None:
-        """A query that the ledger does not know is new; unless its checkpoint says that it is not."""
+    def _look_back(self, query: QueryMemory, report: BatchReport) -> None:
         checkpoint = self.control.open_batches.journal(report.query)
-        if checkpoint is None:
-            if self._is_new and query.last_batch is None and report.batch > 0:
-                self.warnings.say(unknown_before(report.query, report.batch, self._mode()))
-            return
-        self._copies.begin(report.query, checkpoint, self.control.table.encode())
-        record = first_record(checkpoint, self.settings.name, Record(report.batch, self.files.store.uri))
-        if query.last_batch is not None or record.since >= report.batch:
-            return
-        query.last_batch = record.since - 1
-        place, mode = self.files.store.uri, self._mode()
-        self.warnings.say(record.missing(report.query, report.batch, place, is_new=self._is_new, mode=mode))
-        if not self.control.resumed and (report.batch_time_us or report.started_us) < self._opened_us:
-            self.warnings.say(
-                f"batch {report.batch} of query {report.query} is a replay; its first decision is not known"
-            )
+        if checkpoint is not None:
+            self._copies.begin(report.query, checkpoint, self.control.table.encode())
+        found = earlier_batches(report, checkpoint, self._found, self._mode(), restored=self.control.resumed)
+        if query.last_batch is None:
+            query.last_batch = None if found.since is None else found.since - 1
+            for text in found.words:
+                self.warnings.say(text)
 
     def _decision_until(self) -> float | None:
         until_us = self.control.latest.until_us

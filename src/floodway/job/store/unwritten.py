@@ -31,7 +31,7 @@ class Unwritten(Generic[Item]):
         wanted = [*self._items, *items]
         try:
             self._write(wanted)
-        except StoreError:
+        except (StoreError, OSError):
             self._items = wanted[-MOST:]
             raise
         self._items = []

@@ -213,10 +213,10 @@ class ShedListener(StreamingQueryListener):
         with _lock:
             applied = list(_applied.items())
         for key, shed in applied:
-            if metric_name(key) not in seen:
-                shed.loop.on_foreign(progress["id"])
-                continue
             try:
+                if metric_name(key) not in seen:
+                    shed.loop.on_foreign(progress["id"])
+                    continue
                 shed.loop.on_batch(report(progress, key, on_source=shed.on_source))
             except Exception:
                 log.exception("floodway shed %s could not take in batch %s", key, progress["batchId"])

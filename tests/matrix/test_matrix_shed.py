@@ -167,7 +167,7 @@ def test_the_kill_switch_keeps_everything(job: Job) -> None:
     job.shed.files.write_mode("off")
     job.feed()
     in_force_us = job.shed.loop.control.latest.valid_from_us
-    wait_for("the mode to be in force", lambda: time.time_ns() // 1000 >= in_force_us)
+    wait_for("the mode to be in force", lambda: job.shed.loop.clock_us() >= in_force_us)
     kept = job.totals().kept
     job.feed()
     status = job.status()
@@ -220,7 +220,7 @@ def test_what_waits_behind_a_position_is_skipped(job: Job) -> None:
     job.feed()
     control = job.shed.loop.control
     latest = control.put(replace(control.latest, skip={"clicks": (2 * ROWS, ROWS + 500)}, mode="enforce"))
-    wait_for("the decision", lambda: time.time_ns() // 1000 > latest.valid_from_us)
+    wait_for("the decision", lambda: job.shed.loop.clock_us() > latest.valid_from_us)
     job.feed()
     gone = set(range(ROWS, 2 * ROWS)) - job.kept()
     assert {i for i in range(ROWS, 2 * ROWS) if i % 2 == 0 or i < ROWS + 500} <= gone

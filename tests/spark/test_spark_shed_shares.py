@@ -17,7 +17,7 @@ from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_hash, key_metrics, with_quota
+from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_hash, key_inputs, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import NULL_KEY
 from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas, key_counts
 from floodway.spark.shed.shed import Shedder, shed
@@ -141,7 +141,7 @@ def test_a_million_keys_are_told_in_bounded_space(spark: SparkSession) -> None:
     quotas = fn.from_json(fn.lit("{}"), f"struct<{QUOTAS_SCHEMA}>")
     control = {QUOTAS: quotas, KEEP: fn.lit(500_000), AIMED: fn.lit(500_000)}
     marked = with_quota(spark.range(1_000_000).withColumns(control), key_hash(fn.expr(of)))
-    (row,) = marked.agg(*key_metrics(of, fn.lit(True))).collect()
+    (row,) = marked.withColumns(key_inputs(of, fn.lit(True))).agg(*key_metrics()).collect()
     points = Counter(row.key_points)
     (minus,) = spark.range(1).select(key_hash(fn.lit(-1).cast("bigint")).alias("h")).collect()
     assert points[minus.h] == pytest.approx(100, abs=2) and points[NULL_KEY] == pytest.approx(100, abs=2)
@@ -155,7 +155,7 @@ def test_the_counts_of_a_hundred_keys_are_exact_in_two_partitions(spark: SparkSe
     place = fn.expr("CAST(pow(101D, pmod(id * 0.6180339887498949D, 1D)) AS bigint)")
     none = fn.from_json(fn.lit("{}"), f"struct<{QUOTAS_SCHEMA}>")
     rows = spark.range(0, tuples, 1, 2).select(place.alias(KEY_AT)).withColumns({KEY: fn.col(KEY_AT), QUOTAS: none})
-    (row,) = rows.agg(*key_metrics("null", fn.lit(True))).collect()
+    (row,) = rows.withColumns(key_inputs("null", fn.lit(True))).agg(*key_metrics()).collect()
     assert key_counts(row.key_counts) == {one[KEY_AT]: one["count"] for one in rows.groupBy(KEY_AT).count().collect()}
 
 

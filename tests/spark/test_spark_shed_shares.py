@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,8 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.accuracy import Accuracy
+from floodway.spark.shed.bound import KEPT
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
 from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_hash, key_inputs, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import NULL_KEY
@@ -133,6 +136,22 @@ def test_no_key_is_a_key_and_stale_tuples_are_nobodys(spark: SparkSession, tmp_p
     assert status is not None and status.shed is not None
     assert status.totals.dropped == {} and status.shed.stale == 4999 and status.shed.over > 0
     assert [(one.key, one.share) for one in status.keys] == [("null", 0.7), ("1", 0.3)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"share_by": "value % 7"}, {"accuracy": Accuracy("sum(value)", by="value % 7")}], ids=list
+)
+def test_no_tuple_carries_the_quotas_of_all_keys_to_where_it_is_counted(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    source = spark.readStream.format("rate").load()
+    shedding = source.transform(shed("x", target_latency="2s", state_dir=str(tmp_path), **options))
+    java: Any = shedding._jdf
+    node = java.sparkSession().sessionState().optimizer().execute(java.queryExecution().analyzed())
+    while node.nodeName() != "CollectMetrics":
+        node = node.children().apply(0)
+    counted = [str(node.child().output().apply(at).name()) for at in range(node.child().output().size())]
+    assert KEPT in counted and QUOTAS not in counted
 
 
 def test_a_million_keys_are_told_in_bounded_space(spark: SparkSession) -> None:

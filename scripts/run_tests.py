@@ -1,8 +1,7 @@
 """All checks, on both cores: `make test`.
 
-Steps wait in a queue, and a few run at a time: one more than there are cores, because some of a test's time is waiting
-(for a batch, a socket, a timer), and no more, because whatever shares a core only makes the others wait. The longest
-come first. Each step that needs Spark has one session of its own. No test depends on how fast the machine is; those
+Steps wait in a queue, and five run at a time, on two cores too: more than half of a test's time is waiting, for a batch,
+a sink, a socket, a timer. The longest come first. Each step that needs Spark has one session of its own. No test depends on how fast the machine is; those
 that judge latencies are marked `timing` and `slow`, and run with `--run-slow` only.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
@@ -20,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-AT_A_TIME = 3
+AT_A_TIME = 5
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10", "-p", "no:cacheprovider"]
 HEAVY = "(spark or kafka or cluster)"
 LIGHT = ["-m", f"not {HEAVY}"]

@@ -30,8 +30,8 @@ from floodway.spark.source import register
 from tests.patience import wait_until
 
 CAPACITY, TARGET_SECONDS = 500, 4.5
-PIECES = 7
-"""Batches into which a burst is cut: four are needed until those in which it came are forgotten."""
+PIECES = 5
+"""Batches into which a burst is cut: in the fourth it is forgotten when it came, and one is left that waits."""
 
 
 def report(batch: int, offered: int, left: int | None, **others: Any) -> BatchReport:

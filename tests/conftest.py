@@ -28,9 +28,7 @@ settings.load_profile("fixed")
 SEED = re.compile(r"\bseed \d+")
 """In what a test prints, a line that has to be seen: by it others repeat what was tried."""
 
-QUICK_JAVA = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 collect_ignore = ["matrix"]  # for a Spark of any version, in an environment of its own: `make matrix`
 
 
@@ -92,9 +90,9 @@ def quick_machine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Java and disk as tests need them, unless latencies are judged.
 
     Every Java that a test starts, itself or by a command, lives for some minutes and has others beside it: the
-    optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector. Looking
-    through Spark's classes once more before they are used is a quarter of what its start takes. And no test cuts the power: what a process has written is there for all, also after a kill. That `fsync` is called where
-    it must be, tests find out with one of their own.
+    optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector. To verify
+    Spark's classes takes a quarter of its start. And no test cuts the power: what a process has written is there for
+    all, also after a kill. That `fsync` is called where it must be, tests find out with one of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not any(item.get_closest_marker("timing") for item in request.session.items):
@@ -155,8 +153,6 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         # A machine that is held up is no query that does not stop.
         "spark.sql.streaming.stopTimeout": f"{PATIENCE_SECONDS}s",
     }
-    if os.environ.get("FRONT_CONF"):
-        conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     session = spark_session("floodway-tests", conf=conf)

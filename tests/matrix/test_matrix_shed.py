@@ -50,7 +50,11 @@ class Job:
 
     def start(self, after: Callable[[DataFrame], DataFrame] = lambda df: df) -> None:
         self.shed = floodway.shed(
-            "clicks", target_latency="2s", state_dir=str(self.folder / "state"), **{"mode": "enforce", **self.options}
+            "clicks",
+            target_latency="2s",
+            state_dir=str(self.folder / "state"),
+            # Of a decision that nobody renewed in time, because the machine stood still, nothing is seen here.
+            **{"mode": "enforce", "expires_after": "never", **self.options},
         )
         source = (
             self.spark.readStream.schema("id long, user int, value double, ts timestamp")

@@ -11,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.agent.planes.dfit.own import NodeMeasures, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
 from floodway.agent.planes.dfit.topology import ClusterTopology
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "A thousand agents agree on their tables"
 CLAIM = Claim(
@@ -205,8 +202,6 @@ def _depth(network: Network) -> int:
 
 
 def _draw(runs: Sequence[AgentsRun]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 2, width=9.0, height=3.6)
     sizes = [found.agents for found in runs]
     lines(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import FIGURE_9, SOURCE, figure9
@@ -15,9 +16,6 @@ from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Exponential
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Plan generation time under query load imbalance"
 CLAIM = Claim(
@@ -116,8 +114,6 @@ def _compare(program: Program, seeds: Sequence[int]) -> tuple[dict[str, Any], di
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 3, width=13.0, height=3.6)
     names = list(measured)
     shown = (

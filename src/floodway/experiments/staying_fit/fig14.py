@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, many_inputs
@@ -18,9 +19,6 @@ from floodway.planning.solver import Step
 from floodway.planning.solver_cells import Budget
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Exponential
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Effect of input dimensionality"
 CLAIM = Claim(
@@ -125,8 +123,6 @@ def _thinned(steps: list[Step]) -> list[dict[str, float]]:
 
 
 def _draw(converging: dict[int, list[Step]], fit: dict[int, list[dict[str, Any]]]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, axes = panels(1, 2, width=9.6, height=3.6)
     for colour, inputs in zip(PALETTE, INPUTS, strict=False):
         steps = converging[inputs]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos.fuzz_partners import EffectError, Reader
-from floodway.experiments.chaos.networks import NETWORK
+from floodway.experiments.chaos.plane_agents import NETWORK
 from floodway.job.decision import MODE, SAFE, OperatorMode, read_mode, write_mode
 from floodway.job.ledger.audit_point import POINT, open_ledger
 from floodway.job.ledger.backfill import BackfillStep, noted_batches, step_note

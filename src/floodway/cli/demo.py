@@ -54,9 +54,9 @@ def demo(
     from floodway.job.options import values
     from floodway.spark.session.session import spark_session
 
-    length = None if seconds is None else values.duration("--seconds")(seconds)
-    wanted = None if target is None else values.duration("--target")(target)
-    given = None if rate is None else values.rate("--rate")(rate)
+    length = None if seconds is None else values.duration("--seconds", seconds)
+    wanted = None if target is None else values.duration("--target", target)
+    given = None if rate is None else values.rate("--rate", rate)
     usable_folder("--out", out)
     say = partial(typer.echo, err=as_json)
     say("A web shop's clicks and orders, as JSON: parsed, cleaned, joined with a table, aggregated by window.")

@@ -61,7 +61,7 @@ def plan(
     goal = parse_objective(objective)
     check_choice(planner, goal, workload)
     network_read = load_network(network)
-    given = values.rates("--rates")(rates)
+    given = values.rates("--rates", rates)
     check_rates(network_read, given)
     planner_class(planner)  # imports it: loading code is no part of building plans
     started = time.perf_counter()

@@ -49,7 +49,7 @@ def bench(
             failed.append({"id": name, "error": _one_line(error)})
             typer.echo(f"{name} failed: {_one_line(error)}", err=True)
             continue
-        results.append(result.as_json(seconds=time.perf_counter() - started))
+        results.append(result.to_dict(seconds=time.perf_counter() - started))
     if as_json:
         print_json({"results": results, "failed": failed})
     else:

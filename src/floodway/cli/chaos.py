@@ -82,7 +82,7 @@ def _tried(
     except FloodwayError as error:
         # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
         return _result(fault.id, differences=[f"could not run: {error}"])
-    body: dict[str, Any] = result.as_json()
+    body: dict[str, Any] = result.to_dict()
     if not (body["tried"] or body["differences"] or body["untried"]):
         body["untried"] = "no point was tried"
     # At once: a campaign takes hours, and the table comes at its end.
@@ -93,7 +93,7 @@ def _tried(
 
 def _result(identity: str, **fields: Any) -> dict[str, Any]:
     """The result of a fault that did not run."""
-    body: dict[str, Any] = import_module(RESULT).FaultResult(identity, **fields).as_json()
+    body: dict[str, Any] = import_module(RESULT).FaultResult(identity, **fields).to_dict()
     return body
 
 

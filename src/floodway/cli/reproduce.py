@@ -81,7 +81,7 @@ def reproduce(
     if html is not None:
         html.write_text(reproduce_html(found, left_out), encoding="utf-8")
     if as_json:
-        results = [result.as_json(seconds=seconds) for result, seconds in found]
+        results = [result.to_dict(seconds=seconds) for result, seconds in found]
         print_json({"results": results, "holds": all(result.holds for result, _ in found), "left_out": left_out})
     else:
         _print(found)

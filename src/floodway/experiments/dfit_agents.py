@@ -53,7 +53,7 @@ class Agreement:
     paper_bytes: int
     error: float
 
-    def as_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """For JSON."""
         return {
             "seconds": round(self.seconds, 2),
@@ -98,8 +98,8 @@ def judged(runs: Sequence[AgentsRun]) -> Result:
         measured={
             f"{found.agents} agents": {
                 "depth": found.depth,
-                "all nodes measured": found.first.as_dict(),
-                "one leaf changed": found.change.as_dict(),
+                "all nodes measured": found.first.to_dict(),
+                "one leaf changed": found.change.to_dict(),
             }
             for found in runs
         },

@@ -71,8 +71,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             **{
                 name: {
                     "rows": found,
-                    "where the rates go": inside[name].as_json(),
-                    "whole rate space": outside[name].as_json(),
+                    "where the rates go": inside[name].to_dict(),
+                    "whole rate space": outside[name].to_dict(),
                 }
                 for name, found in rows.items()
             },

@@ -34,7 +34,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     checks: list[dict[str, PlannerErrors]] = []
     for place, costs in enumerate(FIGURE_9, 1):
         row, check = _compare(Program(figure9(*costs)), seeds)
-        row["plans against the linear program"] = {name: one.as_json() for name, one in check.items()}
+        row["plans against the linear program"] = {name: one.to_dict() for name, one in check.items()}
         measured[f"({costs[0]}, {costs[1]})"] = row
         checks.append(check)
         progress(place / len(FIGURE_9))

@@ -40,7 +40,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "solver seconds": round(min(solver.build_seconds for solver in solvers), 4),
             "c-fit seconds": round(min(seconds for seconds, _ in fits), 4),
             "c-fit rows": fits[0][1].size,
-            "plans against the linear program": {name: found[-1].as_json() for name, found in checks.items()},
+            "plans against the linear program": {name: found[-1].to_dict() for name, found in checks.items()},
         }
         progress(place / len(FAN_OUTS))
     first, last = measured[str(FAN_OUTS[0])], measured[str(FAN_OUTS[-1])]

@@ -61,7 +61,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         for epsilon in EPSILONS:
             planner, row = _fit(program, epsilon)
             checks[epsilon].append(accuracy(planner, seeds))
-            fit[inputs].append(row | {"plans against the linear program": checks[epsilon][-1].as_json()})
+            fit[inputs].append(row | {"plans against the linear program": checks[epsilon][-1].to_dict()})
         progress(place / len(INPUTS))
     needed = {inputs: _calls_until(steps, TARGET) for inputs, steps in converging.items()}
     rows = {inputs: table[-1]["rows"] for inputs, table in fit.items()}
@@ -75,7 +75,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "solver calls until 1% expected error": {str(inputs): calls for inputs, calls in needed.items()},
             "solver-w": {str(inputs): _thinned(steps) for inputs, steps in converging.items()},
             "solver-w against the linear program": {
-                str(inputs): one.as_json() | {"expected error": promised[inputs]} for inputs, one in expected.items()
+                str(inputs): one.to_dict() | {"expected error": promised[inputs]} for inputs, one in expected.items()
             },
             "c-fit": {str(inputs): table for inputs, table in fit.items()},
         },

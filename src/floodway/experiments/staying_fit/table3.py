@@ -44,7 +44,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "bytes a row": round(_bytes_a_row(program), 2),
             "bytes a row printed": size,
             "seconds": round(seconds, 4),
-            "plans against the linear program": {"one server": checks[-2].as_json(), "two": checks[-1].as_json()},
+            "plans against the linear program": {"one server": checks[-2].to_dict(), "two": checks[-1].to_dict()},
         }
         progress(place / len(PRINTED))
     ours = [row["rows of one server"] for row in measured.values()]

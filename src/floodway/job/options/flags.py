@@ -127,7 +127,7 @@ _DECLARED: Mapping[str, Mapping[str, Flag]] = {
             refused=_EXACT,
         ),
         "plans": Flag(
-            "When a coordinator makes plans: advance (default: uploaded once, then ids), or lazy: when first asked for.",
+            "When a coordinator makes plans: advance (default: uploaded once, then ids), or lazy: when first needed.",
             partial(values.choice, known=get_args(Plans)),
             refused=_EXACT,
         ),

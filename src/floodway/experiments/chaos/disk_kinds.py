@@ -29,8 +29,8 @@ from floodway.job.store.line_log import SEGMENT_BYTES, KeptLines
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
+from floodway.planning.plan_file import PlanFileError, load, save
 from floodway.planning.program import Program
-from floodway.planning.store import PlanFileError, load, save
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.journal import QueryNotes, note_tasks, read_notes
 from floodway.spark.shed.checkpoints import StateCopies

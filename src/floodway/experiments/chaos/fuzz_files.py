@@ -27,8 +27,8 @@ from floodway.job.status.status import STATUS, Place, Rates, ShedPart, Status, m
 from floodway.job.store.store import LocalStore, Store
 from floodway.network.file import parse_network
 from floodway.planning.factory import make_planner
+from floodway.planning.plan_file import load, save
 from floodway.planning.program import Program
-from floodway.planning.store import load, save
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.compact import LEAVE_NEWEST, MIN_RUN
 from floodway.spark.log.tag_index import INDEX

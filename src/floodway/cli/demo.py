@@ -19,7 +19,7 @@ PARTS = (
     "floodway.experiments.demo.jobs",
     "floodway.experiments.demo.calibration",
     "floodway.experiments.demo.story",
-    "floodway.experiments.demo.table",
+    "floodway.experiments.demo.comparison",
     "floodway.experiments.demo.result",
 )
 """`cli` and `experiments` are rooms on one level and do not import each other: the demo is loaded by name."""

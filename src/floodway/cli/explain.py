@@ -120,7 +120,7 @@ def _made_plan(network: Network, planner: str, rates: str) -> Plan:
 
 
 def _plan_of_run(state: Path, plan: str) -> Mapping[str, Any]:
-    from floodway.agent.loop.plans import find_plan
+    from floodway.agent.loop.plan_book import find_plan
 
     return find_plan(state, plan)
 

@@ -25,7 +25,7 @@ from floodway.agent.loop.finished import (
     loop_status,
     result_latencies,
 )
-from floodway.agent.loop.plans import PlanBook
+from floodway.agent.loop.plan_book import PlanBook
 from floodway.agent.loop.record import OutputLatencies, RunRecord
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from floodway.experiments.dissp import common, spark_runs
-from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine
+from floodway.experiments.dissp.engine_on_spark import EngineLimit, EngineRun, SparkEngine
 from floodway.experiments.plots import Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from floodway.experiments.dissp import common, spark_runs
-from floodway.experiments.dissp.spark_engine import EngineRun
+from floodway.experiments.dissp.engine_on_spark import EngineRun
 from floodway.experiments.dissp.spark_runs import LAWS, ControlledRuns, controlled
 from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result

@@ -9,8 +9,8 @@ from typing import Any
 
 from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import FIGURE_9, SOURCE, figure9
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner

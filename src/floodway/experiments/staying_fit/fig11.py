@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from floodway.experiments.plots import PALETTE, Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import accuracy
 from floodway.experiments.staying_fit.networks import FIGURE_9, SOURCE, figure9
+from floodway.experiments.staying_fit.plan_errors import accuracy
 from floodway.planning.program import Program
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Empirical, Exponential

@@ -10,8 +10,8 @@ from typing import Any
 
 from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, many_inputs
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.planning.fit.direct import SpreadRule
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program

@@ -22,7 +22,7 @@ from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE, figure1
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.planning.fit.leaf import leaf_table
-from floodway.planning.fit.merge import merge_tables, through_chain, through_pair, through_split, within_load
+from floodway.planning.fit.parent_table import merge_tables, through_chain, through_pair, through_split, within_load
 from floodway.planning.fit.spread import percent_points
 from floodway.planning.fit.table import FitTable, outside_triangle, without_dominated, without_similar
 from floodway.planning.lp import LinearProgram

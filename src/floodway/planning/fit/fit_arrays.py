@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from floodway.planning import plan_file
 from floodway.planning.fit.direct import DirectTable
-from floodway.planning.fit.plans import PlanTable, block_filler
+from floodway.planning.fit.plan_table import PlanTable, block_filler
 from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import FEASIBILITY_TOLERANCE, Matrix, Program, Vector
 

@@ -27,7 +27,7 @@ from floodway.planning.fit.bounds import DualBounds
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.direct import DirectTable, SpreadRule, direct_table
 from floodway.planning.fit.oracle import Oracle
-from floodway.planning.fit.plans import PlanTable, plan_table
+from floodway.planning.fit.plan_table import PlanTable, plan_table
 from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.fit.tree import tree_table
 from floodway.planning.plan import Planner

@@ -12,8 +12,8 @@ import numpy as np
 from floodway.experiments.dfit_agents import random_tree
 from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.network.model import Network
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.program import Program

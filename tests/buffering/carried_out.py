@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from floodway.buffering.cursors import Cursor, QueueDecision
-from floodway.buffering.ranges import Range
+from floodway.buffering.cursors import QueueDecision
+from floodway.buffering.ranges import Cursor, Range
 
 
 def carried_out(decision: QueueDecision, cursor: Cursor, tail: int) -> tuple[tuple[Range, ...], Cursor]:

@@ -67,7 +67,8 @@ def serving(
     forget_seconds: float | None = None,
 ) -> Iterator[Plane[Any]]:
     """An agent that talks to the others; under D-FIT it forgets a silent child after so long, if given."""
-    network, plane = parse_network(NETWORK), None
+    network = parse_network(NETWORK)
+    plane: Plane[Any]
     if name == COORDINATOR:
         plane = make_coordinator(network, SECURITY, urls, folder)
     elif control == "dfit" and forget_seconds is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.planning.lag import Waiting
-from floodway.spark.shed.chooser import Chooser
+from floodway.spark.shed.chooser import Chooser, first_follow
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
@@ -48,3 +48,21 @@ def test_without_the_option_nothing_is_skipped() -> None:
     chooser = Chooser(replace(SETTINGS, skip_when_lag=None))
     assert chooser.take(REPORT, entry("enforce")) is REPORT
     assert chooser.completed(entry("enforce")).skip is None
+
+
+def test_after_downtime_the_first_batch_bounds_the_third() -> None:
+    """2000 tuples were younger than ten seconds: 200 per second. At a target of 3 s batches take two seconds."""
+    settings = replace(SETTINGS, target_seconds=3.0, skip_when_lag=None, max_age_us=10_000_000)
+    down = BatchReport("q", "r", 0, 0, 15.0, offered=90_000, kept=2000, seq=0, stale=88_000, skipped=88_000)
+    found = first_follow(down, settings, entry("enforce"))
+    assert found == (400.0, 200.0, down.ended_us)
+    budget, rate, base_us = found
+    bounded = replace(entry("enforce"), budget=budget, rate=rate, base_us=base_us)
+    assert [bounded.keep_at(base_us + seconds * 1_000_000) for seconds in (1, 4, 60)] == [1_000_000, 500_000, 250_000]
+    # What the last run decided knows more.
+    assert first_follow(down, settings, replace(bounded, budget=90.0)) == (90.0, 200.0, down.ended_us)
+    # How old the rest is nobody knows; nothing was skipped; an autoscaler has its time; nothing is dropped.
+    assert first_follow(replace(down, backlog=100), settings, entry("enforce")) is None
+    assert first_follow(replace(down, skipped=0), settings, entry("observe")) is None
+    assert first_follow(down, replace(settings, shed_after_seconds=90.0), entry("enforce")) is None
+    assert first_follow(down, replace(settings, max_age_us=None), entry("enforce")) is None

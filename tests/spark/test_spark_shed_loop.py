@@ -323,6 +323,30 @@ def test_slow_first_batches_of_a_run_are_followed_by_less_and_not_by_the_last_ru
     assert third.kept == pytest.approx(steady.kept, rel=0.2)
 
 
+def test_after_downtime_results_are_in_time_from_the_third_batch_on(tmp_path: Path) -> None:
+    """A job that keeps up, down for half an hour, and a process whose first two batches are slow."""
+    law, now_us = make_controller("batch", target_seconds=5.0), [1_700_000_000 * SECOND]
+    settings = ShedSettings("job", 5.0, law, "enforce", salt=1, max_age_us=10 * SECOND)
+    loop = ShedLoop(settings, ShedFiles(tmp_path), clock_us=lambda: now_us[0])
+    gap, rate, latencies, kept = 1800.0, 200, list[float](), list[float]()
+    for batch, overhead in enumerate((10.0, 1.5, *[0.5] * 10)):
+        started, offered, fresh = now_us[0], round(rate * gap), round(rate * min(gap, 10.0))
+        entry = loop.control.table.at(started)
+        keep = entry.keep_at(started)
+        seconds = overhead + 0.002 * (fresh * keep // PPM)
+        latencies.append(min(gap, 10.0) / 2 + seconds)
+        kept.append(keep / PPM)
+        now_us[0] += round(seconds * 1e6)
+        report = BatchReport(
+            "q", "r", batch, started, seconds, offered, fresh * keep // PPM, started, entry.seq, keep, entry.mode,
+            stale=offered - fresh, skipped=offered - fresh,
+        )  # fmt: skip
+        loop.on_batch(report)
+        gap = seconds
+    assert max(latencies[:2]) > 10.0 and max(latencies[2:]) <= 5.0
+    assert min(kept) > 0.5 and kept[5:] == [1.0] * 7  # nothing goes for a cost that only the start had
+
+
 def test_a_lost_report_becomes_a_gap_and_a_replayed_one_is_counted_once(tmp_path: Path) -> None:
     job = Job(tmp_path / "job")
     reports = list(job.reports(6))

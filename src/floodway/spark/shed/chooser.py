@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from floodway.control.base import BATCH_SHARE
 from floodway.control.loop import KeepDecision
 from floodway.job.decision import Mode
 from floodway.job.places import ShedFiles
@@ -36,6 +37,22 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
 
     max_age = None if settings.max_age_us is None else settings.max_age_us / 1e6
     return SourceLimit(files, settings.mean_seconds, max_age)
+
+
+def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> tuple[float, float, int] | None:
+    """Budget, rate and base time after a run's first batch, often a slow one, which tells nothing of costs.
+
+    What the last run decided goes on from its end. Where nobody has decided and the job was down, what came within
+    `max_age` tells the rate r. The next batch is long, as the first one was; of what comes meanwhile the one after it
+    may have what comes in the time of a batch at the target, r T / 1.5: a job that keeps up has the capacity for that.
+    """
+    if before.budget is not None and before.rate is not None:
+        return before.budget, before.rate, report.ended_us
+    fresh = report.offered - report.skipped - report.passed_over
+    if settings.max_age_us is None or settings.shed_after_seconds or report.backlog or not report.skipped or not fresh:
+        return None
+    rate = fresh / settings.max_age_us * 1e6
+    return rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us
 
 
 class RareShare:

@@ -28,7 +28,7 @@ from floodway.job.store.store import StoreError
 from floodway.job.store.unwritten import Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, source_limit_of
+from floodway.spark.shed.chooser import Chooser, first_follow, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.decision_watch import DecisionWatch
@@ -292,7 +292,7 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished(lossless=self.settings.lossless, max_age_us=self.settings.max_age_us),
+            report.finished(lossless=self.settings.lossless),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
@@ -309,9 +309,8 @@ class ShedLoop:
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
                 query.follow = decided.budget, decided.offered_rate, report.ended_us
-        elif query.decided is None and latest.budget is not None and latest.rate is not None:
-            # A run's first batch, often a slow one, tells nothing: what the last run decided goes on from its end.
-            query.follow = latest.budget, latest.rate, report.ended_us
+        elif query.decided is None:
+            query.follow = first_follow(report, self.settings, latest)
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:

@@ -15,6 +15,7 @@ import pytest
 from floodway.control.base import Controller, Decision, Observation, State
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
 from floodway.job.ledger.facts import OffsetRange
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.places import ShedFiles
@@ -166,7 +167,7 @@ def test_a_step_in_load_is_met_three_batches_after_the_one_it_began_in(tmp_path:
     assert max(job.latencies[3:]) < 2.0 * 1.1
     # The same load without a shed: batches grow without end.
     free = Job(tmp_path / "free", rate=15_000.0)
-    free.loop.files.write_mode("off")
+    write_mode(free.loop.files.store, "off")
     free.loop = free.start()
     free.run(8)
     assert free.latencies[-1] > 10 * 2.0
@@ -180,7 +181,7 @@ def test_light_load_is_left_alone(tmp_path: Path) -> None:
 
 def test_modes_are_followed_while_running(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
-    job.loop.files.write_mode("observe")
+    write_mode(job.loop.files.store, "observe")
     job.loop = job.start()
     job.run(3)
     assert Ledger(job.loop.files.store).fold().total.dropped.total() == 0
@@ -188,10 +189,10 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
     assert status is not None
     assert status.mode == "observe"
     assert status.keep < 1.0
-    job.loop.files.write_mode("enforce")
+    write_mode(job.loop.files.store, "enforce")
     job.run(6)
     assert Ledger(job.loop.files.store).fold().total.dropped.total() > 0
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     job.run(2)
     before = Ledger(job.loop.files.store).fold().total.dropped.total()
     job.run(2)
@@ -251,7 +252,7 @@ def test_a_kill_switch_holds_when_its_file_is_damaged(tmp_path: Path, damaged: b
     job = Job(tmp_path / "job", rate=25_000.0)
     job.loop.on_start("q", str(tmp_path / "checkpoint"))
     job.run(6)
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     job.run(2)
     before = Ledger(job.loop.files.store).fold().total.dropped.total()
     (job.folder / "mode.json").write_bytes(damaged)
@@ -270,7 +271,7 @@ def test_a_kill_switch_holds_when_its_file_is_damaged(tmp_path: Path, damaged: b
     # Nor is the wish lost in the copies: what begins with one observes too.
     (copy,) = (tmp_path / "checkpoint" / "floodway").glob("*/control.json")
     assert json.loads(copy.read_text())["mode"] == "observe"
-    job.loop.files.write_mode("enforce")
+    write_mode(job.loop.files.store, "enforce")
     job.run(6)
     status = job.loop.files.read_status()
     assert status is not None and status.mode == "enforce" and status.warnings == ()

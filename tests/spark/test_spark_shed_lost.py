@@ -11,6 +11,7 @@ from shutil import rmtree
 import pytest
 from pyspark.sql import SparkSession
 
+from floodway.job.decision import write_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import InTime, LocalStore, always
@@ -33,7 +34,7 @@ def ran(tmp_path: Path, mode: str | None = None) -> Job:
     job.loop.on_start("q", str(tmp_path / "checkpoint"))
     job.run(3)
     if mode is not None:
-        job.loop.files.write_mode(mode)
+        write_mode(job.loop.files.store, mode)
     job.run(3)
     assert not job.loop.warnings
     begun(tmp_path, 6, job.now_us)
@@ -137,7 +138,7 @@ def test_a_damaged_record_in_a_checkpoint_is_said(tmp_path: Path) -> None:
 def test_a_state_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     job = ran(tmp_path, "off")
     older = copy_of(job, tmp_path).read_bytes()
-    job.loop.files.write_mode("enforce")
+    write_mode(job.loop.files.store, "enforce")
     job.run(2)
     copy_of(job, tmp_path).write_bytes(older)
     latest = job.loop.control.latest
@@ -204,7 +205,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
 @pytest.mark.spark
 def test_a_batch_is_repeated_on_spark_with_the_decision_of_its_first_try(stream: Stream) -> None:
     stream.start()
-    stream.shed.files.write_mode("enforce")
+    write_mode(stream.shed.files.store, "enforce")
     stream.keeps.append(0.5)
     for batch in range(4):
         stream.feed(json.dumps({"id": number}) for number in range(1000 * batch, 1000 * (batch + 1)))

@@ -24,7 +24,7 @@ from floodway.contracts.federation_file import parse_federation
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos.fuzz_files import file_readers
 from floodway.experiments.chaos.fuzz_partners import EffectError, Reader, partner_readers
-from floodway.experiments.chaos.networks import NETWORK
+from floodway.experiments.chaos.plane_agents import NETWORK
 from floodway.job.decision import JobDecision, StreamDecision, as_dict, read_decision
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.store.store import LocalStore

@@ -44,7 +44,7 @@ SLOWEST_US = 2_000_000
 """
 
 
-LATE = "{count} decisions were written too late: a batch that began meanwhile may differ from the first try if repeated"
+LATE = "decisions written too late: {count}; a batch that began meanwhile may differ from the first try if repeated"
 
 
 class ControlTableError(FloodwayError):

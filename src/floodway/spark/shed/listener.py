@@ -148,7 +148,7 @@ def attach(
             name = known.loop.settings.name
             raise InputError(
                 f"shed {name!r} is already in use in this process with other options",
-                hint="Give each shed a name of its own, or stop the queries of the first one.",
+                hint="Give each shed a name of its own. To change options, stop its queries (or Python, without any).",
             )
         known.on_source &= on_source
         if spark not in _listeners:

@@ -292,7 +292,7 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished(lossless=self.settings.lossless),
+            report.finished(lossless=self.settings.lossless, max_age_us=self.settings.max_age_us),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )

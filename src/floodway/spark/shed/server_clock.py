@@ -46,6 +46,7 @@ class ServerClock:
         self._ask = ask
         self._steady_us = steady_us
         self._lock = Lock()
+        self.doubt_us = self._ahead_us = self._asked_us = 0
         self._set()
 
     def __call__(self) -> int:

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from floodway.experiments.demo import calibration, jobs, story
+from floodway.experiments.demo.comparison import rows, save, show
 from floodway.experiments.demo.result import DemoBatch, DemoRun, optimum
 from floodway.experiments.demo.shop import CATEGORIES, Shop, ShopTotals
 from floodway.experiments.demo.shop_feed import TICK, feed, ticks
-from floodway.experiments.demo.table import rows, save, show
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -207,6 +207,14 @@ def test_the_target_leaves_most_of_a_batch_for_events(batch_seconds: float, targ
     assert machine.target == target
     assert calibration.load_seconds(target) == seconds
     assert machine.batch_seconds <= machine.target / 1.5 / 4.0
+
+
+def test_a_machine_that_processes_nearly_all_is_faster_than_measured() -> None:
+    """989 events in 10 s and the target of 2 s after them, at a capacity measured as 45 events per second."""
+    machine = calibration.Calibrated(capacity=45.0, batch_seconds=0.2)
+    assert calibration.faster(machine, made([batch(6.0, 2.0, 99, 600)])) is None
+    found = calibration.faster(machine, made([batch(6.0, 2.0, 99, 801)]))
+    assert found == calibration.Calibrated(capacity=90.0, batch_seconds=0.2)
 
 
 def test_batches_are_offered_until_they_are_no_faster() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -18,6 +19,7 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
@@ -199,12 +201,12 @@ def test_modes_switch_while_running(stream: Stream) -> None:
     assert status is not None
     assert (status.mode, status.totals.dropped) == ("observe", {})
     assert 0.6 < status.would_drop < 0.8
-    stream.shed.files.write_mode("enforce")
+    write_mode(stream.shed.files.store, "enforce")
     stream.feed(rows(3000, 1000))
     stream.feed(rows(4000, 1000))
     assert len(stream.results[3]) == 1000
     assert len(stream.results[4]) < 500
-    stream.shed.files.write_mode("off")
+    write_mode(stream.shed.files.store, "off")
     stream.feed(rows(5000, 1000))
     stream.feed(rows(6000, 1000))
     assert len(stream.results[6]) == 1000
@@ -426,6 +428,11 @@ def test_identity_is_found(spark: SparkSession) -> None:
         identity_columns(spark.createDataFrame([], "m map<string, int>"))
 
 
+def untyped(value: Any) -> Any:
+    """What somebody gives who checks no types."""
+    return value
+
+
 def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="target_latency"):
         floodway.shed("x", target_latency="soon")
@@ -441,6 +448,12 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         floodway.shed("x", target_latency="2s", floor=0.1)
     with pytest.raises(InputError, match="is no share in"):
         floodway.shed("x", target_latency="2s", utility="a", floor=0.9)
+    with pytest.raises(InputError, match="window='10 seconds' does not name a time column"):
+        floodway.shed("x", target_latency="2s", window=untyped("10 seconds"))
+    with pytest.raises(InputError, match="lossless='no' is neither True nor False"):
+        floodway.shed("x", target_latency="2s", lossless=untyped("no"))
+    with pytest.raises(InputError, match="shed name 3"):
+        floodway.shed(untyped(3), target_latency="2s")
     with pytest.raises(InputError, match="not a stream"):
         spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
     source = spark.readStream.format("rate").load()
@@ -449,7 +462,11 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         ({"utility": "cast(value as string)"}, "utility= is of type string, not a number"),
         ({"arrival": "at"}, "arrival= names 'at', which is no column"),
         ({"window": WindowDrop("when", "1 second")}, "window= names 'when'"),
-        ({"key": "user"}, "'user'"),
+        (
+            {"arrival": "value"},
+            "of type bigint, not a timestamp. The stream has timestamp",
+        ),
+        ({"key": ["value", "user"]}, "key= names 'user', no column of the stream. Choose from timestamp, value"),
     ):
         with pytest.raises(InputError, match=re.escape(message)):
             source.transform(shed("x", target_latency="2s", state_dir=str(tmp_path), **options))

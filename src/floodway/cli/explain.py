@@ -25,7 +25,7 @@ def _named(plan: str) -> str:
     """The next option is no planner's name: without this, the values after it would be the ones that are refused."""
     if plan.startswith("-"):
         raise InputError(
-            f"--plan wants a name before {plan}", hint="floodway explain net.yaml --plan exact --rates s1=1"
+            f"--plan wants a name before {plan}", hint="Write `floodway explain net.yaml --plan exact --rates s1=1`"
         )
     return plan
 
@@ -64,18 +64,20 @@ def explain(
 
     loaded = load_network(network)
     if state is not None and not plan:
-        raise InputError("--state needs --plan", hint="floodway explain net.yaml --plan 8f3a01bc --state runs/net")
+        raise InputError(
+            "--state needs --plan", hint="Write `floodway explain net.yaml --plan 8f3a01bc --state runs/net`"
+        )
     used = _plan_of_run(state, plan) if state is not None else None
     # A node plans for links too, which are no streams of the whole network.
     chosen = {at: share for at, share in used["keeps"].items() if at in loaded.drop_locations} if used else {}
     made = _made_plan(loaded, plan, rates) if plan and state is None else None
     planned = _keeps_of_plan(plan_json) if plan_json else dict(made.drops) if made is not None else chosen
-    keeps = {**planned, **values.shares("--keep")(keep)}
+    keeps = {**planned, **values.shares("--keep", keep)}
     check_keeps(loaded, keeps)
     given: dict[str, float] | None = None
     result: FairResult | None = None
     if rates or (used and set(used["rates"]) == set(loaded.streams)):
-        given = values.rates("--rates")(rates) if rates or not used else dict(used["rates"])
+        given = values.rates("--rates", rates) if rates or not used else dict(used["rates"])
         check_rates(loaded, given)
         require_costs(loaded)
         result = fair(loaded, given, keeps)
@@ -113,14 +115,16 @@ def _made_plan(network: Network, planner: str, rates: str) -> Plan:
             hint=f"Use one of {', '.join(PLANNERS)}, or add --state runs/net",
         )
     if not rates:
-        raise InputError("--plan needs --rates to plan for", hint="floodway explain net.yaml --plan exact --rates s1=1")
-    given = values.rates("--rates")(rates)
+        raise InputError(
+            "--plan needs --rates to plan for", hint="Write `floodway explain net.yaml --plan exact --rates s1=1`"
+        )
+    given = values.rates("--rates", rates)
     check_rates(network, given)
     return make_planner(network, planner).plan(given)
 
 
 def _plan_of_run(state: Path, plan: str) -> Mapping[str, Any]:
-    from floodway.agent.loop.plans import find_plan
+    from floodway.agent.loop.plan_book import find_plan
 
     return find_plan(state, plan)
 

@@ -65,7 +65,9 @@ def node(
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found
     if coordinator == (node is not None):
-        raise InputError("give either --node NAME or --coordinator", hint="floodway node net.yaml --node A --state DIR")
+        raise InputError(
+            "give either --node NAME or --coordinator", hint="Write `floodway node net.yaml --node A --state DIR`"
+        )
     net = load_network(network)
     security = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)
     declared = {name: one.url for name, one in net.nodes.items() if one.url is not None}
@@ -99,7 +101,7 @@ def node(
         port=port,
         urls=addresses,
         security=security,
-        seconds=None if seconds is None else values.duration("--seconds")(seconds),
+        seconds=None if seconds is None else values.duration("--seconds", seconds),
         parent=parent,
         links=links,
         **chosen,

@@ -278,31 +278,46 @@ def _latency(batch: FinishedBatch, gap: float, rate: float) -> float:
 class Patience:
     """Holds drops back for `seconds` of overload; `since_seconds` is when the present one began, None without one.
 
-    An autoscaler needs a minute or two to add machines. Until then the source holds what waits, and results are late.
-    A clock that is set back makes an overload no younger.
+    An autoscaler needs a minute or two to add machines, a partner some time to take work over. Until then the source
+    holds what waits, and results are late. A clock that is set back makes an overload no younger.
+
+    >>> patience = Patience(90.0)
+    >>> [patience.held(now, overloaded=True) for now in (10.0, 99.0, 100.0)]
+    [0.0, 89.0, None]
     """
 
     seconds: float
     since_seconds: float | None = None
     last_seconds: float = 0.0
+    dropping: bool = False
 
-    def hold(self, decided: KeepDecision, now_seconds: float) -> KeepDecision:
-        """The decision, or while the overload is young one that keeps everything.
+    def held(self, now_seconds: float, *, overloaded: bool, asking: bool = False) -> float | None:
+        """How long the overload has lasted for which nothing is to be dropped yet; None if there is none, or no longer.
 
-        A budget bounds also a batch that is to keep all, so it waits with the drops.
+        As long as somebody is asked to take work over (`asking`) nothing is dropped. Once dropping has begun it goes on
+        through later questions: their answers are not to be waited for again.
         """
-        if decided.keep >= 1.0:
-            self.since_seconds = None
-            return replace(decided, budget=None)
+        if not overloaded:
+            self.since_seconds, self.dropping = None, False
+            return None
         if self.since_seconds is None:
             self.since_seconds = now_seconds
         elif now_seconds < self.last_seconds:
             self.since_seconds -= self.last_seconds - now_seconds
         self.last_seconds = now_seconds
         lasted = now_seconds - self.since_seconds
-        if lasted >= self.seconds:
-            return decided
-        return replace(decided, keep=1.0, budget=None, held_seconds=lasted)
+        self.dropping = self.dropping or not (asking or lasted < self.seconds)
+        return None if self.dropping else lasted
+
+    def hold(self, decided: KeepDecision, now_seconds: float) -> KeepDecision:
+        """The decision, or while the overload is young one that keeps everything.
+
+        A budget bounds also a batch that is to keep all, so it waits with the drops.
+        """
+        held = self.held(now_seconds, overloaded=decided.keep < 1.0)
+        if held is not None:
+            return replace(decided, keep=1.0, budget=None, held_seconds=held)
+        return decided if decided.keep < 1.0 else replace(decided, budget=None)
 
 
 class Efficiency:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 from floodway.job.places import ShedFiles, note_place
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns, time_us
+from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
 from floodway.spark.shed.control_columns import (
     DECIDED,
@@ -38,6 +39,7 @@ from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
 from floodway.spark.shed.recovery.rule import Rule, write_rule
+from floodway.spark.shed.server_clock import server_clock
 from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
 
@@ -92,10 +94,12 @@ class BoundShed:
 
     def _new_loop(self, df: DataFrame) -> ShedLoop:
         asking = f"shed {self.settings.name!r}: ask_executors="
+        server = server_clock(self.spark) if is_connect(self.spark) else None
         return ShedLoop(
             self.settings,
             self.files,
-            clock_us=lambda: time.time_ns() // 1000,
+            clock_us=server or (lambda: time.time_ns() // 1000),
+            server=server,
             open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
             keys=self._key_shares(df),
             executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,

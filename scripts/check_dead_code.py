@@ -5,9 +5,10 @@ Run `python scripts/check_dead_code.py`. Tests do not count as users.
 A *module* is alive if imports lead to it from `floodway` or from a command. An import inside a function counts, and so
 does a string with a module's name (experiments and commands are loaded by name). A *definition* is alive if its name is
 used outside its own body: in `src` or `examples` as a name, an attribute or a string that is exactly this name
-(`__all__`, `getattr`), or in the code of the documentation, which is what users call. Of a name that several modules
-define, each must be used in its own module or taken from it by another; methods are not resolved, so one that shares
-its name with a living one is missed.
+(`__all__`, `getattr`), or in the code of the documentation, which is what users call. A method or a field of a
+dataclass is alive only as an attribute or a string: a function of its name keeps no method alive, and an argument no
+field. Of a name that several modules define, each must be used in its own module or taken from it by another; methods
+are not resolved, so one that shares its name with a living one is missed.
 """
 
 from __future__ import annotations
@@ -46,24 +47,31 @@ CALLED_BY_FRAMEWORKS = {
     "prepareForTriggerAvailableNow": "pyspark's data source",
 }  # fmt: skip
 """Methods and attributes whose caller is not in `src`."""
+READ_WHOLE = {
+    "lowest_price": "who reads a participant's status", "highest_price": "who reads a participant's status",
+    "valid_from_us": "who reads a control table",
+}  # fmt: skip
+"""Fields that are written with all others of their record, and their readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function, class, method or module constant, and the lines of its body."""
+    """A function, class, method, field or module constant, and the lines of its body."""
 
     name: str
     file: Path
     line: int
     end: int
+    member: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A name that occurs in a file."""
+    """A name that occurs in a file, as an attribute or a string, or by itself."""
 
     file: Path
     line: int
+    member: bool = False
 
 
 @cache
@@ -124,18 +132,29 @@ def reached(trees: dict[str, ast.Module], roots: set[str]) -> set[str]:
 
 
 def definitions(tree: ast.Module, file: Path) -> Iterator[Definition]:
-    """Everything in a file that could be unused; what a decorator may register, and fields of classes, is left out."""
+    """Everything in a file that could be unused; what a decorator may register is left out."""
     for statement in tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             for target in targets:
                 if isinstance(target, ast.Name):
                     yield Definition(target.id, file, statement.lineno, statement.end_lineno or statement.lineno)
+    members = {
+        inner: cls
+        for cls in nodes(tree)
+        if isinstance(cls, ast.ClassDef)
+        for inner in cls.body
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign)
+    }
+    for inner, cls in members.items():
+        fields = "dataclass" in map(_decorator, cls.decorator_list)
+        if fields and isinstance(inner, ast.AnnAssign) and isinstance(inner.target, ast.Name):
+            yield Definition(inner.target.id, file, inner.lineno, inner.end_lineno or inner.lineno, True)
     for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = {_decorator(one) for one in node.decorator_list}
             if names <= PLAIN_DECORATORS:
-                yield Definition(node.name, file, node.lineno, node.end_lineno or node.lineno)
+                yield Definition(node.name, file, node.lineno, node.end_lineno or node.lineno, node in members)
 
 
 def _decorator(node: ast.expr) -> str:
@@ -156,12 +175,14 @@ def strings(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def uses(tree: ast.Module, file: Path) -> Iterator[tuple[str, Use]]:
     """Names, attributes and strings that occur in a file; an import alone is no use."""
     for name, line in strings(tree):
-        yield name, Use(file, line)
+        yield name, Use(file, line, True)
     for node in nodes(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node.id, Use(file, node.lineno)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield node.attr, Use(file, node.lineno)
+            yield node.attr, Use(file, node.lineno, True)
+        elif isinstance(node, ast.MatchClass):
+            yield from ((name, Use(file, node.lineno, True)) for name in node.kwd_attrs)
         elif isinstance(node, ast.keyword) and node.arg:
             yield node.arg, Use(file, node.value.lineno)
         elif isinstance(node, ast.ImportFrom):
@@ -224,9 +245,10 @@ def hidden(trees: dict[Path, ast.Module], users: dict[Path, ast.Module], root: P
 
 
 def documented(root: Path) -> set[str]:
-    """Names in the code of the pages."""
+    """Names in the code of the documentation, and in the scripts of the live page."""
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
     code = " ".join("".join(match) for page in pages for match in CODE.findall(page.read_text(encoding="utf-8")))
+    code += " ".join(script.read_text(encoding="utf-8") for script in root.glob("src/**/*.js"))
     return set(re.findall(r"[A-Za-z_]\w*", code))
 
 
@@ -250,7 +272,7 @@ def unused(trees: dict[Path, ast.Module], root: Path) -> list[Definition]:
     for file, tree in {**trees, **users}.items():
         for name, use in uses(tree, file):
             found[name].append(use)
-    known = documented(root) | CALLED_BY_FRAMEWORKS.keys() | {"_"}
+    known = documented(root) | CALLED_BY_FRAMEWORKS.keys() | READ_WHOLE.keys() | {"_"}
     fronts = {name for tree in trees.values() for name in offered_whole(tree)}
     public = {file for file in trees if module_name(file, root / "src") in fronts}
     return hidden(trees, users, root) + [
@@ -260,7 +282,10 @@ def unused(trees: dict[Path, ast.Module], root: Path) -> list[Definition]:
         if not (one.name.startswith("__") and one.name.endswith("__"))
         and one.name not in known
         and not (one.file in public and not one.name.startswith("_"))
-        and not any(use.file != one.file or not one.line <= use.line <= one.end for use in found[one.name])
+        and not any(
+            (use.member or not one.member) and (use.file != one.file or not one.line <= use.line <= one.end)
+            for use in found[one.name]
+        )
     ]
 
 

@@ -67,7 +67,7 @@ def make(folder: Path) -> None:
 def draw_network(picture: NetworkPicture, path: Path) -> None:
     """What `floodway explain --rates … [--plan-json …] --picture PATH` does, without a process for each picture."""
     network = load_network(ROOT / picture.network)
-    rates = values.rates("rates")(picture.rates)
+    rates = values.rates("rates", picture.rates)
     keeps = dict(make_planner(network).plan(rates).drops) if picture.planned else {}
     save_picture(network, path, rates=rates, keeps=keeps, result=fair(network, rates, keeps))
 

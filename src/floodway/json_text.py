@@ -1,8 +1,10 @@
-"""JSON that others wrote: whatever is wrong with it is a `ValueError`."""
+"""JSON that others wrote, where whatever is wrong is a `ValueError`; and records as JSON has them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 
@@ -18,3 +20,16 @@ def load_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def plain_fields(record: Any, *without: str) -> dict[str, Any]:
+    """The fields of a dataclass but for some, as JSON can hold them: objects by their own `to_dict`."""
+    return {one.name: _plain(getattr(record, one.name)) for one in fields(record) if one.name not in without}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -12,6 +12,7 @@ from floodway.agent.loop.capacity_wait import CapacityWait
 from floodway.agent.loop.feeding import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steered
+from floodway.control.loop import Patience
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.options.values import Target
 from floodway.job.status.status import Status
@@ -45,7 +46,7 @@ def keeps(steered: Steered) -> set[int]:
 
 
 def test_drops_are_held_back_until_an_overload_has_lasted() -> None:
-    wait = CapacityWait(90.0)
+    wait = CapacityWait(Patience(90.0))
     for rate in (200.0, 500.0):  # a branch is cut, then the stream too
         assert keeps(decided(rate))
         assert not keeps(wait.take(decided(rate), 2.0, 10.0)) and wait.reason is not None
@@ -60,7 +61,7 @@ def test_drops_are_held_back_until_an_overload_has_lasted() -> None:
 
 def test_executors_are_asked_for_by_the_capacity_that_is_needed() -> None:
     asked: list[int] = []
-    wait = CapacityWait(90.0, ExecutorRequests(lambda: 4, asked.append))
+    wait = CapacityWait(Patience(90.0), ExecutorRequests(lambda: 4, asked.append))
     wait.take(decided(50.0), 0.5, 0.0)
     wait.take(decided(500.0), 1.5, 10.0)
     assert asked == [3]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from floodway.agent.planes.agent import Agent
-from floodway.agent.planes.dfit.agent import DFit, OwnTablePlanner, from_journal, to_journal
+from floodway.agent.planes.dfit.agent import DFit, OwnTablePlanner
 from floodway.agent.planes.dfit.machine import first_state, hear, observe, tick
 from floodway.agent.planes.dfit.own import UNMEASURED, NodeMeasures, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
@@ -210,14 +210,14 @@ class TestAgent:
     def test_a_journal_brings_back_tables_and_a_wrong_one_is_left(self) -> None:
         above, _ = connected()
         above = step(A, above, Observed(100.0, RATES, NodeMeasures({"a1": 1.2}, {}))).state
-        text = to_journal(A, above)
-        found = from_journal(A, text, 200.0)
+        text = DFit(FIGURE_1, "A").to_journal(above)
+        found = DFit(FIGURE_1, "A").from_journal(text, 200.0)
         assert found is not None and found.children[0].version == above.children[0].version
         assert found.children[0].heard_seconds == 200.0 and found.members["A"].measured.costs == {"a1": 1.2}
         assert np.array_equal(found.children[0].table.scores, above.children[0].table.scores)
         for wrong in ("", "{}", text[:-5], text.replace('"A"', '"B"', 1), text.replace("RlQ", "AAA"), "\0"):
-            assert from_journal(A, wrong, 200.0) is None
-        assert from_journal(B, text, 200.0) is None
+            assert DFit(FIGURE_1, "A").from_journal(wrong, 200.0) is None
+        assert DFit(FIGURE_1, "B").from_journal(text, 200.0) is None
 
     def test_an_unknown_node(self) -> None:
         with pytest.raises(InputError, match="no operator runs"):

@@ -16,7 +16,7 @@ from floodway.agent.loop.feeding import Feed, Feeder
 from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steered, Steering
-from floodway.job.decision import Mode
+from floodway.job.decision import Mode, write_mode
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.options.values import Target
 from floodway.job.places import ShedFiles
@@ -292,7 +292,7 @@ def test_what_waited_during_downtime_is_skipped_and_counted(
 def test_the_mode_is_switched_while_running(spark: Session, tmp_path: Path) -> None:
     def switched(lines: list[LedgerLine]) -> bool:
         if lines and ShedFiles(tmp_path).read_mode() is None:
-            ShedFiles(tmp_path).write_mode("off")
+            write_mode(ShedFiles(tmp_path).store, "off")
         return bool(lines) and lines[-1].mode == "off"
 
     run_until(spark, tmp_path, 1.2 * CAPACITY, switched)

@@ -29,10 +29,10 @@ name: sizes
 streams: {{s1: {{max_rate: 400, schema: '{SCHEMA}'}}, s2: {{max_rate: 400, schema: '{SCHEMA}'}}}}
 nodes: {{A: {{cpu: 1.0}}, B: {{cpu: 1.0}}, C: {{cpu: 1.0, memory: 5e5}}}}
 operators:
-  wide: {{node: A, from: s1, run: 'floodway.experiments.on_spark.operators:widened', cost: 0.00001}}
+  wide: {{node: A, from: s1, run: 'floodway.experiments.on_spark.example_operators:widened', cost: 0.00001}}
   b1: {{node: B, from: wide, cost: 0.00001}}
   count: {{node: C, from: s2, kind: aggregate, window: 10s,
-          run: 'floodway.experiments.on_spark.operators:distinct_ids', cost: 0.00001}}
+          run: 'floodway.experiments.on_spark.example_operators:distinct_ids', cost: 0.00001}}
 outputs: {{q1: {{from: b1}}, q2: {{from: count}}}}
 links: {{A->B: {{bandwidth: 5e4}}}}
 """

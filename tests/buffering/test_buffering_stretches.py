@@ -11,6 +11,7 @@ from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
 from floodway.buffering.stretches import count_before, sampled, without_first
 from floodway.units import PPM
+from tests.buffering.carried_out import carried_out
 
 
 def expand(count: int, times: list[float]) -> list[float]:
@@ -70,7 +71,7 @@ def test_a_passage_is_the_decision_in_positions() -> None:
     decision = schedule_batch([view], 0.5, 10.0, BatchPolicy())["q"]
     cursor = Cursor(1000).extend(1200, keep_ppm=PPM // 2)
     passage = decision.passage(cursor, 1200)
-    ranges, rest = decision.apply(cursor, 1200)
+    ranges, rest = carried_out(decision, cursor, 1200)
     assert passage.read_from == passage.cleaned == 1000 + 2 * decision.expired
     assert (passage.end, passage.cursor) == (rest.head, cursor)
     assert passage.read_from == ranges[0].start

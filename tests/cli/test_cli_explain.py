@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from floodway.agent.loop.plans import PLANS
+from floodway.agent.loop.plan_book import PLANS
 from floodway.cli.explain import explain
 from floodway.errors import InputError, NetworkError
 from floodway.job.store.line_log import KeptLines

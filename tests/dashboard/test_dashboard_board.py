@@ -18,6 +18,7 @@ from floodway.agent.watch.metrics import metrics_text
 from floodway.dashboard.board import STALE_SECONDS, Board
 from floodway.dashboard.job_sources import Reading, Sources, StateSource
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
 from floodway.job.places import ShedFiles
 from floodway.job.status.parts import FragmentPart, ParticipantPart
 from floodway.job.status.status import ProcessPart, write_status
@@ -199,7 +200,7 @@ def test_a_participant_is_shown_and_switched(tmp_path: Path) -> None:
 def test_what_enforcing_would_drop_is_told_in_observe(tmp_path: Path) -> None:
     job = MadeJob(tmp_path / "demo", int(time.time()) - 3)
     job.start()
-    ShedFiles(job.root).write_mode("observe")
+    write_mode(ShedFiles(job.root).store, "observe")
     job.run(3)
     board = Board(StateSource([job.root]))
     (shown,) = board.snapshot()["jobs"]

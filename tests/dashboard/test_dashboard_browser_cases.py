@@ -22,6 +22,7 @@ from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.signing import Security
 from floodway.contracts.federation_file import parse_federation
 from floodway.dashboard.routes import page_server
+from floodway.job.decision import write_mode
 from floodway.job.places import ShedFiles
 from floodway.job.status.parts import FragmentPart
 from floodway.job.status.status import LedgerPart, Place, ProcessPart, write_status
@@ -91,7 +92,7 @@ def test_mixed_modes_and_a_silent_node_are_told(page: Page, tmp_path: Path) -> N
     for name, ago, mode in (("A", 0, "enforce"), ("B", 1800, "observe")):
         job = MadeJob(tmp_path / "nodes" / name, int(time.time()) - ago - 3, name="shop", node=name)
         job.start(network=False)
-        ShedFiles(job.root).write_mode(mode)
+        write_mode(ShedFiles(job.root).store, mode)
         job.run(3)
     with page_server([tmp_path]) as server:
         page.goto(server.url)
@@ -104,7 +105,7 @@ def test_mixed_modes_and_a_silent_node_are_told(page: Page, tmp_path: Path) -> N
 
 
 def test_in_observe_the_page_says_what_enforcing_would_drop(page: Page, made: MadeJob) -> None:
-    ShedFiles(made.root).write_mode("observe")
+    write_mode(ShedFiles(made.root).store, "observe")
     made.run(12, keeps=dict.fromkeys(KEEPS, 1.0), planned=KEEPS)
     (made.root / "network.json").write_text("{", encoding="utf-8")
     with page_server([made.root]) as server:

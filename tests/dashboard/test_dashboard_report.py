@@ -18,6 +18,7 @@ from floodway.cli.report import report
 from floodway.dashboard.advice import advice
 from floodway.dashboard.job_report import make_report, to_html
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
 from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Latency
 from floodway.job.status.status import LedgerPart, Place, Status, at_inputs
@@ -124,9 +125,9 @@ def test_a_long_run_is_counted_whole_and_drawn_whole(tmp_path: Path) -> None:
 def test_a_change_of_mode_is_told_and_drops_are_not_denied(tmp_path: Path) -> None:
     job = MadeJob(tmp_path / "demo", 1_700_000_000)
     job.start()
-    ShedFiles(job.root).write_mode("observe")
+    write_mode(ShedFiles(job.root).store, "observe")
     job.run(20, latency=9.0, keeps=dict.fromkeys(KEEPS, 1.0))
-    ShedFiles(job.root).write_mode("enforce")
+    write_mode(ShedFiles(job.root).store, "enforce")
     job.run(15, latency=9.0)
     found = make_report(job.root)
     assert list(found.modes) == ["observe", "enforce"]

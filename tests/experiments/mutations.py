@@ -170,7 +170,7 @@ MUTATIONS = (
         "C-FIT's tables",
         (
             ("floodway.planning.fit.direct.DirectTable.flows", no_flow(lambda self, rates: len(rates))),
-            ("floodway.planning.fit.plans.PlanTable.flows", no_flow(lambda self, rates: self.plans.shape[1])),
+            ("floodway.planning.fit.plan_table.PlanTable.flows", no_flow(lambda self, rates: self.plans.shape[1])),
         ),
         {
             "staying-fit-fig10": "C-FIT's plans",

@@ -24,12 +24,12 @@ from floodway.control.base import BATCH_SHARE
 from floodway.experiments import control_planes, dfit_agents
 from floodway.experiments.contracts import scale
 from floodway.experiments.dissp import spark_fig5, spark_fig6, spark_fig7
-from floodway.experiments.dissp.spark_engine import EngineBatch, EngineLimit, EngineRun
+from floodway.experiments.dissp.engine_on_spark import EngineBatch, EngineLimit, EngineRun
 from floodway.experiments.dissp.spark_runs import DEFAULT, FREE, LAWS, ControlledRuns
 from floodway.experiments.federation import fig13
 from floodway.experiments.federation.story import Feeding, Sample, Story
 from floodway.experiments.on_spark import examples
-from floodway.experiments.on_spark import windows as on_spark_windows
+from floodway.experiments.on_spark import window_examples as on_spark_windows
 from floodway.experiments.on_spark.runs import NetworkRun, NodesRun, uncoordinated
 from floodway.experiments.result import Result
 from floodway.job.ledger.fold import Counts

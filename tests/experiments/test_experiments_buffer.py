@@ -57,7 +57,7 @@ def test_unknown_ids_get_the_nearest_one() -> None:
 def test_results_become_json_without_their_plots() -> None:
     criteria = (Criterion("one", met=True), Criterion("two", met=False, found="3"))
     result = Result("x", "t", Claim("contracts", "Table 1", "c"), {"a": 1}, criteria, where="computation", why="w")
-    assert result.as_json(seconds=0.12345) == {
+    assert result.to_dict(seconds=0.12345) == {
         "id": "x",
         "title": "t",
         "paper": {

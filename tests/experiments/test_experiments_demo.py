@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from floodway.experiments.demo import calibration, jobs, story
+from floodway.experiments.demo.comparison import rows, save, show
 from floodway.experiments.demo.result import DemoBatch, DemoRun, optimum
 from floodway.experiments.demo.shop import CATEGORIES, Shop, ShopTotals
 from floodway.experiments.demo.shop_feed import TICK, feed, ticks
-from floodway.experiments.demo.table import rows, save, show
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

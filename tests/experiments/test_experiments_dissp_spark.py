@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from floodway.errors import InputError
-from floodway.experiments.dissp.feed import HOSTS, Hosts, generated, read_hosts
-from floodway.experiments.dissp.spark_engine import EngineLimit, papers_law
+from floodway.experiments.dissp.engine_on_spark import EngineLimit, papers_law
+from floodway.experiments.dissp.host_feed import HOSTS, Hosts, generated, read_hosts
 from tests.experiments.outcomes import LIMIT
 
 

@@ -66,7 +66,7 @@ def test_a_result_fails_without_its_mechanism(mutation: Mutation, name: str, mon
 def test_an_outcome_as_claimed_holds(name: str, tmp_path: Path) -> None:
     result = OUTCOMES[name](tmp_path)
     assert result.id == name and result.holds, result.reason
-    assert result.as_json(seconds=1.0)["holds"]
+    assert result.to_dict(seconds=1.0)["holds"]
     assert all(path.stat().st_size > 0 for path in result.save_plots(tmp_path / "plots"))
 
 

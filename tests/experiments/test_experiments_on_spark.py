@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from floodway.agent.loop.sizes import MeasuredSizes
-from floodway.experiments.on_spark import examples, windows
+from floodway.experiments.on_spark import examples, window_examples
 from floodway.experiments.on_spark.runs import NetworkRun, NodesRun, uncoordinated
 from floodway.experiments.registry import EXPERIMENTS, LONG, load
 from floodway.network.file import parse_network
@@ -15,7 +15,7 @@ from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 
-IN_ONE = [examples.SPLIT, examples.UNION, examples.JOIN, windows.DROP, windows.CHOICE]
+IN_ONE = [examples.SPLIT, examples.UNION, examples.JOIN, window_examples.DROP, window_examples.CHOICE]
 BY_NODES = [examples.TABLE1, examples.TREE, examples.DIAMOND]
 ON_SPARK = [name for name in EXPERIMENTS if "spark" in name or name == "federation-fig13"]
 

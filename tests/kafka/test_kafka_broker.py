@@ -53,7 +53,8 @@ def test_a_killed_broker_comes_back_with_its_messages(fresh_broker: Broker) -> N
     produce(fresh_broker, topic, range(500))
     address = fresh_broker.address
     fresh_broker.kill()
-    fresh_broker.restart()
+    fresh_broker.stop()
+    fresh_broker.start()
     assert fresh_broker.address == address
     produce(fresh_broker, topic, range(500, 600))
     assert consume(fresh_broker, topic, 600) == list(range(600))

@@ -57,7 +57,8 @@ def test_a_broker_that_dies_under_the_links_costs_nothing(fresh_broker: Broker, 
         begin(up)
         fresh_broker.kill()
         time.sleep(5.0)
-        fresh_broker.restart()
+        fresh_broker.stop()
+        fresh_broker.start()
         for node in "AB":
             up.await_more(node, f"{node} goes on")
         report = up.finish()

@@ -127,7 +127,8 @@ def test_a_broker_that_dies_costs_nothing_beyond_the_ledger(
         time.sleep(6)
         fresh_broker.kill()
         time.sleep(2)
-        fresh_broker.restart()
+        fresh_broker.stop()
+        fresh_broker.start()
 
     with Load(fresh_broker.address, topic, 1500) as load, Background(die_and_come_back):
         run_until_it_ends(lambda: run_network(network, options(tmp_path, 14.0), spark))

@@ -104,7 +104,8 @@ def test_a_broker_that_dies_costs_a_shed_job_nothing_beyond_the_ledger(
                     producer.flush()
                     fresh_broker.kill()
                     time.sleep(2.0)
-                    fresh_broker.restart()
+                    fresh_broker.stop()
+                    fresh_broker.start()
                 producer.poll(0)
             if sent == RECORDS:
                 assert producer.flush(PATIENCE_SECONDS) == 0

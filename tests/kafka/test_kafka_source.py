@@ -252,7 +252,8 @@ def test_broker_killed_and_restarted_loses_nothing(spark: SparkSession, fresh_br
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(PATIENCE_SECONDS)
     assert "did not answer within 15 s" in explain(caught.value)
-    fresh_broker.restart()
+    fresh_broker.stop()
+    fresh_broker.start()
     produce(fresh_broker, topic, numbers(2000, 3000))
     query = job.start()
     job.drain(query)

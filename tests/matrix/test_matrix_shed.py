@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 import floodway
 from floodway.control.base import Decision, Observation, State
 from floodway.errors import InputError, MissingExtraError
+from floodway.job.decision import write_mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.status.status import Status, Totals
 from floodway.job.store.line_log import KeptLines
@@ -168,10 +169,10 @@ def test_the_kill_switch_keeps_everything(job: Job) -> None:
     job.start()
     job.feed()
     feed_until_dropping(job)
-    job.shed.files.write_mode("off")
+    write_mode(job.shed.files.store, "off")
     job.feed()
     in_force_us = job.shed.loop.control.latest.valid_from_us
-    wait_for("the mode to be in force", lambda: time.time_ns() // 1000 >= in_force_us)
+    wait_for("the mode to be in force", lambda: job.shed.loop.clock_us() >= in_force_us)
     kept = job.totals().kept
     job.feed()
     status = job.status()
@@ -224,7 +225,7 @@ def test_what_waits_behind_a_position_is_skipped(job: Job) -> None:
     job.feed()
     control = job.shed.loop.control
     latest = control.put(replace(control.latest, skip={"clicks": (2 * ROWS, ROWS + 500)}, mode="enforce"))
-    wait_for("the decision", lambda: time.time_ns() // 1000 > latest.valid_from_us)
+    wait_for("the decision", lambda: job.shed.loop.clock_us() > latest.valid_from_us)
     job.feed()
     gone = set(range(ROWS, 2 * ROWS)) - job.kept()
     assert {i for i in range(ROWS, 2 * ROWS) if i % 2 == 0 or i < ROWS + 500} <= gone

@@ -10,7 +10,7 @@ import pytest
 
 from floodway.errors import InputError
 from floodway.network.model import Network, Node, Operator, Output, Stream
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.cluster import cluster_forest
 from floodway.planning.fit.delta import apply_delta, decode_delta, encode_delta, table_delta
@@ -248,8 +248,8 @@ def test_plan_files(name: str, kind: type[FitPlanner] | type[DFitPlanner], tmp_p
     network = example(name)
     program = Program(network)
     planner = kind(program, 0.05)
-    store.save(planner, tmp_path / "plans")
-    found = store.load(tmp_path / "plans", program)
+    plan_file.save(planner, tmp_path / "plans")
+    found = plan_file.load(tmp_path / "plans", program)
     assert isinstance(found, kind) and found.size == planner.size and found.epsilon == planner.epsilon
     for rates in hard_rates(network, seed=2, count=10):
         assert found.plan(rates).score == pytest.approx(planner.plan(rates).score, rel=1e-6, abs=1e-12)
@@ -258,8 +258,8 @@ def test_plan_files(name: str, kind: type[FitPlanner] | type[DFitPlanner], tmp_p
 def test_a_plan_file_of_a_large_tree(tmp_path: Path) -> None:
     program = Program(tree(400, 2))
     planner = FitPlanner(program, 0.05)
-    store.save(planner, tmp_path / "plans")
-    found = store.load(tmp_path / "plans", program)
+    plan_file.save(planner, tmp_path / "plans")
+    found = plan_file.load(tmp_path / "plans", program)
     rates = {"s0": 1.0, "s1": 0.7}
     assert found.plan(rates) == planner.plan(rates)
 

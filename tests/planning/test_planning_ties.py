@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from floodway.network.file import parse_network
 from floodway.network.model import Network, Output
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from tests.effort import tries
@@ -119,8 +119,8 @@ def test_saved_regions_know_their_ties(tmp_path: Path) -> None:
     network = parse_network(TWO)
     planner = ExactPlanner(Program(network))
     plan = planner.plan({"s1": 2.0, "s2": 4.0, "s3": 1.0})
-    store.save(planner, tmp_path / "plans")
-    again = store.load(tmp_path / "plans", Program(network))
+    plan_file.save(planner, tmp_path / "plans")
+    again = plan_file.load(tmp_path / "plans", Program(network))
     assert again.plan({"s1": 2.0, "s2": 4.0, "s3": 1.0}) == plan
     assert isinstance(again, ExactPlanner) and again.misses == 0
 

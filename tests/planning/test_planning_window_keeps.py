@@ -21,6 +21,7 @@ from floodway.planning.windows.window_keeps import (
 )
 from floodway.units import PPM
 from tests.effort import tries
+from tests.planning.whole_windows import is_whole
 
 SECOND = 1_000_000
 
@@ -37,7 +38,7 @@ def by_scan(keeps: WindowKeeps, time_us: int) -> bool:
     shape = keeps.shape
     first = (time_us - shape.offset_us) // shape.slide_us * shape.slide_us + shape.offset_us
     starts = range(first, first - shape.size_us, -shape.slide_us)
-    return any(keeps.emits(start) for start in starts if start <= time_us < start + shape.size_us)
+    return any(is_whole(keeps, start) for start in starts if start <= time_us < start + shape.size_us)
 
 
 @given(shapes(), st.lists(st.tuples(st.integers(0, PPM), st.integers(-40, 60)), max_size=8), st.integers(0, 3))
@@ -68,7 +69,7 @@ def test_a_window_that_has_begun_keeps_its_fate(shape: WindowShape, seed: int) -
         keeps = from_numbers(keeps.numbers())  # a restart
         seen = max(seen, 3 * step + rng.randint(-10, 10))
         for start in range(shape.offset_us - 10 * shape.slide_us, seen + 1, shape.slide_us):
-            fate = keeps.emits(start)
+            fate = is_whole(keeps, start)
             assert fates.setdefault(start, fate) == fate
 
 
@@ -99,13 +100,13 @@ def test_the_history_stays_bounded_and_what_it_forgets_is_dropped() -> None:
     for step in range(3 * MOST_ENTRIES):
         keeps = keeps.changed(PPM if step % 2 else 500_000, seen_us=100 * step)
     assert len(keeps.history) == MOST_ENTRIES
-    assert not any(keeps.emits(start) for start in range(0, keeps.history[0][0], 10))
+    assert not any(is_whole(keeps, start) for start in range(0, keeps.history[0][0], 10))
 
 
 def test_salts_choose_other_windows_and_one_salt_nests() -> None:
     starts = range(0, 2000, 10)
     low, high, other = (
-        {s for s in starts if WindowKeeps(WindowShape(10, 10), salt, ((FIRST_US, ppm),)).emits(s)}
+        {s for s in starts if is_whole(WindowKeeps(WindowShape(10, 10), salt, ((FIRST_US, ppm),)), s)}
         for salt, ppm in ((0, 300_000), (0, 600_000), (1, 600_000))
     )
     assert low < high

@@ -17,6 +17,7 @@ from floodway.contracts.participant_state import NegotiationTimes, participant
 from floodway.contracts.payment import Payment, payment, penalty
 from floodway.simulation.federation import SimulatedFederation
 from tests.effort import tries
+from tests.simulation.rounds import rounds_to_rest
 
 NAMES = "ABCDE"
 KINDS = ("filter", "join")
@@ -139,7 +140,7 @@ def test_moves_conserve_load_hurt_nobody_and_end(world: World) -> None:
 def test_the_giver_pays_for_load_and_gets_the_penalties(
     world: World, delay: float, price: float, seconds: float
 ) -> None:
-    world.federation.converge(max_rounds=50)
+    rounds_to_rest(world.federation, max_rounds=50)
     service = Service(max_delay_seconds=0.5, penalty=price)
     for _, move in world.federation.moves:
         paid = payment(move, start=0.0, end=seconds)

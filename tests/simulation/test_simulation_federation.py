@@ -22,6 +22,7 @@ from floodway.simulation.federation_cases import Variant, allocation, prices, un
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room
 from floodway.simulation.federation_topology import chain, from_pairs, random_contracts
 from tests.contracts.made import fixed_price
+from tests.simulation.rounds import rounds_to_rest
 
 COSTS = InFlight()
 
@@ -60,10 +61,10 @@ def test_state_machines_pass_a_task_along_a_chain() -> None:
     low, high = chain_range(COSTS, PAPER_TASK, 14, 3)
     topology = chain(4)
     federation = of_topology(topology, uniform_prices(topology, low, high), np.array([15, 14, 13, 0]))
-    federation.converge()
+    rounds_to_rest(federation)
     assert max(federation.tasks().values()) == 14
     fixed = of_topology(topology, uniform_prices(topology, high, high), np.array([15, 14, 13, 0]))
-    fixed.converge()
+    rounds_to_rest(fixed)
     assert fixed.tasks()["n0"] == 15
 
 
@@ -100,7 +101,7 @@ def test_a_worst_case_chain_settles_in_rounds_proportional_to_its_length() -> No
         )
         for name, count in zip(names, counts, strict=True)
     )
-    rounds = federation.converge()
+    rounds = rounds_to_rest(federation)
     assert rounds <= 2 * (length + 2), "O(N + C), with C = 2"
     assert federation.messages <= 8 * length * 2
     assert sum(federation.tasks().values()) == sum(counts)
@@ -196,7 +197,7 @@ def test_tasks_start_and_end_wherever_they_are() -> None:
     federation.watch = lambda _, move: seen.append(move)
     for place in range(8):
         federation.start("n0", replace(PAPER_TASK, name=f"extra{place}"))
-    federation.converge()
+    rounds_to_rest(federation)
     assert sum(len(move.tasks) for move in seen) == 18 - federation.tasks()["n0"] > 0
     for place in range(8):
         federation.end(f"extra{place}")

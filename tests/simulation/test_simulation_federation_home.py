@@ -17,6 +17,7 @@ from floodway.contracts.load import Load, Task
 from floodway.contracts.participant_state import NegotiationTimes, participant
 from floodway.simulation.federation import SimulatedFederation
 from tests.contracts.made import bilateral, fixed_price
+from tests.simulation.rounds import rounds_to_rest
 
 PRICE = 11.0
 """A unit is a CPU: what the next bit of load costs at 70% of one."""
@@ -41,7 +42,7 @@ def federation(*contracts: Contract, notifications: bool = True) -> SimulatedFed
 
 
 def settled(found: SimulatedFederation) -> dict[str, str]:
-    found.converge()
+    rounds_to_rest(found)
     return {task: name for name, one in found.members.items() for task in sorted(one.holdings)}
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as fn
 
 import floodway
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import LocalStore
@@ -199,12 +200,12 @@ def test_modes_switch_while_running(stream: Stream) -> None:
     assert status is not None
     assert (status.mode, status.totals.dropped) == ("observe", {})
     assert 0.6 < status.would_drop < 0.8
-    stream.shed.files.write_mode("enforce")
+    write_mode(stream.shed.files.store, "enforce")
     stream.feed(rows(3000, 1000))
     stream.feed(rows(4000, 1000))
     assert len(stream.results[3]) == 1000
     assert len(stream.results[4]) < 500
-    stream.shed.files.write_mode("off")
+    write_mode(stream.shed.files.store, "off")
     stream.feed(rows(5000, 1000))
     stream.feed(rows(6000, 1000))
     assert len(stream.results[6]) == 1000

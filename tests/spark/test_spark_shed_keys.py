@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from floodway.control.registry import make_controller
-from floodway.job.decision import Mode
+from floodway.job.decision import Mode, write_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
 from floodway.spark.shed.keys.key_shares import NULL_KEY, KeyShares
@@ -201,7 +201,7 @@ def test_a_restart_keeps_the_quotas(tmp_path: Path) -> None:
 def test_off_keeps_everything_of_every_key(tmp_path: Path) -> None:
     job = Tenants(tmp_path / "job", NOISY)
     job.run(10)
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     job.run(3)
     quotas = job.loop.control.latest.quotas
     assert quotas is not None and {*quotas.keeps, quotas.others_ppm} == {PPM}

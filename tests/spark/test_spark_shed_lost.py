@@ -11,6 +11,7 @@ from shutil import rmtree
 import pytest
 from pyspark.sql import SparkSession
 
+from floodway.job.decision import write_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import InTime, LocalStore, always
@@ -33,7 +34,7 @@ def ran(tmp_path: Path, mode: str | None = None) -> Job:
     job.loop.on_start("q", str(tmp_path / "checkpoint"))
     job.run(3)
     if mode is not None:
-        job.loop.files.write_mode(mode)
+        write_mode(job.loop.files.store, mode)
     job.run(3)
     assert not job.loop.warnings
     begun(tmp_path, 6, job.now_us)
@@ -83,6 +84,22 @@ def test_the_decision_of_a_replay_and_the_mode_come_from_the_checkpoint(tmp_path
     assert restarted(job, tmp_path).control.latest.seq >= last.seq > 0
 
 
+def test_a_new_state_in_an_old_query_without_a_checkpoint_to_read_is_said(tmp_path: Path) -> None:
+    """Spark Connect does not tell where it is."""
+    for first, said in ((0, 0), (7, 1)):
+        job = Job(tmp_path / str(first), batch=first)
+        job.loop.on_start("q", None)
+        job.run(2)
+        status = job.loop.files.read_status()
+        assert status is not None and len(status.warnings) == said
+        job.loop = job.start()  # what is on record needs no words
+        job.run(2)
+        assert not job.loop.warnings
+    assert "batches 0 to 6 of query q are not accounted for" in status.warnings[0] and "the mode is enforce" in str(
+        status.warnings
+    )
+
+
 def test_without_a_copy_the_first_decision_of_a_replay_is_not_known(tmp_path: Path) -> None:
     job = ran(tmp_path)
     again = next(job.reports(1, run="r2"))
@@ -121,7 +138,7 @@ def test_a_damaged_record_in_a_checkpoint_is_said(tmp_path: Path) -> None:
 def test_a_state_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     job = ran(tmp_path, "off")
     older = copy_of(job, tmp_path).read_bytes()
-    job.loop.files.write_mode("enforce")
+    write_mode(job.loop.files.store, "enforce")
     job.run(2)
     copy_of(job, tmp_path).write_bytes(older)
     latest = job.loop.control.latest
@@ -188,7 +205,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
 @pytest.mark.spark
 def test_a_batch_is_repeated_on_spark_with_the_decision_of_its_first_try(stream: Stream) -> None:
     stream.start()
-    stream.shed.files.write_mode("enforce")
+    write_mode(stream.shed.files.store, "enforce")
     stream.keeps.append(0.5)
     for batch in range(4):
         stream.feed(json.dumps({"id": number}) for number in range(1000 * batch, 1000 * (batch + 1)))

@@ -29,6 +29,7 @@ from floodway.spark.source.options import parse_options
 from floodway.spark.source.windows import drops_text, parse_drops, with_windows
 from floodway.units import PPM
 from tests.effort import tries
+from tests.planning.whole_windows import is_whole
 
 SHAPE = WindowShape(10, 5)
 SCHEMA = pa.schema([pa.field("event_time", pa.timestamp("us", tz="UTC"))])
@@ -92,7 +93,7 @@ def test_windows_that_leave_are_whole_over_batches_restarts_and_plans(seed: int,
         offered = Counter(time for time in log.times if time is not None)
         keeps = from_numbers(offset.windows["s"])
         for start in range(-20, 80):
-            if start % shape.slide_us == 0 and keeps.emits(start):
+            if start % shape.slide_us == 0 and is_whole(keeps, start):
                 window = range(start, start + shape.size_us)
                 assert all(passed[time] == offered[time] for time in window)
 
@@ -149,12 +150,12 @@ def test_windows_that_began_under_random_drops_or_other_windows_do_not_count_as_
     thinned = BatchOffset("s", {0: 0}, {0: 2}, keep_ppm=500_000, mode="enforce")
     batch = cut(thinned, log, decided(PPM), {"s": WindowKeeps(SHAPE)})
     keeps = from_numbers(batch.windows["s"])
-    assert not keeps.emits(5) and keeps.emits(10)
+    assert not is_whole(keeps, 5) and is_whole(keeps, 10)
     log.times += [21]
     other = cut(batch, log, decided(PPM), {"s": WindowKeeps(WindowShape(4, 4))})
     changed = from_numbers(other.windows["s"])
     assert changed.shape == WindowShape(4, 4)
-    assert not changed.emits(20) and changed.emits(24)
+    assert not is_whole(changed, 20) and is_whole(changed, 24)
 
 
 def test_the_reader_takes_one_column_of_a_log(tmp_path: Path) -> None:

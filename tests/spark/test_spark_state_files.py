@@ -28,7 +28,7 @@ def test_a_status_is_replaced_without_a_flush_and_a_wish_with_one(
 
 def test_a_shed_and_a_network_have_the_same_mode_file(tmp_path: Path) -> None:
     assert read_mode(LocalStore(tmp_path)) is None
-    ShedFiles(tmp_path).write_mode("observe")
+    write_mode(ShedFiles(tmp_path).store, "observe")
     assert read_mode(LocalStore(tmp_path)) == ShedFiles(tmp_path).read_mode() == "observe"
     (tmp_path / "mode.json").write_text("[]")
     with pytest.raises(StoreError, match=r"mode\.json is damaged"):

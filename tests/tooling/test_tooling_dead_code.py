@@ -45,6 +45,8 @@ def test_a_module_that_nothing_imports_is_found(project: Path) -> None:
         "idle = 3\n",
         "class Alive:\n    def idle(self) -> None:\n        pass\n\n\nAlive()\n",
         "class Alive:\n    @property\n    def idle(self) -> int:\n        return 1\n\n\nAlive()\n",
+        "class Alive:\n    def idle(self) -> None:\n        pass\n\n\nidle = Alive()\nprint(idle)\n",  # not the method
+        "@dataclass\nclass Alive:\n    idle: int\n\n\nprint(Alive(idle=3))\n",  # given and never read
     ],
 )
 def test_a_definition_that_nothing_uses_is_found(project: Path, text: str) -> None:

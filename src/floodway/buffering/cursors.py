@@ -25,7 +25,7 @@ from floodway.buffering.adaptors import Adaptor, Overflow, QueueSample, Shedding
 from floodway.buffering.cleaner import batch_seconds, late_before
 from floodway.buffering.merge import Line, take_in_order
 from floodway.buffering.queues import QueueClass, check_limit
-from floodway.buffering.ranges import Cursor, Passage, Range
+from floodway.buffering.ranges import Cursor, Passage
 from floodway.buffering.schedulers import Scheduler, scheduler
 from floodway.buffering.stretches import Stretch, count_before, sampled, without_first
 from floodway.errors import InputError
@@ -95,7 +95,7 @@ class BatchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class QueueDecision:
-    """What happens to one queue, in tuples: the head jumps `jump`, then `take` enter the batch, `left` wait on."""
+    """What happens to one queue, in tuples: the head passes `expired` and `front_dropped`, `take` enter the batch."""
 
     name: str
     expired: int
@@ -109,26 +109,14 @@ class QueueDecision:
     adaptor_state: Any = None
 
     @property
-    def jump(self) -> int:
-        """Tuples the head passes without reading: purged by the cleaner or dropped at the front by the adaptor."""
-        return self.expired + self.front_dropped
-
-    @property
     def shed(self) -> int:
         """Tuples dropped by the adaptor."""
         return self.front_dropped + self.thinned + self.new_dropped
 
-    def apply(self, cursor: Cursor, tail: int) -> tuple[tuple[Range, ...], Cursor]:
-        """Carry the decision out on a cursor over a log that ends at `tail`: (ranges to read, the cursor after).
+    def passage(self, cursor: Cursor, tail: int) -> Passage:
+        """The decision on a log that ends at `tail`, as positions, which do no harm when they are applied twice.
 
         Hashing keeps a share only on average, so counts are capped at what the ranges are expected to hold.
-        """
-        cursor = cursor.thin(self.thin_ppm).extend(tail, keep_ppm=self.keep_ppm)
-        _, cursor = cursor.advance(min(self.jump, cursor.waiting))
-        return cursor.advance(min(self.take, cursor.waiting))
-
-    def passage(self, cursor: Cursor, tail: int) -> Passage:
-        """The same as absolute positions, which do no harm when they are applied twice.
 
         >>> decision = QueueDecision("q", 10, 0, 0, 0, take=20, left=70, keep_ppm=PPM, thin_ppm=PPM)
         >>> decision.passage(Cursor(0).extend(100), 100)
@@ -144,10 +132,9 @@ class QueueDecision:
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """One decision a queue, in the order given, and how long the batch is expected to take."""
+    """One decision a queue, in the order given."""
 
     queues: tuple[QueueDecision, ...]
-    expected_seconds: float
 
     def __getitem__(self, name: str) -> QueueDecision:
         return next(decision for decision in self.queues if decision.name == name)
@@ -200,9 +187,7 @@ def schedule_batch(
     takes = [0] * len(lines)
     for place, count in zip(owner, taken, strict=True):
         takes[place] += count
-    decisions = tuple(line.settle(skip, take) for line, skip, take in zip(lines, expired, takes, strict=True))
-    work = sum(take * line.view.cost_seconds for take, line in zip(takes, lines, strict=True))
-    return BatchDecision(decisions, policy.overhead_seconds + work)
+    return BatchDecision(tuple(line.settle(skip, take) for line, skip, take in zip(lines, expired, takes, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def parse_conf(pairs: Iterable[str] | None) -> dict[str, str]:
     """
     from floodway.job.options.values import settings
 
-    found: dict[str, str] = settings("--conf")("\n".join(pairs or ()))
+    found: dict[str, str] = settings("--conf", "\n".join(pairs or ()))
     return found
 
 

@@ -68,8 +68,8 @@ def backfill(
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, so that functions in the project at hand are found
     function = named_function("--run", run)
     before = None if through is None else named_function("--through", through)
-    options: dict[str, str] = settings("--kafka")("\n".join(kafka or ()))
-    own_options: dict[str, str] = settings("--source")("\n".join(source or ()))
+    options: dict[str, str] = settings("--kafka", "\n".join(kafka or ()))
+    own_options: dict[str, str] = settings("--source", "\n".join(source or ()))
     since_us, until_us = moment_us("--since", since), moment_us("--until", until)
     spark_settings = parse_conf(conf)
     from floodway.spark.shed.recovery.streams import network_of

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from floodway.cli.arguments import AsJson, Conf, parse_conf
-from floodway.cli.view.campaign import own_home, progress_bar, summary
+from floodway.cli.view.campaign import own_home, print_list, progress_bar, summary
 from floodway.cli.view.output import print_json
 
 REGISTRY = "floodway.experiments.bench.registry"
@@ -36,7 +36,9 @@ def bench(
     settings = parse_conf(conf)
     chosen: list[str] = registry.choose(ids or [], kafka=kafka is not None or list_only)
     if list_only:
-        _list([registry.BENCHMARKS[name] for name in chosen], chosen, as_json=as_json)
+        known = {name: registry.BENCHMARKS[name] for name in chosen}
+        listed = [{"id": name, "group": one.group, "title": one.title} for name, one in known.items()]
+        print_list("benchmarks", listed, ("id", "title"), as_json=as_json)
         return
     results: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
@@ -49,7 +51,7 @@ def bench(
             failed.append({"id": name, "error": _one_line(error)})
             typer.echo(f"{name} failed: {_one_line(error)}", err=True)
             continue
-        results.append(result.as_json(seconds=time.perf_counter() - started))
+        results.append(result.to_dict(seconds=time.perf_counter() - started))
     if as_json:
         print_json({"results": results, "failed": failed})
     else:
@@ -62,16 +64,6 @@ def _measured(run: Callable[..., Any], name: str, *, long: bool) -> Any:
     with progress_bar(name) as advance, own_home():
         advance(0.0, "")
         return run(long=long, progress=lambda share: advance(share, ""))
-
-
-def _list(entries: Sequence[Any], names: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        listed = [{"id": n, "group": e.group, "title": e.title} for n, e in zip(names, entries, strict=True)]
-        print_json({"benchmarks": listed})
-        return
-    width = max(map(len, names))
-    for name, entry in zip(names, entries, strict=True):
-        typer.echo(f"{name:<{width}}  {entry.title}")
 
 
 def _print(results: Sequence[Mapping[str, Any]]) -> None:

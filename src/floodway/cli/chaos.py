@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from floodway.cli.arguments import AsJson
-from floodway.cli.view.campaign import own_home, progress_bar
+from floodway.cli.view.campaign import own_home, print_list, progress_bar
 from floodway.cli.view.output import print_json
 from floodway.errors import FloodwayError, InputError
 
@@ -46,7 +46,8 @@ def chaos(
     registry: Any = import_module(REGISTRY)
     chosen = registry.choose(only or [])
     if list_only:
-        _list(chosen, as_json=as_json)
+        listed = [{name: getattr(one, name) for name in ("id", "kind", "title", "needs")} for one in chosen]
+        print_list("faults", listed, ("kind", "id", "title"), as_json=as_json)
         return
     if points is not None and points < 1:
         raise InputError(f"--points {points} is not above 0", hint="Give how many faults to try, such as 25")
@@ -82,7 +83,7 @@ def _tried(
     except FloodwayError as error:
         # What cannot run here (no Java, no memory) must not cost the others; untried, it does not hold either.
         return _result(fault.id, differences=[f"could not run: {error}"])
-    body: dict[str, Any] = result.as_json()
+    body: dict[str, Any] = result.to_dict()
     if not (body["tried"] or body["differences"] or body["untried"]):
         body["untried"] = "no point was tried"
     # At once: a campaign takes hours, and the table comes at its end.
@@ -93,18 +94,8 @@ def _tried(
 
 def _result(identity: str, **fields: Any) -> dict[str, Any]:
     """The result of a fault that did not run."""
-    body: dict[str, Any] = import_module(RESULT).FaultResult(identity, **fields).as_json()
+    body: dict[str, Any] = import_module(RESULT).FaultResult(identity, **fields).to_dict()
     return body
-
-
-def _list(chosen: Sequence[Any], *, as_json: bool) -> None:
-    if as_json:
-        listed = [{"id": one.id, "kind": one.kind, "title": one.title, "needs": one.needs} for one in chosen]
-        print_json({"faults": listed})
-        return
-    width = max(len(fault.id) for fault in chosen)
-    for fault in chosen:
-        typer.echo(f"{fault.kind:<8}  {fault.id:<{width}}  {fault.title}")
 
 
 def _print(results: Sequence[dict[str, Any]], seed: int) -> None:

@@ -46,7 +46,7 @@ def dashboard(
     from floodway.job.options import values
     from floodway.job.places import home_root, state_root
 
-    length = math.inf if seconds is None else values.duration("--seconds", zero=True)(seconds)
+    length = math.inf if seconds is None else values.duration("--seconds", seconds, zero=True)
     places = [find_or_root(job) for job in jobs or []]
     if not places and not url:
         if state_root() == str(home_root()) and not home_root().is_dir():

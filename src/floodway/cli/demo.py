@@ -22,7 +22,7 @@ PARTS = (
     "floodway.experiments.demo.jobs",
     "floodway.experiments.demo.calibration",
     "floodway.experiments.demo.story",
-    "floodway.experiments.demo.table",
+    "floodway.experiments.demo.comparison",
     "floodway.experiments.demo.result",
 )
 """`cli` and `experiments` are rooms on one level and do not import each other: the demo is loaded by name."""
@@ -57,9 +57,9 @@ def demo(
     from floodway.job.options import values
     from floodway.spark.session.session import spark_session
 
-    length = None if seconds is None else values.duration("--seconds")(seconds)
-    wanted = None if target is None else values.duration("--target")(target)
-    given = None if rate is None else values.rate("--rate")(rate)
+    length = None if seconds is None else values.duration("--seconds", seconds)
+    wanted = None if target is None else values.duration("--target", target)
+    given = None if rate is None else values.rate("--rate", rate)
     usable_folder("--out", out)
     say = partial(typer.echo, err=as_json)
     say("A web shop's clicks and orders, as JSON: parsed, cleaned, joined with a table, aggregated by window.")

@@ -72,12 +72,12 @@ def explain(
     chosen = {at: share for at, share in used["keeps"].items() if at in loaded.drop_locations} if used else {}
     made = _made_plan(loaded, plan, rates) if plan and state is None else None
     planned = _keeps_of_plan(plan_json) if plan_json else dict(made.drops) if made is not None else chosen
-    keeps = {**planned, **values.shares("--keep")(keep)}
+    keeps = {**planned, **values.shares("--keep", keep)}
     check_keeps(loaded, keeps)
     given: dict[str, float] | None = None
     result: FairResult | None = None
     if rates or (used and set(used["rates"]) == set(loaded.streams)):
-        given = values.rates("--rates")(rates) if rates or not used else dict(used["rates"])
+        given = values.rates("--rates", rates) if rates or not used else dict(used["rates"])
         check_rates(loaded, given)
         require_costs(loaded)
         result = fair(loaded, given, keeps)
@@ -118,13 +118,13 @@ def _made_plan(network: Network, planner: str, rates: str) -> Plan:
         raise InputError(
             "--plan needs --rates to plan for", hint="Write `floodway explain net.yaml --plan exact --rates s1=1`"
         )
-    given = values.rates("--rates")(rates)
+    given = values.rates("--rates", rates)
     check_rates(network, given)
     return make_planner(network, planner).plan(given)
 
 
 def _plan_of_run(state: Path, plan: str) -> Mapping[str, Any]:
-    from floodway.agent.loop.plans import find_plan
+    from floodway.agent.loop.plan_book import find_plan
 
     return find_plan(state, plan)
 

@@ -80,9 +80,9 @@ def feed(
     from floodway.spark.log.profiles import trace as read_trace
 
     arrivals, payload = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
-    most = None if seconds is None else values.duration("--seconds")(seconds)
+    most = None if seconds is None else values.duration("--seconds", seconds)
     length = 10.0 if most is None else most
-    highest = values.rate("--rate", zero=True)(rate)
+    highest = values.rate("--rate", rate, zero=True)
     per_tick: Iterator[int]
     if profile is Profile.POISSON:
         per_tick = poisson(highest, seconds=length, tick=TICK, rng=arrivals)
@@ -93,9 +93,9 @@ def feed(
             pieces = read_steps(_needed(steps, "--steps", '"10:500,10:1000"'))
         elif profile is Profile.TRACE:
             path = Path(_needed(trace, "--trace", "a CSV of counts per bin"))
-            pieces = read_trace(path, bin_seconds=values.duration("--bin")(bin), scale=scale, tick=TICK, seconds=most)
+            pieces = read_trace(path, bin_seconds=values.duration("--bin", bin), scale=scale, tick=TICK, seconds=most)
         elif profile is Profile.RAMP:
-            pieces = ramp(values.rate("--start-rate", zero=True)(start_rate), highest, seconds=length)
+            pieces = ramp(values.rate("--start-rate", start_rate, zero=True), highest, seconds=length)
         else:
             pieces = constant(highest, seconds=length)
         length = duration(pieces)

@@ -44,7 +44,7 @@ def measure(
     from floodway.network.file import load_network
 
     net = load_network(network)
-    cpu_seconds = values.duration("--effort")(effort)
+    cpu_seconds = values.duration("--effort", effort)
     above_zero("--tuples", tuples, "20000")
     writable("--write", write)
     settings = parse_conf(conf)

@@ -101,7 +101,7 @@ def node(
         port=port,
         urls=addresses,
         security=security,
-        seconds=None if seconds is None else values.duration("--seconds")(seconds),
+        seconds=None if seconds is None else values.duration("--seconds", seconds),
         parent=parent,
         links=links,
         **chosen,

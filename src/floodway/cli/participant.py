@@ -72,9 +72,9 @@ def participant(
         raise InputError(f"{federation} has no participant {name!r}", hint=f"It has {', '.join(found.members)}")
     options = JobOptions(**parsed("participant", given))
     between, kept, paced = (
-        values.duration(flag)(text) for flag, text in (("--period", period), ("--lease", lease), ("--trigger", trigger))
+        values.duration(flag, text) for flag, text in (("--period", period), ("--lease", lease), ("--trigger", trigger))
     )
-    length = None if seconds is None else values.duration("--seconds")(seconds)
+    length = None if seconds is None else values.duration("--seconds", seconds)
     entries = load_catalogue(catalogue)
     for spec in found.owned_by(name):
         entries.check(spec.run, spec.logs, spec.parameters)

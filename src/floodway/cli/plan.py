@@ -50,7 +50,7 @@ def plan(
     from floodway.job.options.options import JobOptions
     from floodway.network.file import load_network
     from floodway.network.file_checks import check_rates
-    from floodway.planning import store
+    from floodway.planning import plan_file
     from floodway.planning.factory import check_choice, make_planner, planner_class
     from floodway.planning.plan import Objective
     from floodway.planning.program import Program
@@ -61,7 +61,7 @@ def plan(
     goal = parse_objective(objective)
     check_choice(planner, goal, workload)
     network_read = load_network(network)
-    given = values.rates("--rates")(rates)
+    given = values.rates("--rates", rates)
     check_rates(network_read, given)
     planner_class(planner)  # imports it: loading code is no part of building plans
     started = time.perf_counter()
@@ -74,7 +74,7 @@ def plan(
             "--workload changes nothing about plans that were saved", hint="Leave out --load or --workload"
         )
     else:
-        chosen = store.load(load, Program(network_read, headroom))
+        chosen = plan_file.load(load, Program(network_read, headroom))
         if (chosen.name, goal.value) != (planner, "throughput"):
             raise InputError(
                 f"--load {load} holds plans of the {chosen.name!r} planner for throughput",
@@ -89,7 +89,7 @@ def plan(
         found = WindowChooser(network_read, shapes).choose(lambda rates: chosen.plan(rates, scale), given).plan
     found = windowed_plan(network_read, found, shapes)
     if save is not None:
-        store.save(chosen, save)
+        plan_file.save(chosen, save)
     body = _body(chosen, found, best.score, build_seconds, _lookup_microseconds(chosen, found, scale), kinds)
     if as_json:
         print_json(body)

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from floodway.cli.arguments import AsJson, usable_folder, writable
-from floodway.cli.view.campaign import own_home, progress_bar, summary
+from floodway.cli.view.campaign import own_home, print_list, progress_bar, summary
 from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
@@ -81,7 +81,7 @@ def reproduce(
     if html is not None:
         html.write_text(reproduce_html(found, left_out), encoding="utf-8")
     if as_json:
-        results = [result.as_json(seconds=seconds) for result, seconds in found]
+        results = [result.to_dict(seconds=seconds) for result, seconds in found]
         print_json({"results": results, "holds": all(result.holds for result, _ in found), "left_out": left_out})
     else:
         _print(found)
@@ -95,16 +95,13 @@ def _advance(advance: Callable[[float, str], None], name: str, place: int, count
 
 
 def _list(modules: Mapping[str, Any], long: Collection[str], *, as_json: bool) -> None:
-    if as_json:
-        listed = [
-            {"id": name, "title": m.TITLE, "paper": m.CLAIM.paper, "long": name in long} for name, m in modules.items()
-        ]
-        print_json({"experiments": listed})
-        return
-    width, wide = max(map(len, modules)), max(len(m.CLAIM.paper) for m in modules.values())
-    for name, module in modules.items():
-        minutes = " (minutes long: named, or with --long)" if name in long else ""
-        typer.echo(f"{name:<{width}}  {module.CLAIM.paper:<{wide}}  {module.TITLE}{minutes}")
+    listed = [
+        {"id": name, "title": one.TITLE, "paper": one.CLAIM.paper, "long": name in long}
+        for name, one in modules.items()
+    ]
+    for one in () if as_json else listed:
+        one["title"] += " (minutes long: named, or with --long)" if one["long"] else ""
+    print_list("experiments", listed, ("id", "paper", "title"), as_json=as_json)
 
 
 def _print(found: Sequence[tuple[Any, float]]) -> None:

@@ -60,9 +60,9 @@ def run(
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found
     net = load_network(network)
-    fed = values.rates("--rates")(rates)
+    fed = values.rates("--rates", rates)
     check_rates(net, fed, all_streams=False)
-    length = values.duration("--seconds")(seconds)
+    length = values.duration("--seconds", seconds)
     usable_folder("--state", state)
     writable("--report", report)
     ended = Event()
@@ -75,7 +75,7 @@ def run(
         seconds=length,
         root=state or Path(tempfile.mkdtemp(prefix=f"floodway-{net.name}-")),
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
-        settle_seconds=min(values.duration("--settle", zero=True)(settle), length / 2),
+        settle_seconds=min(values.duration("--settle", settle, zero=True), length / 2),
         progress=_progress(quiet=as_json or not sys.stderr.isatty()),
         on_start=end_when_asked,
         ended=ended,

@@ -29,8 +29,8 @@ def simulate(
     from floodway.network.text import columns, number
 
     loaded = load_network(network)
-    given = values.rates("--rates")(rates)
-    keeps = values.shares("--keep")(keep)
+    given = values.rates("--rates", rates)
+    keeps = values.shares("--keep", keep)
     check_rates(loaded, given)
     check_keeps(loaded, keeps)
     require_costs(loaded)

@@ -75,9 +75,9 @@ def up(
     from floodway.network.file_checks import check_rates
 
     net = load_network(network)
-    fed = values.rates("--rates")(rates)
+    fed = values.rates("--rates", rates)
     check_rates(net, fed, all_streams=False)
-    length = values.duration("--seconds")(seconds)
+    length = values.duration("--seconds", seconds)
     usable_folder("--state", state)
     writable("--report", report)
     load_security(key_file, None, None, None, os.environ)
@@ -88,7 +88,7 @@ def up(
         seconds=length,
         control=parse_control(control),
         feeds={name: Feed(rate=rate) for name, rate in fed.items()},
-        settle_seconds=min(values.duration("--settle", zero=True)(settle), length / 2),
+        settle_seconds=min(values.duration("--settle", settle, zero=True), length / 2),
         peers=parse_urls(peers),
         key_file=key_file,
         links=links,

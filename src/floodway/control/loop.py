@@ -139,7 +139,8 @@ class FinishedBatch:
     """What was counted in one micro-batch, times in seconds of the epoch.
 
     `arrival_seconds` is the mean arrival of the kept tuples, None where tuples have no arrival time. `backlog` is what
-    was there when the batch was cut and that it left in the source, None where the source does not tell.
+    was there when the batch was cut and that it left in the source, None where the source does not tell. Where older
+    tuples were skipped, those that it was offered came within `span_seconds`; else that is None.
     """
 
     started_seconds: float
@@ -148,6 +149,7 @@ class FinishedBatch:
     kept: int
     arrival_seconds: float | None = None
     backlog: int | None = None
+    span_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +202,19 @@ class KeepLoop:
     def step(self, batch: FinishedBatch, keep_in_force: float, target_seconds: float) -> KeepDecision | None:
         """Take in a finished batch; None while it tells nothing: no tuples, or no batch before it in this run.
 
-        A run's first batch is slow (class loading, compilation), and no batch before it tells the rate.
+        A run's first batch is slow (class loading, compilation), and no batch before it tells the rate. After downtime
+        both matter less than another late batch: where what is too old was skipped, the rest tells the rate, too.
         """
         last, self._last = self._last, batch
-        if batch.offered <= 0 or last is None or batch.started_seconds <= last.started_seconds:
+        if batch.offered <= 0 or (last is not None and batch.started_seconds <= last.started_seconds):
             return None
-        gap = batch.started_seconds - last.started_seconds
-        left, left_before = batch.backlog or 0, last.backlog or 0
+        if last is None and (batch.span_seconds is None or batch.backlog):
+            return None
+        gap = batch.span_seconds or 0.0 if last is None else batch.started_seconds - last.started_seconds
+        left, left_before = batch.backlog or 0, 0 if last is None else last.backlog or 0
         rate = self._rate(max(0, batch.offered + left - left_before), gap)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
-        pace = gap if gap > IDLE_FACTOR * last.seconds else 0.0
+        pace = gap if last is not None and gap > IDLE_FACTOR * last.seconds else 0.0
         latency = _latency(batch, gap, rate)
         offered = rate * max(batch.seconds, pace)
         seen = Observation(
@@ -273,31 +278,46 @@ def _latency(batch: FinishedBatch, gap: float, rate: float) -> float:
 class Patience:
     """Holds drops back for `seconds` of overload; `since_seconds` is when the present one began, None without one.
 
-    An autoscaler needs a minute or two to add machines. Until then the source holds what waits, and results are late.
-    A clock that is set back makes an overload no younger.
+    An autoscaler needs a minute or two to add machines, a partner some time to take work over. Until then the source
+    holds what waits, and results are late. A clock that is set back makes an overload no younger.
+
+    >>> patience = Patience(90.0)
+    >>> [patience.held(now, overloaded=True) for now in (10.0, 99.0, 100.0)]
+    [0.0, 89.0, None]
     """
 
     seconds: float
     since_seconds: float | None = None
     last_seconds: float = 0.0
+    dropping: bool = False
 
-    def hold(self, decided: KeepDecision, now_seconds: float) -> KeepDecision:
-        """The decision, or while the overload is young one that keeps everything.
+    def held(self, now_seconds: float, *, overloaded: bool, asking: bool = False) -> float | None:
+        """How long the overload has lasted for which nothing is to be dropped yet; None if there is none, or no longer.
 
-        A budget bounds also a batch that is to keep all, so it waits with the drops.
+        As long as somebody is asked to take work over (`asking`) nothing is dropped. Once dropping has begun it goes on
+        through later questions: their answers are not to be waited for again.
         """
-        if decided.keep >= 1.0:
-            self.since_seconds = None
-            return replace(decided, budget=None)
+        if not overloaded:
+            self.since_seconds, self.dropping = None, False
+            return None
         if self.since_seconds is None:
             self.since_seconds = now_seconds
         elif now_seconds < self.last_seconds:
             self.since_seconds -= self.last_seconds - now_seconds
         self.last_seconds = now_seconds
         lasted = now_seconds - self.since_seconds
-        if lasted >= self.seconds:
-            return decided
-        return replace(decided, keep=1.0, budget=None, held_seconds=lasted)
+        self.dropping = self.dropping or not (asking or lasted < self.seconds)
+        return None if self.dropping else lasted
+
+    def hold(self, decided: KeepDecision, now_seconds: float) -> KeepDecision:
+        """The decision, or while the overload is young one that keeps everything.
+
+        A budget bounds also a batch that is to keep all, so it waits with the drops.
+        """
+        held = self.held(now_seconds, overloaded=decided.keep < 1.0)
+        if held is not None:
+            return replace(decided, keep=1.0, budget=None, held_seconds=held)
+        return decided if decided.keep < 1.0 else replace(decided, budget=None)
 
 
 class Efficiency:

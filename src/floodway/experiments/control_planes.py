@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,15 +32,13 @@ from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
 from floodway.agent.wire.server import HttpServer
 from floodway.experiments.dfit_agents import random_tree
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.network.part import node_part
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Centralised against distributed: reaction time and bytes"
 CLAIM = Claim(
@@ -288,8 +286,6 @@ def _middle(found: Sequence[PlaneFigures], change: str) -> float:
 
 
 def _draw(slow: Mapping[str, Mapping[str, float]]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, (axes,) = panels(1, 1, width=9.0)
     width = 0.8 / len(slow)
     for place, ((kind, values), colour) in enumerate(zip(slow.items(), PALETTE, strict=False)):

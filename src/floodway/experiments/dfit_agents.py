@@ -11,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.agent.planes.dfit.own import NodeMeasures, as_measured
 from floodway.agent.planes.dfit.simulation import SimulatedAgents, Wire
 from floodway.agent.planes.dfit.topology import ClusterTopology
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "A thousand agents agree on their tables"
 CLAIM = Claim(
@@ -56,7 +53,7 @@ class Agreement:
     paper_bytes: int
     error: float
 
-    def as_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """For JSON."""
         return {
             "seconds": round(self.seconds, 2),
@@ -101,8 +98,8 @@ def judged(runs: Sequence[AgentsRun]) -> Result:
         measured={
             f"{found.agents} agents": {
                 "depth": found.depth,
-                "all nodes measured": found.first.as_dict(),
-                "one leaf changed": found.change.as_dict(),
+                "all nodes measured": found.first.to_dict(),
+                "one leaf changed": found.change.to_dict(),
             }
             for found in runs
         },
@@ -205,8 +202,6 @@ def _depth(network: Network) -> int:
 
 
 def _draw(runs: Sequence[AgentsRun]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 2, width=9.0, height=3.6)
     sizes = [found.agents for found in runs]
     lines(

@@ -1,5 +1,7 @@
 """One look for all figures: matplotlib `Figure` objects on the Agg canvas, with no global pyplot state.
 
+matplotlib is imported when a figure is drawn, so that results can be had without it.
+
 >>> figure, axes = panels(1, 2, width=8.0)
 >>> style(axes[0], title="Utilisation", x="time (s)", y="share of CPU")
 >>> len(figure.axes)
@@ -9,12 +11,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Figure
+else:
+    Figure = Any
 
 PALETTE = ("#0b6e8f", "#d1603d", "#6a8d3a", "#7d5ba6", "#c79a1b", "#5b6670")
 """Colour-blind safe as a sequence: neighbours differ in lightness as well as in hue."""
@@ -24,7 +30,10 @@ FAINT = "#c9d1d8"
 
 def panels(rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     """A figure of rows x columns panels, each `height` inches tall; axes come back in reading order."""
-    figure = Figure(figsize=(width, height * rows), dpi=140, layout="constrained", facecolor="white")
+    from matplotlib import figure as drawing
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = drawing.Figure(figsize=(width, height * rows), dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False)
     return figure, list(grid.flat)

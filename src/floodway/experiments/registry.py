@@ -9,7 +9,7 @@ from floodway.errors import InputError, suggestion
 from floodway.experiments.result import Experiment, Result
 
 ON_SPARK = "floodway.experiments.on_spark.examples"
-WINDOWS_ON_SPARK = "floodway.experiments.on_spark.windows"
+WINDOWS_ON_SPARK = "floodway.experiments.on_spark.window_examples"
 EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "buffer-section3": "floodway.experiments.buffer.section3",
     "buffer-fig3": "floodway.experiments.buffer.fig3",
@@ -27,7 +27,7 @@ EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "staying-fit-split-example": "floodway.experiments.staying_fit.split_example",
     "staying-fit-propagation": "floodway.experiments.staying_fit.propagation",
     "staying-fit-adaptive": "floodway.experiments.staying_fit.adaptive",
-    "staying-fit-dfit": "floodway.experiments.staying_fit.dfit",
+    "staying-fit-dfit": "floodway.experiments.staying_fit.dfit_trees",
     "staying-fit-table3": "floodway.experiments.staying_fit.table3",
     "staying-fit-fig15": "floodway.experiments.staying_fit.fig15",
     "dissp-fig5": "floodway.experiments.dissp.fig5",

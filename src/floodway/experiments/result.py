@@ -104,7 +104,7 @@ class Result:
         texts = [one.text + (f" ({one.found})" if one.found else "") for one in self.unmet]
         return f"not met: {'; '.join(texts)}" + (f". {self.why}" if self.why else "")
 
-    def as_json(self, *, seconds: float) -> dict[str, Any]:
+    def to_dict(self, *, seconds: float) -> dict[str, Any]:
         """The fields that scripts read; `seconds` is the wall time the run took."""
         return {
             "id": self.id,

@@ -70,10 +70,6 @@ class ShedFiles:
         """The operator's wish; None if there is none. StoreError if there is one that cannot be understood."""
         return read_mode(self.store)
 
-    def write_mode(self, mode: str) -> None:
-        """Leave a wish for the running job."""
-        write_mode(self.store, mode)
-
     def read_status(self) -> Status | None:
         """The last status; None if there is none, or one of another version."""
         try:

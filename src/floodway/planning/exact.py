@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.network.flow import Flows, surplus
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.lp import LinearProgram
 from floodway.planning.plan import Planner
 from floodway.planning.program import Program, Vector
@@ -113,7 +113,7 @@ class ExactPlanner(Planner):
         self._map.add(region)
         return region.flows(rates) if region.holds(rates) else solved, region
 
-    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+    def to_arrays(self) -> tuple[plan_file.Meta, plan_file.Arrays]:
         """The region map: the rows of all regions in one block, how many of each are checks, and their ties."""
         regions = [self._map[i] for i in range(self.size)]
         rows, checks = stacked(regions, len(self.program.streams) + 1)
@@ -124,11 +124,11 @@ class ExactPlanner(Planner):
     def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactPlanner:
         """The planner again, with its map as it was; what is not in it is still solved when seen."""
         planner = cls(program)
-        checks = store.array(arrays, "checks", (None,)).astype(np.int64)
-        rows = store.array(arrays, "rows", (None, len(program.streams) + 1)).astype(np.float64)
+        checks = plan_file.array(arrays, "checks", (None,)).astype(np.int64)
+        rows = plan_file.array(arrays, "rows", (None, len(program.streams) + 1)).astype(np.float64)
         fits = bool((checks > 0).all()) and int(checks.sum()) + len(checks) * program.size == len(rows)
-        store.require(fits, "the regions' rows do not add up")
-        ties = store.array(arrays, "ties", (len(checks), program.size)).astype(np.int64)
+        plan_file.require(fits, "the regions' rows do not add up")
+        ties = plan_file.array(arrays, "ties", (len(checks), program.size)).astype(np.int64)
         ends = np.cumsum(checks + program.size)
         for end, count, tied in zip(ends.tolist(), checks.tolist(), ties, strict=True):
             block = np.ascontiguousarray(rows[end - count - program.size : end])

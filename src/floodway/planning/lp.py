@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.planning.highs import new_solver, solve
+from floodway.planning.highs import new_model, solve
 from floodway.planning.program import Matrix, Program, Vector
 
 OBJECTIVE_SIZE = 1e3
@@ -43,7 +43,7 @@ class LinearProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.unit = _column_units(program)
+        self.unit = column_units(program.use / program.capacity[:, None])
         nesting = program.nesting * self.unit
         nesting = nesting / np.abs(nesting).max(axis=1, keepdims=True) if len(nesting) else nesting
         resources = program.use * self.unit / program.capacity[:, None]
@@ -53,7 +53,8 @@ class LinearProgram:
         self._stream_rows = program.stream_of[self._stream_columns]
         self._stream_units = self.unit[self._stream_columns]
         self._lower = np.zeros(len(self._stream_columns))
-        self._highs = _model(self.matrix, self.bound, _tie_broken(program.objective * self.unit))
+        objective = _tie_broken(program.objective * self.unit)
+        self._highs = new_model(self.matrix, objective, upper=self.bound)
 
     def solve(self, rates: Vector) -> tuple[Vector, Basis]:
         """Optimal flows x (tuples/s) for these rates, with the basis that gives them."""
@@ -77,14 +78,12 @@ class LinearProgram:
         solve(self._highs, self.program.network.name)
 
 
-def _column_units(program: Program) -> Vector:
-    """Tuples/s that one scaled unit of each variable stands for."""
-    if not len(program.use):
-        return np.ones(program.size)
-    share = (program.use / program.capacity[:, None]).max(axis=0)
-    costly = share > 0
-    typical = 1.0 / float(np.median(share[costly])) if costly.any() else 1.0
-    return np.where(costly, 1.0 / np.where(costly, share, 1.0), typical)
+def column_units(share: Matrix) -> Vector:
+    """Tuples/s that one scaled unit of each variable stands for, by its share of each resource."""
+    scarcest = share.max(axis=0, initial=0.0)
+    costly = scarcest > 0
+    typical = 1.0 / float(np.median(scarcest[costly])) if costly.any() else 1.0
+    return np.where(costly, 1.0 / np.where(costly, scarcest, 1.0), typical)
 
 
 def _tie_broken(objective: Vector) -> Vector:
@@ -94,24 +93,3 @@ def _tie_broken(objective: Vector) -> Vector:
     # A fixed irrational step spreads the perturbations evenly and never repeats one.
     jitter = np.modf(np.arange(1, len(objective) + 1) * 0.6180339887498949)[0]
     return np.asarray(objective / top * OBJECTIVE_SIZE * (1.0 + _TIE_BREAK * jitter))
-
-
-def _model(matrix: Matrix, bound: Vector, objective: Vector) -> highspy.Highs:
-    highs = new_solver()
-    rows, columns = matrix.shape
-    by_column = matrix.T
-    column_of, row_of = np.nonzero(by_column)
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, rows
-    model.col_cost_ = objective
-    model.col_lower_ = np.zeros(columns)
-    model.col_upper_ = np.full(columns, highspy.kHighsInf)
-    model.row_lower_ = np.full(rows, -highspy.kHighsInf)
-    model.row_upper_ = bound
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = np.searchsorted(column_of, np.arange(columns + 1)).astype(np.int32)
-    model.a_matrix_.index_ = row_of.astype(np.int32)
-    model.a_matrix_.value_ = by_column[column_of, row_of]
-    highs.passModel(model)
-    return highs

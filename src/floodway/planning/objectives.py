@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
-from floodway.planning.highs import new_solver, solve
+from floodway.planning.highs import new_model, solve
 from floodway.planning.lp import NONZERO_DUAL, LinearProgram
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Matrix, Program, Vector
@@ -152,15 +152,6 @@ class _Rounds:
         return np.clip(values, 0.0, None) * self._lp.unit
 
     def _model(self) -> highspy.Highs:
-        highs = new_solver()
-        none = np.zeros(0)
-        for _ in range(self._program.size + 1):
-            highs.addCol(0.0, 0.0, highspy.kHighsInf, 0, none.astype(np.int32), none)
-        for row, upper in zip(self._lp.matrix, self._lp.bound, strict=True):
-            used = np.flatnonzero(row).astype(np.int32)
-            highs.addRow(-highspy.kHighsInf, float(upper), len(used), used, row[used])
-        for row in self._goals:
-            used = np.flatnonzero(row).astype(np.int32)
-            highs.addRow(-highspy.kHighsInf, highspy.kHighsInf, len(used), used, row[used])
-        highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        return highs
+        rows = np.vstack([self._lp.matrix, self._goals])
+        upper = np.append(self._lp.bound, np.full(len(self._goals), np.inf))
+        return new_model(np.column_stack([rows, np.zeros(len(rows))]), np.zeros(self._program.size + 1), upper=upper)

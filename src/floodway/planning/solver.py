@@ -47,14 +47,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
 from floodway.planning.quadtree import RegionQuadtree
+from floodway.planning.solver_arrays import cells_from_arrays, cells_to_arrays
 from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell, compact
 from floodway.planning.solver_space import rate_space
-from floodway.planning.solver_store import cells_from_arrays, cells_to_arrays
 from floodway.planning.workload import Workload
 
 Clock = Callable[[], float]
@@ -261,9 +261,9 @@ class SolverPlanner(Planner):
         upper[dimensions] = np.where(high >= self.space.top, self.space.limit[dimensions], high)
         return workload.probability(lower, upper)
 
-    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+    def to_arrays(self) -> tuple[plan_file.Meta, plan_file.Arrays]:
         """The tree, and per cell its error, plan, scale and streams kept whole."""
-        meta: store.Meta = {
+        meta: plan_file.Meta = {
             "epsilon": self.epsilon,
             "achieved_epsilon": self.achieved_epsilon,
             "clamp": self._clamp,
@@ -279,17 +279,17 @@ class SolverPlanner(Planner):
     def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The planner again; no solver is called."""
         kinds = {"epsilon": float, "achieved_epsilon": float, "clamp": bool, "lp_calls": int}
-        store.require(all(isinstance(meta.get(key), kind) for key, kind in kinds.items()), "its header lacks keys")
+        plan_file.require(all(isinstance(meta.get(key), kind) for key, kind in kinds.items()), "its header lacks keys")
         planner = cls.__new__(cls)
         Planner.__init__(planner, program)
         planner.epsilon, planner.lp_calls, planner.build_seconds = meta["epsilon"], meta["lp_calls"], 0.0
         planner._prepare(meta["clamp"])
-        first_child = store.array(arrays, "first_child", (None,)).astype(np.int64)
+        first_child = plan_file.array(arrays, "first_child", (None,)).astype(np.int64)
         try:
             planner.tree = RegionQuadtree.from_array(planner.space.top.tolist(), first_child)
         except ValueError as error:
-            raise store.PlanFileError(str(error), hint="Make the file again with --save") from error
-        plans = store.array(arrays, "plans", (None, program.size)).astype(np.float64)
+            raise plan_file.PlanFileError(str(error), hint="Make the file again with --save") from error
+        plans = plan_file.array(arrays, "plans", (None, program.size)).astype(np.float64)
         cells = cells_from_arrays(program, planner.space, planner.tree, plans, arrays)
         planner._hold(cells, plans, meta["achieved_epsilon"])
         return planner

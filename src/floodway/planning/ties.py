@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
-from floodway.planning.highs import new_solver, solve
+from floodway.planning.highs import new_model, solve
 from floodway.planning.lp import NONZERO_DUAL, OBJECTIVE_SIZE, Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector
 
@@ -119,22 +119,13 @@ def _max_min(rows: Matrix, room: Vector, worth: Vector, score: float, upper: Vec
 
 def _model(rows: Matrix, room: Vector, worth: Vector, score: float, upper: Vector) -> highspy.Highs:
     """Columns k and t; rows as they are, then the score, then k - t >= 0 one by one; t as large as possible."""
-    highs = new_solver()
     count = len(worth)
-    none = np.zeros(0)
-    for top in (*upper.tolist(), 1.0):
-        highs.addCol(0.0, 0.0, top, 0, none.astype(np.int32), none)
-    highs.changeColCost(count, 1.0)
-    for row, bound in zip(rows, room, strict=True):
-        used = np.flatnonzero(row).astype(np.int32)
-        highs.addRow(-highspy.kHighsInf, float(bound), len(used), used, row[used])
-    used = np.flatnonzero(worth).astype(np.int32)
-    highs.addRow(score, highspy.kHighsInf, len(used), used, worth[used])
-    for place in range(count):
-        pair = np.array([place, count], dtype=np.int32)
-        highs.addRow(0.0, highspy.kHighsInf, 2, pair, np.array([1.0, -1.0]))
-    highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
-    return highs
+    own = np.vstack([rows, worth, np.eye(count)])
+    least = np.concatenate([np.full(len(rows), -np.inf), [score], np.zeros(count)])
+    most = np.append(room, np.full(1 + count, np.inf))
+    column = np.append(np.zeros(len(rows) + 1), np.full(count, -1.0))
+    objective = np.append(np.zeros(count), 1.0)
+    return new_model(np.column_stack([own, column]), objective, lower=least, upper=most, most=np.append(upper, 1.0))
 
 
 def tied_locations(program: Program, groups: Matrix | NDArray[np.int64]) -> tuple[tuple[str, ...], ...]:

@@ -103,13 +103,6 @@ class SimulatedFederation:
         self.now += self.period_seconds
         return len(self.moves) - before
 
-    def converge(self, *, max_rounds: int = 10_000) -> int:
-        """Rounds until one moves nothing; returns how many it took."""
-        for count in range(1, max_rounds + 1):
-            if self.round() == 0:
-                return count
-        return max_rounds
-
     def _deliver(self, messages: list[Message]) -> None:
         """Until nobody has anything to say: a note of room is heard even between two rounds."""
         while messages:

@@ -19,10 +19,9 @@ from floodway.simulation.tuples import Tuples
 
 @dataclass(frozen=True, slots=True)
 class InjectionRun:
-    """Tuples offered, refused by the full buffer, processed, and of those late; share of time the CPU was busy."""
+    """Tuples offered, processed, and of those late; share of time the CPU was busy."""
 
     offered: int
-    overflowed: int
     processed: int
     late: int
     utilisation: float
@@ -45,7 +44,7 @@ def inject(tuples: Tuples, controller: Loop | None, *, limit: int, seconds: floa
     waiting: deque[tuple[float, float]] = deque()  # deadline, cost
     inside: deque[tuple[float, bool]] = deque()  # when it is done, whether late
     free_at = then = busy = 0.0
-    offered = overflowed = processed = late = 0
+    offered = processed = late = 0
     seen: Observation | None = None
     upcoming = next(arrivals, None)
     for cycle in range(round(seconds / CPU_CYCLE_SECONDS)):
@@ -69,12 +68,10 @@ def inject(tuples: Tuples, controller: Loop | None, *, limit: int, seconds: floa
             came += 1
             if len(waiting) < limit:
                 waiting.append((deadlines[upcoming[1]], upcoming[2]))
-            else:
-                overflowed += 1
             upcoming = next(arrivals, None)
         while inside and inside[0][0] <= end:
             missed += inside.popleft()[1]
             done += 1
         offered, processed, late = offered + came, processed + done, late + missed
         seen = Observation(end, len(waiting) + came, kept=done, miss_ratio=missed / done if done else None)
-    return InjectionRun(offered, overflowed, processed, late, (busy - max(0.0, free_at - then)) / then)
+    return InjectionRun(offered, processed, late, (busy - max(0.0, free_at - then)) / then)

@@ -58,7 +58,7 @@ def test_partners_whose_clocks_are_set_leave_one_owner(tmp_path: Path) -> None:
         pytest.skip(f"NO CLOCK TO SET: {missing}")
     result = partner_clocks.faults(Trial(1, 67, tmp_path))
     assert (result.tried, result.holds, result.differences) == (1, True, [])
-    assert "clock of " in json.dumps(result.as_json())
+    assert "clock of " in json.dumps(result.to_dict())
 
 
 def test_a_lease_that_was_taken_from_the_living_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

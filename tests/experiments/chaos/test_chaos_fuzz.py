@@ -15,7 +15,7 @@ from floodway.errors import FloodwayError, InputError, NetworkError
 from floodway.experiments.chaos import fuzz
 from floodway.experiments.chaos.fuzz_inputs import readers
 from floodway.experiments.chaos.fuzz_partners import Reader
-from floodway.experiments.chaos.networks import NETWORK
+from floodway.experiments.chaos.plane_agents import NETWORK
 from floodway.experiments.chaos.result import Trial
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.store.store import LocalStore

@@ -73,7 +73,7 @@ def test_agents_that_are_killed_come_to_agree(tmp_path: Path, monkeypatch: pytes
 
 def test_an_agent_that_was_forgotten_is_heard_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plane_kills, "HOLD_SECONDS", 4.0)
-    with plane_kills.AgentProcesses("dfit", tmp_path / "agents") as agents:
+    with plane_kills.LocalAgents("dfit", tmp_path / "agents") as agents:
         agents.change(6.0)
         # At one look: on a busy machine A may forget B, and hear it again, at any moment.
         wait_until(lambda: agents.shed_well(6.0, other=plane_kills.CONFIGURED_COST))

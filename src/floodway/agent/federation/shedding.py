@@ -22,6 +22,7 @@ from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import member_network
 from floodway.contracts.participant_state import Participant
+from floodway.control.loop import Patience
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions
 from floodway.job.options.values import Target
@@ -34,27 +35,6 @@ TARGET_SECONDS = 10.0
 LEAST_COST = 1e-9
 REMARKABLE = 0.05
 """Costs that move by less than this share are planned with as they were."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverloadWait:
-    """When the overload began, None without one, and whether tuples are being dropped for it.
-
-    >>> waits = OverloadWait().after(overloaded=True, asking=True, now=0.0, seconds=10.0)
-    >>> waits.dropping, waits.after(overloaded=True, asking=False, now=11.0, seconds=10.0).dropping
-    (False, True)
-    """
-
-    since: float | None = None
-    dropping: bool = False
-
-    def after(self, *, overloaded: bool, asking: bool, now: float, seconds: float) -> OverloadWait:
-        """The next state; `asking` says that an offer is open or a move under way."""
-        if not overloaded:
-            return OverloadWait()
-        since = now if self.since is None else self.since
-        # Once dropping has begun it goes on through later offers: their answers are not to be waited for again.
-        return OverloadWait(since, self.dropping or not (asking or now - since < seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +58,7 @@ class MemberSteering:
         self.target_seconds = target_seconds
         self._node = node
         self._options = options
-        self._patience_seconds = patience_seconds
-        self._patience = OverloadWait()
+        self._patience = Patience(patience_seconds)
         self._steering: Steering | None = None
         self._planned: Network | None = None
         self._warm: set[str] = set()
@@ -105,11 +84,15 @@ class MemberSteering:
         asking: bool,
         mode: Mode,
     ) -> Shed:
-        """What to drop of the fragments that were measured. `now` is monotonic; `asking` is as in `OverloadWait`."""
+        """What to drop of the fragments that were measured.
+
+        `now` is monotonic; `asking` says that an offer is open or a move under way.
+        """
         here = [spec for spec in specs if spec.name in measures]
         self._warm &= {spec.name for spec in here}
         if not here:
-            self._steering, self._planned, self._patience = None, None, OverloadWait()
+            self._steering = self._planned = None
+            self._patience.held(now, overloaded=False)
             return Shed(named(JobDecision(mode=mode)))
         steering = self._plan(here, values, measures)
         rates = {at: rate for one in measures.values() for at, rate in one.rates.items()}
@@ -117,9 +100,7 @@ class MemberSteering:
         waits = {at: count / steering.period_seconds for at, count in waiting.items()}
         demand = {at: max(rate, waits.get(at, 0.0)) for at, rate in rates.items()}
         steered = steering.decide(rates, demand, mode, issued_us=0)
-        self._patience = self._patience.after(
-            overloaded=bool(steered.plan.drops), asking=asking, now=now, seconds=self._patience_seconds
-        )
+        self._patience.held(now, overloaded=bool(steered.plan.drops), asking=asking)
         keeps = dict(steered.plan.keeps) if self._patience.dropping else {}
         # By share and not by budget: the trigger, not the work, says when a batch begins.
         streams = {at: StreamDecision(round(keeps.get(at, 1.0) * PPM)) for at in rates}

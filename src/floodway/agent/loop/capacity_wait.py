@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodway.agent.loop.steering import Steered
-from floodway.control.loop import Efficiency
+from floodway.control.loop import Efficiency, Patience
 from floodway.job.decision import JobDecision, StreamDecision, named
 from floodway.job.status.parts import held_reason
 from floodway.units import PPM
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class CapacityWait:
-    """Holds drops back for `shed_after_seconds` of overload, without a pause; with `executors` it asks for more."""
+    """Holds drops back while an overload is young; with `executors` it asks for more."""
 
-    shed_after_seconds: float = 0.0
+    patience: Patience = field(default_factory=lambda: Patience(0.0))
     executors: ExecutorRequests | None = None
-    since_seconds: float | None = None
-    """When the present overload began; None without one."""
     reason: str | None = None
     """Why nothing is dropped though more waits than fits; None where nothing is held back."""
 
@@ -33,15 +31,10 @@ class CapacityWait:
         self.reason = None
         if self.executors is not None:
             self.executors.take(capacity_needed, now_seconds, self.efficiency.measured)
-        if not _drops(steered.decision):
-            self.since_seconds = None
+        held = self.patience.held(now_seconds, overloaded=_drops(steered.decision))
+        if held is None:
             return steered
-        if self.since_seconds is None:
-            self.since_seconds = now_seconds
-        lasted = now_seconds - self.since_seconds
-        if lasted >= self.shed_after_seconds:
-            return steered
-        self.reason = held_reason(lasted, self.shed_after_seconds)
+        self.reason = held_reason(held, self.patience.seconds)
         plan = replace(steered.plan, keeps=dict.fromkeys(steered.plan.keeps, 1.0))
         return replace(steered, plan=plan, decision=named(_whole(steered.decision)))
 

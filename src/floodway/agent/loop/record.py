@@ -24,6 +24,7 @@ from typing import Any
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.timeline import Timeline
 from floodway.job.status.batches import Batch, Latency, Sketch
+from floodway.json_text import plain_fields
 from floodway.network.flow import flows, link_of
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score
@@ -80,29 +81,8 @@ class RunReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `floodway run`."""
-        return {
-            **self.counts.to_dict(),
-            "reconciled": not self.differences,
-            "differences": list(self.differences),
-            "latency": self.latency.to_dict(),
-            "latencies": {name: latency.to_dict() for name, latency in self.latencies.items()},
-            "score": self.score,
-            "optimum": self.optimum,
-            "nominal_optimum": self.nominal_optimum,
-            "load": dict(self.load),
-            "throughput": dict(self.throughput),
-            "rates": dict(self.rates),
-            "capacity_scale": self.capacity_scale,
-            "measured_seconds": self.measured_seconds,
-            "mode": self.mode,
-            "unreachable": self.unreachable,
-            "floor_seconds": self.floor_seconds,
-            "costs": dict(self.costs),
-            "selectivities": dict(self.selectivities),
-            "deadlines": dict(self.deadlines),
-            "bandwidth": dict(self.bandwidth),
-            "memory": dict(self.memory),
-        }
+        reconciled = {"reconciled": not self.differences}
+        return {**self.counts.to_dict(), **reconciled, **plain_fields(self, "counts", "points")}
 
 
 MOST_POINTS = 20_000

@@ -25,11 +25,12 @@ from floodway.agent.loop.finished import (
     loop_status,
     result_latencies,
 )
-from floodway.agent.loop.plans import PlanBook
+from floodway.agent.loop.plan_book import PlanBook
 from floodway.agent.loop.record import OutputLatencies, RunRecord
 from floodway.agent.loop.refining import Counted, Refining
 from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
+from floodway.control.loop import Patience
 from floodway.errors import FloodwayError, InputError
 from floodway.job.clocks import PROCESS_CLOCK, SteadyClock
 from floodway.job.decision import Mode, OperatorMode, follow_mode, write_decision
@@ -130,7 +131,7 @@ class SteeringLoop:
         self.arrived: dict[str, int] = {}
         executors = executor_requests(spark, "--ask-executors") if options.job.ask_executors else None
         self._executors = executor_count(spark)
-        self._wait = CapacityWait(options.job.shed_after, executors)
+        self._wait = CapacityWait(Patience(options.job.shed_after), executors)
         self._options = options
         self._reports: queue.SimpleQueue[FragmentReport] = queue.SimpleQueue()
         self.deadlines = Deadlines(self.network, self._buffering.deadlines if self._buffering else {})

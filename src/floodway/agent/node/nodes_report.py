@@ -18,6 +18,7 @@ from typing import Any
 from floodway.job.ledger.fold import Counts
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.status.batches import Batch, BatchReader, Latency, Sketch
+from floodway.json_text import plain_fields
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner, best_score
@@ -38,13 +39,7 @@ class NodeFigures:
 
     def to_dict(self) -> dict[str, Any]:
         """As in the `--json` output."""
-        return {
-            **self.counts.to_dict(),
-            "capacity": self.capacity,
-            "load": self.load,
-            "batches": self.batches,
-            "restarts": self.restarts,
-        }
+        return {**self.counts.to_dict(), **plain_fields(self, "counts")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +65,11 @@ class NodesReport:
         for node in self.nodes.values():
             counts.merge(node.counts)
         return {
-            "control": self.control,
+            **plain_fields(self, "links"),
             **counts.to_dict(),
             "reconciled": not self.differences,
-            "differences": list(self.differences),
-            "latency": self.latency.to_dict(),
-            "score": self.score,
-            "optimum": self.optimum,
-            "nominal_optimum": self.nominal_optimum,
             "load": {name: node.load for name, node in self.nodes.items()},
             "capacity": {name: node.capacity for name, node in self.nodes.items()},
-            "throughput": dict(self.throughput),
-            "rates": dict(self.rates),
-            "measured_seconds": self.measured_seconds,
-            "restarts": dict(self.restarts),
-            "nodes": {name: node.to_dict() for name, node in self.nodes.items()},
             "links": {link.link: link.to_dict() for link in self.links},
         }
 

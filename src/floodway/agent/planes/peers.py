@@ -55,7 +55,7 @@ class PeerTraffic:
         with self._lock:
             self.failures[reason] += 1
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """All counts."""
         with self._lock:
             return {**self.counts, "failed": dict(self.failures)}

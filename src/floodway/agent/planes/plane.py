@@ -88,7 +88,7 @@ class Plane(Generic[State]):
 
     def status(self) -> dict[str, object]:
         """How the agent stands; `cut_off` names peers that are silent. With traffic and the last error."""
-        return {**self.agent.status(self._clock()), "traffic": self.peers.traffic.as_dict(), "error": self.error}
+        return {**self.agent.status(self._clock()), "traffic": self.peers.traffic.to_dict(), "error": self.error}
 
     def routes(self) -> list[BaseRoute]:
         """What peers talk to."""

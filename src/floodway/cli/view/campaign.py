@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from floodway.cli.view.output import print_json
 
 LINE_SECONDS = 10.0
 """Where there is no terminal, progress is a line this often."""
@@ -55,6 +57,16 @@ def progress_bar(name: str, *, quiet: bool = False) -> Iterator[Callable[[float,
             typer.echo(f"{now - started:6.0f} s  {name} {share:4.0%}  {text}", err=True)
 
     yield line
+
+
+def print_list(what: str, entries: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
+    """What can be run: these columns for people, all of each entry as JSON."""
+    if as_json:
+        print_json({what: list(entries)})
+        return
+    widths = {column: max(len(entry[column]) for entry in entries) for column in columns}
+    for entry in entries:
+        typer.echo("  ".join(f"{entry[column]:<{widths[column]}}" for column in columns).rstrip())
 
 
 def summary(values: Mapping[str, Any], *, most_lines: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from floodway.experiments.result import Progress
+from floodway.json_text import plain_fields
 
 Portion = TypeVar("Portion")
 Clock = Callable[[], float]
@@ -25,7 +26,7 @@ class BenchResult:
 
     `detail` holds what JSON can hold: what the peer is, the spread, and whatever else was seen on the way.
 
-    >>> BenchResult("demo", 2.0, 60.0, 30.0, "peer / ours >= 30", True, "µs").as_json(seconds=1.0)["ratio"]
+    >>> BenchResult("demo", 2.0, 60.0, 30.0, "peer / ours >= 30", True, "µs").to_dict(seconds=1.0)["ratio"]
     30.0
     """
 
@@ -38,19 +39,9 @@ class BenchResult:
     unit: str
     detail: Mapping[str, Any] = field(default_factory=dict)
 
-    def as_json(self, *, seconds: float) -> dict[str, Any]:
+    def to_dict(self, *, seconds: float) -> dict[str, Any]:
         """The fields that scripts read; `seconds` is the wall time that the benchmark took."""
-        return {
-            "id": self.id,
-            "ours": self.ours,
-            "peer": self.peer,
-            "ratio": self.ratio,
-            "goal": self.goal,
-            "holds": self.holds,
-            "unit": self.unit,
-            "detail": dict(self.detail),
-            "seconds": round(seconds, 3),
-        }
+        return {**plain_fields(self), "seconds": round(seconds, 3)}
 
 
 class BenchmarkRun(Protocol):

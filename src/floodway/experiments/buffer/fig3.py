@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from floodway.experiments.buffer import common
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Schedulers in the buffer: FIFO and EDF"
 CLAIM = Claim(
@@ -86,8 +83,6 @@ def _headline(runs: dict[str, list[Run]], case: str) -> str:
 
 
 def _draw(found: dict[str, dict[float, dict[str, list[Run]]]]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, grid = panels(len(found), 2, width=9.0)
     for row, (cycle, by_load) in enumerate(found.items()):
         left, right = grid[2 * row : 2 * row + 2]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floodway.experiments.buffer import common
+from floodway.experiments.plots import Figure, bars, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Adaptors of the buffer: tail drop, RED' and PID"
 CLAIM = Claim(common.SOURCE, "Figure 4", "PID performs best, RED' is second, tail drop worst")
@@ -73,8 +71,6 @@ def _criteria(cycle: str, runs: dict[str, list[Run]]) -> list[Criterion]:
 
 
 def _draw(runs: dict[str, list[Run]], seldom: dict[str, list[Run]]) -> Figure:
-    from floodway.experiments.plots import bars, panels, style
-
     figure, axes = panels(2, 2, width=9.0, height=3.1)
     for row, (found, text) in enumerate(((runs, "cleaner at dispatch"), (seldom, "cleaner once a cycle"))):
         left, right = axes[2 * row : 2 * row + 2]

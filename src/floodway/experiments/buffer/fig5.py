@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodway.experiments.buffer import common
 from floodway.experiments.buffer.fig4 import NAMES, VARIANTS
+from floodway.experiments.plots import INK, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Occupancy of the buffer under three adaptors"
 CLAIM = Claim(
@@ -82,8 +80,6 @@ def _describe(runs: dict[str, list[Run]]) -> dict[str, Any]:
 
 
 def _draw(runs: dict[str, list[Run]]) -> Figure:
-    from floodway.experiments.plots import INK, PALETTE, panels, style
-
     figure, axes = panels(1, 3, width=10.0, height=3.2)
     edges = np.linspace(0.0, 1.0, 31)
     for place, (name, found) in enumerate(runs.items()):

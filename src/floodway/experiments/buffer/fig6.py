@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from floodway.buffering.options import PERMITTED_MISS_RATIO
 from floodway.experiments.buffer import common
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Precision of the cost estimate"
 CLAIM = Claim(
@@ -127,8 +125,6 @@ def cycle_utilisation(run: Run) -> list[float]:
 
 
 def _draw(runs: dict[str, list[Run]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (left, right) = panels(1, 2, width=9.6)
     first = {name: found[0] for name, found in runs.items()}
     shown = int(SHOWN_SECONDS / first["E=0"].cycle_seconds)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from floodway.experiments.buffer import common
 from floodway.experiments.buffer.fig6 import cycle_utilisation
+from floodway.experiments.plots import PALETTE, Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.buffer import BUFFER_CYCLE_SECONDS, Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "With and without a buffer, Poisson traffic"
 CLAIM = Claim(
@@ -182,8 +180,6 @@ def _mean_drops(by_ratio: dict[float, dict[str, list[Run]]], name: str) -> list[
 
 def draw(base: dict[str, list[Run]], by_ratio: dict[float, dict[str, list[Run]]], title: str) -> Figure:
     """Utilisation over time of the first seed; drops and tuples on time over the permitted miss ratio."""
-    from floodway.experiments.plots import PALETTE, lines, panels, style
-
     figure, (left, middle, right) = panels(1, 3, width=11.5, height=3.4)
     first = base["CWB"][0]
     shown = int(SHOWN_SECONDS / first.cycle_seconds)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floodway.buffering.adaptors import PAPER_LIMIT
 from floodway.buffering.options import PERMITTED_MISS_RATIO
 from floodway.control.loop import Loop
 from floodway.control.pi import PiConfig, PiController
 from floodway.experiments.buffer import common
+from floodway.experiments.plots import Figure, bars, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.injection import InjectionRun, inject
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "The PI controller of the downstream part"
 CLAIM = Claim(
@@ -102,8 +100,6 @@ def _means(runs: Sequence[InjectionRun]) -> dict[str, Any]:
 
 
 def _draw(inside: Mapping[str, list[float]], free: Mapping[str, list[float]]) -> Figure:
-    from floodway.experiments.plots import bars, panels, style
-
     figure, axes = panels(1, 2, width=9.0)
     titles = ("(a) Processor with a queue", "(b) Processor that takes when free")
     for place, title, found in zip(axes, titles, (inside, free), strict=True):

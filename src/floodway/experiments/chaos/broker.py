@@ -1,6 +1,6 @@
 """A real Kafka broker of one node (KRaft) on free loopback ports, which can be killed, held up and started again.
 
-Its data lies in a folder of its own; `restart` goes on with the same data and port.
+Its data lies in a folder of its own; a second start goes on with the same data and port.
 """
 
 from __future__ import annotations

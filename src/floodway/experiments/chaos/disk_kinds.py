@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -28,8 +29,8 @@ from floodway.job.store.line_log import SEGMENT_BYTES, KeptLines
 from floodway.job.store.store import LocalStore
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.factory import make_planner
+from floodway.planning.plan_file import PlanFileError, load, save
 from floodway.planning.program import Program
-from floodway.planning.store import PlanFileError, load, save
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.journal import QueryNotes, note_tasks, read_notes
 from floodway.spark.shed.checkpoints import StateCopies
@@ -103,21 +104,115 @@ class KeptFiles:
         return Counter(int(line["number"]) for line in self._lines.read())
 
 
-class SmallFiles:
-    """Files that are replaced whole (decisions, modes, journals of control planes): the newest entry stands for all."""
+class NewestFile(ABC):
+    """A file that is replaced whole: the newest entry stands for all."""
+
+    def put(self, number: int) -> None:
+        self.set_newest(max(number, self.newest()))
+
+    def held(self) -> Counter[int]:
+        return Counter(range(self.newest() + 1))
+
+    @abstractmethod
+    def set_newest(self, number: int) -> None:
+        """Make this the newest entry."""
+
+    @abstractmethod
+    def newest(self) -> int:
+        """The newest entry; -1 before the first."""
+
+
+class SmallFiles(NewestFile):
+    """Files such as modes and journals of control planes."""
 
     def __init__(self, folder: Path) -> None:
         self._store = LocalStore(folder)
 
-    def put(self, number: int) -> None:
-        self._store.write("state.json", json.dumps({"number": max(number, self._newest())}).encode())
+    def set_newest(self, number: int) -> None:
+        self._store.write("state.json", json.dumps({"number": number}).encode())
 
-    def held(self) -> Counter[int]:
-        return Counter(range(self._newest() + 1))
-
-    def _newest(self) -> int:
+    def newest(self) -> int:
         found = self._store.read("state.json")
         return -1 if found is None else int(json.loads(found)["number"])
+
+
+class DecisionFileCase(NewestFile):
+    """What a run is to drop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "decision.json"
+
+    def set_newest(self, number: int) -> None:
+        write_decision(self._path, JobDecision(salt=number + 1))
+
+    def newest(self) -> int:
+        return read_decision(self._path).salt - 1
+
+
+class ControlFile(NewestFile):
+    """What a shed is to drop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._table = ControlTable(LocalStore(folder), lambda: 0, Entry(0, 0), {})
+
+    def set_newest(self, number: int) -> None:
+        self._table.put(replace(self._table.latest, salt=number + 1))
+
+    def newest(self) -> int:
+        return self._table.latest.salt - 1
+
+
+class StatusFile(NewestFile):
+    """What a job was when it last told; flushed, as it holds event times."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = LocalStore(folder)
+
+    def set_newest(self, number: int) -> None:
+        write_status(self._store, Status("s", "shed", "enforce", 1.0, shed=ShedPart("q", number, 1.0, seen_us=number)))
+
+    def newest(self) -> int:
+        found = read_status(self._store)
+        return -1 if found is None or found.shed is None else found.shed.batch
+
+
+class StateCopyFiles(NewestFile):
+    """The copy of a shed's decisions in the checkpoint of its query."""
+
+    def __init__(self, folder: Path) -> None:
+        self._checkpoint = LocalStore(folder / "checkpoint")
+        self._copies = StateCopies(ShedFiles(folder / "state"), "s", lambda: None)
+
+    def set_newest(self, number: int) -> None:
+        self._copies.begin("q", self._checkpoint, Table(Entry(number, 0)).encode())
+
+    def newest(self) -> int:
+        found = self._copies.read(self._checkpoint)
+        return -1 if found is None else found.table.latest.seq
+
+
+class PlanFile(NewestFile):
+    """Saved plans; an entry is those of a network of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "plans"
+
+    def set_newest(self, number: int) -> None:
+        save(make_planner(self._network(number)), self._path)
+
+    def newest(self) -> int:
+        if not self._path.exists():
+            return -1
+        for number in reversed(range(MOST_ENTRIES + 5)):
+            with suppress(PlanFileError):
+                load(self._path, Program(self._network(number), 1.0))
+                return number
+        raise FloodwayError("the plans are of no network that was saved")
+
+    @staticmethod
+    def _network(number: int) -> Network:
+        operators = {"o": Operator("o", "A", ("s",), cost=1.0)}
+        return Network("n", {"s": Stream("s", 2.0 + number)}, {"A": Node("A")}, operators, {"q": Output("q", "o")})
 
 
 class NoteFiles:
@@ -183,50 +278,6 @@ class LeaseFiles:
         return Counter(int(name[1:]) for name in self._store.fragments() if self._store.current(name) is not None)
 
 
-class DecisionFileCase:
-    """What a run is to drop, replaced whole: the newest entry stands for all."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "decision.json"
-
-    def put(self, number: int) -> None:
-        write_decision(self._path, JobDecision(salt=max(number + 1, read_decision(self._path).salt)))
-
-    def held(self) -> Counter[int]:
-        return Counter(range(read_decision(self._path).salt))
-
-
-class ControlFile:
-    """What a shed is to drop, replaced whole: the newest entry stands for all."""
-
-    def __init__(self, folder: Path) -> None:
-        self._table = ControlTable(LocalStore(folder), lambda: 0, Entry(0, 0), {})
-
-    def put(self, number: int) -> None:
-        self._table.put(replace(self._table.latest, salt=max(number + 1, self._table.latest.salt)))
-
-    def held(self) -> Counter[int]:
-        return Counter(range(self._table.latest.salt))
-
-
-class StatusFile:
-    """What a job was when it last told, replaced whole and flushed, as it holds event times: the newest entry."""
-
-    def __init__(self, folder: Path) -> None:
-        self._store = LocalStore(folder)
-
-    def put(self, number: int) -> None:
-        newest = max(number, self._newest())
-        write_status(self._store, Status("s", "shed", "enforce", 1.0, shed=ShedPart("q", newest, 1.0, seen_us=newest)))
-
-    def held(self) -> Counter[int]:
-        return Counter(range(self._newest() + 1))
-
-    def _newest(self) -> int:
-        found = read_status(self._store)
-        return -1 if found is None or found.shed is None else found.shed.batch
-
-
 class AuditPointFile:
     """Up to which batch a ledger was audited: an entry is a batch and the audit after it."""
 
@@ -274,25 +325,6 @@ class BackfillFiles:
         return Counter(batch for _, batch in done_batches(self._ledger.lines(), "s"))
 
 
-class StateCopyFiles:
-    """The copy of a shed's decisions in the checkpoint of its query, replaced whole: the newest entry."""
-
-    def __init__(self, folder: Path) -> None:
-        self._checkpoint = LocalStore(folder / "checkpoint")
-        self._copies = StateCopies(ShedFiles(folder / "state"), "s", lambda: None)
-
-    def put(self, number: int) -> None:
-        table = Table(Entry(max(number, self._newest()), 0))
-        self._copies.begin("q", self._checkpoint, table.encode())
-
-    def held(self) -> Counter[int]:
-        return Counter(range(self._newest() + 1))
-
-    def _newest(self) -> int:
-        found = self._copies.read(self._checkpoint)
-        return -1 if found is None else found.table.latest.seq
-
-
 class BatchFiles:
     """Figures of every batch: an entry is a batch."""
 
@@ -320,33 +352,6 @@ class FactFiles:
 
     def held(self) -> Counter[int]:
         return Counter(facts.batch for facts in self._log.read())
-
-
-class PlanFile:
-    """Saved plans, replaced whole: the newest entry, a network of its own, stands for all."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "plans"
-
-    def put(self, number: int) -> None:
-        save(make_planner(self._network(max(number, self._newest()))), self._path)
-
-    def held(self) -> Counter[int]:
-        return Counter(range(self._newest() + 1))
-
-    def _newest(self) -> int:
-        if not self._path.exists():
-            return -1
-        for number in reversed(range(MOST_ENTRIES + 5)):
-            with suppress(PlanFileError):
-                load(self._path, Program(self._network(number), 1.0))
-                return number
-        raise FloodwayError("the plans are of no network that was saved")
-
-    @staticmethod
-    def _network(number: int) -> Network:
-        operators = {"o": Operator("o", "A", ("s",), cost=1.0)}
-        return Network("n", {"s": Stream("s", 2.0 + number)}, {"A": Node("A")}, operators, {"q": Output("q", "o")})
 
 
 class LockFile:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from floodway.errors import FloodwayError
 from floodway.experiments.chaos.fuzz_partners import EffectError, Reader
-from floodway.experiments.chaos.networks import NETWORK
+from floodway.experiments.chaos.plane_agents import NETWORK
 from floodway.job.decision import MODE, SAFE, OperatorMode, read_mode, write_mode
 from floodway.job.ledger.audit_point import POINT, open_ledger
 from floodway.job.ledger.backfill import BackfillStep, noted_batches, step_note
@@ -27,8 +27,8 @@ from floodway.job.status.status import STATUS, Place, Rates, ShedPart, Status, m
 from floodway.job.store.store import LocalStore, Store
 from floodway.network.file import parse_network
 from floodway.planning.factory import make_planner
+from floodway.planning.plan_file import load, save
 from floodway.planning.program import Program
-from floodway.planning.store import load, save
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.compact import LEAVE_NEWEST, MIN_RUN
 from floodway.spark.log.tag_index import INDEX

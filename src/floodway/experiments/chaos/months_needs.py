@@ -36,7 +36,7 @@ def grown(needs: list[Needs]) -> list[str]:
     ['month 4: start_bytes is 9, and was at most 1 in the first 3']
     """
     told = []
-    for name in Needs.__slots__:
+    for name in ("start_bytes", "audit_bytes", "memory_bytes", "files", "disk_bytes"):
         most = max((getattr(one, name) for one in needs[:SETTLED_MONTHS]), default=0)
         told += [
             f"month {month}: {name} is {getattr(one, name)}, and was at most {most} in the first {SETTLED_MONTHS}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from floodway.agent.loop.plans import PlanBook
+from floodway.agent.loop.plan_book import PlanBook
 from floodway.experiments.chaos.months_needs import Needs, needs_of
 from floodway.job.decision import JobDecision, StreamDecision, named
 from floodway.job.ledger.audit_point import open_ledger

@@ -7,32 +7,30 @@ the other, well or badly, so that real TCP has to cope. It stands for `tc netem`
 from __future__ import annotations
 
 import heapq
-import json
 import os
 import random
 import select
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any
 
+from floodway.errors import FloodwayError
 from floodway.experiments.chaos import namespaces
-from floodway.experiments.chaos.networks import COSTS, HEAL_SECONDS, sheds_well
+from floodway.experiments.chaos.kills.kills import until
+from floodway.experiments.chaos.kills.processes import ForkedJob
+from floodway.experiments.chaos.plane_agents import CONTROLS, COSTS, HEAL_SECONDS, AgentProcesses, run_agent
 from floodway.experiments.chaos.result import FaultResult, Trial
 
 CUT = "cut one way"
 FAULTS = ("lost", "late", "doubled", "overtaken", CUT)
 FAULTY_SECONDS = 4.0
 LATE_SECONDS = 0.3
-MODULE = "floodway.experiments.chaos.packet_node"
 MOST_BYTES = 1 << 16
-NODES = ("A", "B")
-ADDRESS = "10.99.0.{}"
+ADDRESS, PORT = "10.99.0.{}", 8000
 
 
 def faults(trial: Trial) -> FaultResult:
@@ -42,18 +40,18 @@ def faults(trial: Trial) -> FaultResult:
         result.untried = missing
         return result
     rng = trial.rng("packets")
-    kinds = [(control, fault) for fault in (*FAULTS, "all") for control in ("dfit", "coordinator")]
+    kinds = [(control, fault) for fault in (*FAULTS, "all") for control in CONTROLS]
     met: Counter[str] = Counter()
     for number in range(trial.points):
         control, fault = kinds[number % len(kinds)]
-        trial.progress(number / trial.points, f"{control}, packets {fault}")
+        place = f"{control}, packets {fault}"
+        trial.progress(number / trial.points, place)
         with Machines(trial.folder / str(number), control, rng) as machines:
-            place = f"{control}, packets {fault}"
             cost = COSTS[number % len(COSTS)]
             if not machines.settle(COSTS[(number + 1) % len(COSTS)]):
                 result.differences.append(f"{place}: no agreement on a sound network: {machines.said()}")
             machines.switch.suffer(FAULTS if fault == "all" else (fault,), rng.uniform(0.2, 0.6))
-            machines.find_cost(cost)
+            machines.change(cost)
             time.sleep(FAULTY_SECONDS)
             machines.await_fault()
             machines.switch.suffer((), 0.0)
@@ -138,68 +136,58 @@ class Switch:
                 self.met["refused by the device"] += 1
 
 
-class Machines:
+class Machines(AgentProcesses):
     """The processes of the agents, each in a namespace of its own, and the switch between them."""
 
     def __init__(self, folder: Path, control: str, rng: random.Random) -> None:
-        folder.mkdir(parents=True)
-        self._folder = folder
+        super().__init__(control, folder)
         self.switch = Switch(rng)
-        self._stack = ExitStack()
-        names = [*NODES, *(["coordinator"] if control == "coordinator" else [])]
-        with ExitStack() as stack:
-            stack.callback(self._stack.close)
-            self._stack.callback(self._close_switch)
-            for number, name in enumerate(names, 1):
-                self._start(name, control, ADDRESS.format(number))
-            stack.pop_all()
-        self.switch.start()
+        self._addresses = {name: ADDRESS.format(number) for number, name in enumerate(self.names, 1)}
 
-    def find_cost(self, cost: float) -> None:
-        """Let B find its first operator to cost so much."""
-        aside = self._folder / "cost.new"
-        aside.write_text(str(cost))
-        aside.replace(self._folder / "cost")
+    def start(self, name: str) -> None:
+        """See `AgentProcesses`; it gets a network of its own."""
+        urls = {one: f"http://{address}:{PORT}" for one, address in self._addresses.items()}
+        arguments = (name, self.control, str(self.folder), urls)
+        errors = self.folder / f"{name}.txt"
+        self.jobs[name] = started_behind(self.switch, self._addresses[name], run_agent, arguments, errors)
+        if len(self.jobs) == len(self.names):
+            self.switch.start()
 
     def settle(self, cost: float) -> bool:
         """Until A sheds as well as the whole network can; False if it does not come to that."""
-        self.find_cost(cost)
-        end = time.monotonic() + HEAL_SECONDS
-        while time.monotonic() < end:
-            time.sleep(0.1)
-            path = self._folder / "keeps"
-            if path.exists() and sheds_well(json.loads(path.read_text()), cost):
-                return True
-        return False
+        self.change(cost)
+        return until(lambda: self.shed_well(cost), HEAL_SECONDS)
 
     def await_fault(self) -> None:
         """Until a packet has met a fault: on a busy machine none may have been sent so far."""
-        end = time.monotonic() + HEAL_SECONDS
-        while not any(self.switch.met[fault] for fault in FAULTS) and time.monotonic() < end:
-            time.sleep(0.1)
+        until(lambda: any(self.switch.met[fault] for fault in FAULTS), HEAL_SECONDS)
 
-    def said(self) -> str:
-        """The end of what the agents printed."""
-        return " ".join(path.read_text()[-300:] for path in self._folder.glob("*.err"))
-
-    def _start(self, name: str, control: str, address: str) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", MODULE, name, control, address, str(self._folder), str(theirs.fileno())]
-        with ours, theirs, (self._folder / f"{name}.err").open("wb") as errors:
-            process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
-            )
-            self._stack.callback(process.wait)
-            self._stack.callback(process.kill)
-            theirs.close()
-            _, devices, _, _ = socket.recv_fds(ours, 1, 1)
-        self.switch.connect(address, devices[0])
-
-    def _close_switch(self) -> None:
+    def end(self) -> None:
+        """Kill every process, and close the switch."""
+        super().end()
         self.switch.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+def started_behind(
+    switch: Switch, address: str, function: Callable[..., None], arguments: Sequence[Any], errors: Path
+) -> ForkedJob:
+    """A function in a process that has a network with this address alone, whose packets the switch carries."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        job = ForkedJob(_run_behind, (function, arguments, address, theirs), errors)
+        theirs.close()
+        _, devices, _, _ = socket.recv_fds(ours, 1, 1)
+    if not devices:
+        job.end()
+        raise FloodwayError(f"{address} has no network of its own: {job.said()}")
+    switch.connect(address, devices[0])
+    return job
+
+
+def _run_behind(function: Callable[..., None], arguments: Sequence[Any], address: str, parent: socket.socket) -> None:
+    """The body of such a process; its network is one device, which the parent gets."""
+    device = namespaces.own_network(f"{address}/24")
+    with parent:
+        socket.send_fds(parent, [b"d"], [device])
+    os.close(device)
+    function(*arguments)

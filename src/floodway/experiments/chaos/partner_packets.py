@@ -9,9 +9,7 @@ leases are on the storage and not on the network.
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,14 +18,13 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from floodway.agent.federation.credentials import Credentials
 from floodway.contracts.federation_file import parse_federation
 from floodway.experiments.chaos import namespaces
 from floodway.experiments.chaos.federation_world import FAST, FILE, FederationWorld, agent, must, try_point
-from floodway.experiments.chaos.kills.processes import ForkedJob, Job
-from floodway.experiments.chaos.packets import ADDRESS, CUT, FAULTS, Switch
+from floodway.experiments.chaos.kills.processes import Job
+from floodway.experiments.chaos.packets import ADDRESS, CUT, FAULTS, PORT, Switch, started_behind
 from floodway.experiments.chaos.result import FaultResult, Trial
 
 OFFERS = "offers"
@@ -84,7 +81,7 @@ class PacketWorld(FederationWorld):
         """A federation below this folder; its switch is the last of `made`."""
         text = FILE
         for name, address in ADDRESSES.items():
-            text = text.replace(f"127.0.0.1:{{{name.lower()}}}", f"{address}:8000")
+            text = text.replace(f"127.0.0.1:{{{name.lower()}}}", f"{address}:{PORT}")
         made.append(Switch(rng))
         return cls(root, text.format(), switch=made[-1])
 
@@ -114,15 +111,11 @@ class PacketWorld(FederationWorld):
 
     def start(self, name: str, kill_at: str | None = None) -> Job:
         """A participant's process, in a namespace of its own; it waits at `kill_at` until it is released."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            arguments = (self.text, name, str(self.root), kill_at, theirs)
-            process = self.processes[name] = ForkedJob(run_behind_switch, arguments, self.root / f"{name}.txt")
-            theirs.close()
-            _, devices, _, _ = socket.recv_fds(ours, 1, 1)
-        must(bool(devices), f"{name} has no network of its own: {process.said()}")
-        self.switch.connect(ADDRESSES[name], devices[0])
-        return process
+        arguments, errors = (self.text, name, str(self.root), kill_at), self.root / f"{name}.txt"
+        job = self.processes[name] = started_behind(
+            self.switch, ADDRESSES[name], run_held_participant, arguments, errors
+        )
+        return job
 
     def end(self) -> None:
         """Kill every process, and close the switch."""
@@ -130,13 +123,9 @@ class PacketWorld(FederationWorld):
         self.switch.close()
 
 
-def run_behind_switch(text: str, name: str, root: str, held_at: str | None, parent: socket.socket) -> None:
-    """The body of a participant's process; its network is one device, which the parent gets."""
+def run_held_participant(text: str, name: str, root: str, held_at: str | None) -> None:
+    """The body of a participant's process."""
     federation = parse_federation(text)
-    device = namespaces.own_network(f"{urlsplit(federation.members[name].url).hostname}/24")
-    with parent:
-        socket.send_fds(parent, [b"d"], [device])
-    os.close(device)
     credentials = Credentials(name, pairs={partner: KEY for partner in federation.members if partner != name})
     at = _held_at(Path(root), name, held_at)
     member = agent(federation, name, Path(root), at, credentials=credentials, lease_seconds=LEASE_SECONDS)

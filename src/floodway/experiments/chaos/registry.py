@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -24,92 +24,48 @@ class Fault:
     kind: str
     title: str
     target: str
-    weight: int = 1
-    needs: str = ""
+    weight: int
+    needs: str
 
 
-FAULTS: dict[str, Fault] = {
-    entry.id: entry
-    for entry in (
-        Fault(
-            "agent-clocks",
-            "clocks",
-            "clocks of agents set by up to a day, drift, restarts",
-            "clocks.plane_clocks:faults",
-            80,
-        ),
-        Fault(
-            "driver-clocks", "clocks", "a driver's clock set while it sheds", "clocks.driver_clocks:faults", 6, "spark"
-        ),
-        Fault("node-clocks", "clocks", "clocks of nodes and coordinator", "clocks.node_clocks:faults", 4, "spark"),
-        Fault(
-            "partner-clocks",
-            "clocks",
-            "clocks of partners set, and drift: one owner",
-            "clocks.partner_clocks:faults",
-            8,
-        ),
-        Fault(
-            "participant-clocks",
-            "clocks",
-            "the same to `floodway participant`",
-            "clocks.partner_clocks:spark_faults",
-            2,
-            "spark",
-        ),
-        Fault("disks", "disks", "torn last write, full disk, vanished folder, at every kind of file", "disks:faults"),
-        Fault(
-            "plain-kills", "kills", "driver without Java, in every phase of a batch", "kills.run_kills:plain_kills", 12
-        ),
-        Fault("move-kills", "kills", "partners at every step of a move and its bills", "kills.move_kills:kills", 6),
-        Fault("plane-kills", "kills", "agents and coordinator while they agree on plans", "kills.plane_kills:kills", 6),
-        Fault("run-kills", "kills", "`floodway run` in every phase of a batch", "kills.run_kills:kills", 4, "spark"),
-        Fault("shed-kills", "kills", "a query with the one line in every phase", "kills.shed_kills:kills", 3, "spark"),
-        Fault("node-kills", "kills", "nodes, coordinator, supervisor of `up`", "kills.node_kills:kills", 2, "spark"),
-        Fault(
-            "executor-kills", "kills", "an executor in its own process", "kills.run_kills:executor_kills", 2, "spark"
-        ),
-        Fault(
-            "partner-kills",
-            "kills",
-            "partners on Spark, at every step of a move",
-            "kills.move_kills:spark_kills",
-            1,
-            "spark",
-        ),
-        Fault(
-            "kafka-kills",
-            "kills",
-            "as plain-kills on a topic, and its broker",
-            "kills.run_kills:kafka_kills",
-            2,
-            "kafka",
-        ),
-        Fault(
-            "kafka-run-kills",
-            "kills",
-            "as run-kills on a topic, and its broker",
-            "kills.run_kills:kafka_run_kills",
-            1,
-            "kafka",
-        ),
-        Fault(
+_KINDS: Mapping[str, Sequence[tuple[str, str, str, int, str]]] = {
+    "clocks": (
+        ("agent-clocks", "clocks of agents set by up to a day, drift, restarts", "clocks.plane_clocks:faults", 80, ""),
+        ("driver-clocks", "a driver's clock set while it sheds", "clocks.driver_clocks:faults", 6, "spark"),
+        ("node-clocks", "clocks of nodes and coordinator", "clocks.node_clocks:faults", 4, "spark"),
+        ("partner-clocks", "clocks of partners set, and drift: one owner", "clocks.partner_clocks:faults", 8, ""),
+        ("participant-clocks", "the same to `floodway participant`", "clocks.partner_clocks:spark_faults", 2, "spark"),
+    ),
+    "disks": (("disks", "torn last write, full disk, vanished folder, at every kind of file", "disks:faults", 1, ""),),
+    "kills": (
+        ("plain-kills", "driver without Java, in every phase of a batch", "kills.run_kills:plain_kills", 12, ""),
+        ("move-kills", "partners at every step of a move and its bills", "kills.move_kills:kills", 6, ""),
+        ("plane-kills", "agents and coordinator while they agree on plans", "kills.plane_kills:kills", 6, ""),
+        ("run-kills", "`floodway run` in every phase of a batch", "kills.run_kills:kills", 4, "spark"),
+        ("shed-kills", "a query with the one line in every phase", "kills.shed_kills:kills", 3, "spark"),
+        ("node-kills", "nodes, coordinator, supervisor of `up`", "kills.node_kills:kills", 2, "spark"),
+        ("executor-kills", "an executor in its own process", "kills.run_kills:executor_kills", 2, "spark"),
+        ("partner-kills", "partners on Spark, at every step of a move", "kills.move_kills:spark_kills", 1, "spark"),
+        ("kafka-kills", "as plain-kills on a topic, and its broker", "kills.run_kills:kafka_kills", 2, "kafka"),
+        ("kafka-run-kills", "as run-kills on a topic, and its broker", "kills.run_kills:kafka_run_kills", 1, "kafka"),
+        (
             "kafka-shed-kills",
-            "kills",
-            "the one line on Spark's connector, and the broker",
+            "shed on Spark's connector, and broker",
             "kills.shed_kills:kafka_kills",
             1,
             "connector",
         ),
-        Fault("months", "months", "a year of batches: files, memory and starts stay bounded", "months:faults"),
-        Fault("fuzz", "fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults"),
-        Fault("messages", "networks", "messages lost, late, overtaken, doubled, answers lost", "networks:faults", 2),
-        Fault("packets", "networks", "the same to IP packets, between namespaces", "packets:faults"),
-        Fault(
-            "partner-packets", "networks", "the same between partners, while a fragment moves", "partner_packets:faults"
-        ),
-    )
+    ),
+    "months": (("months", "a year of batches: files, memory and starts stay bounded", "months:faults", 1, ""),),
+    "fuzz": (("fuzz", "mutated messages, files, offsets, ledgers, segments and records", "fuzz:faults", 1, ""),),
+    "networks": (
+        ("messages", "messages lost, late, overtaken, doubled, answers lost", "networks:faults", 2, ""),
+        ("packets", "the same to IP packets, between namespaces", "packets:faults", 1, ""),
+        ("partner-packets", "the same between partners, while a fragment moves", "partner_packets:faults", 1, ""),
+    ),
 }
+"""Rows of each kind: id, title, target, weight, needs."""
+FAULTS: dict[str, Fault] = {row[0]: Fault(row[0], kind, *row[1:]) for kind, rows in _KINDS.items() for row in rows}
 DEFAULT_POINTS = {"kills": 25, "clocks": 100, "disks": 90, "networks": 20, "months": 12, "fuzz": 50_000}
 """Points of each kind where none are asked for: some minutes on a small machine."""
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from floodway.json_text import plain_fields
+
 Progress = Callable[[float, str], None]
 MOST_DIFFERENCES = 20
 
@@ -42,7 +44,7 @@ class FaultResult:
     """One line of the table.
 
     >>> result = FaultResult("run-kills", tried=3)
-    >>> result.holds, result.as_json()["differences"]
+    >>> result.holds, result.to_dict()["differences"]
     (True, [])
     """
 
@@ -67,17 +69,10 @@ class FaultResult:
         if found.repeated is not None:
             self.detail["repeated"] = found.repeated
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As in the `--json` output; of many differences the first ones."""
-        return {
-            "id": self.id,
-            "tried": self.tried,
-            "lost": self.lost,
-            "doubled": self.doubled,
-            "differences": self.differences[:MOST_DIFFERENCES],
-            "untried": self.untried,
-            **({"detail": self.detail} if self.detail else {}),
-        }
+        found = plain_fields(self, "detail") | {"differences": self.differences[:MOST_DIFFERENCES]}
+        return found | ({"detail": self.detail} if self.detail else {})
 
 
 @dataclass(slots=True)

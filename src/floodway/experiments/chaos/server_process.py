@@ -79,11 +79,6 @@ class ServerProcess(ABC):
         if self._process is not None:
             self._process.wait()
 
-    def restart(self) -> None:
-        """Start it again, on the same data."""
-        self.stop()
-        self.start()
-
     def log_tail(self, lines: int = 20) -> str:
         """The end of what the process printed."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

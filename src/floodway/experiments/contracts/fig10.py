@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from floodway.experiments.contracts import common
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_cases import Floats, Variant
 from floodway.simulation.federation_market import Outcome
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Convergence in an underloaded federation, 5 contracts a node"
 CLAIM = Claim(
@@ -100,8 +98,6 @@ def _padded(values: Sequence[float], length: int, fill: float) -> Floats:
 
 
 def _draw(runs: dict[Variant, list[Outcome]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (left, middle, right) = panels(1, 3, width=13.0)
     length = int((SHOWN_SECONDS - FIRST_TRY_SECONDS) / PERIOD_SECONDS) + 1
     times = FIRST_TRY_SECONDS + PERIOD_SECONDS * np.arange(length)

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from floodway.contracts.pricing import PAPER_TASK
 from floodway.experiments.contracts import common
+from floodway.experiments.plots import FAINT, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation import of_topology
 from floodway.simulation.federation_cases import Variant, prices
 from floodway.simulation.federation_topology import random_contracts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Stability under changing load"
 CLAIM = Claim(
@@ -157,8 +155,6 @@ def _criteria(measured: dict[str, dict[str, Any]]) -> tuple[Criterion, ...]:
 
 
 def _draw(stories: dict[str, list[CostStory]]) -> Figure:
-    from floodway.experiments.plots import FAINT, PALETTE, panels, style
-
     figure, axes_found = panels(1, 3, width=13.0)
     most = max(float(np.mean([one.moved for one in found], axis=0)[25:].max()) for found in stories.values())
     for axes, part, (name, found) in zip(axes_found, "abc", stories.items(), strict=True):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floodway.experiments.contracts import common
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_cases import Variant
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Excess load left in an underloaded federation"
 CLAIM = Claim(
@@ -76,8 +74,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 def draw(found: dict[Variant, dict[int, common.TaskSpread]], what: str) -> Figure:
     """Tasks over the number of contracts, the start at 0, for all variants; also Figure 9."""
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (left, right) = panels(1, 2, width=9.6)
     ticks = (0, *common.CONTRACTS)
     series = {}

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.contracts.cost import InFlight
 from floodway.contracts.pricing import PAPER_TASK, chain_range
 from floodway.experiments.contracts import common
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_cases import PAPER_LEVEL, Variant, prices, uniform_prices
 from floodway.simulation.federation_market import Market, Outcome, converge
 from floodway.simulation.federation_topology import Ints, Topology, chain, from_pairs, random_contracts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Chains, rounds and messages"
 CLAIM = Claim(
@@ -179,8 +176,6 @@ def _messages(size: int, seeds: Sequence[int], *, notifications: bool) -> float:
 
 
 def _draw(per_contract: dict[int, float], trying_again: dict[int, float]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (left, right) = panels(1, 2, width=9.6)
     widths = [chain_range(InFlight(), PAPER_TASK, PAPER_LEVEL, count) for count in range(1, LONGEST + 1)]
     lines(left, range(1, LONGEST + 1), {"δ_(M-1)": [high - low for low, high in widths]}, marker="o")

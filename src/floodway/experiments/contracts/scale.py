@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floodway.experiments.contracts import common
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_cases import Variant
 from floodway.simulation.federation_market import excess
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "From 995 to 100,000 nodes"
 CLAIM = Claim(
@@ -93,8 +91,6 @@ def settle(case: common.FederationCase) -> dict[str, Any]:
 
 
 def _draw(measured: dict[str, Any]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (left, right) = panels(1, 2, width=9.6)
     for axes, what in ((left, "cpu_seconds"), (right, "messages_per_node")):
         series = {name.value: [measured[f"{name.value} {size}"][what] for size in SIZES] for name in Variant}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.experiments.contracts import common
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation_topology import random_contracts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Networks of contracts: degrees and distances"
 PAPER_MAX = (11, 13, 14, 15, 17, 18)
@@ -74,8 +71,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 
 def _draw(most: list[float], hops: list[float], widest: list[float]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (left, right) = panels(1, 2, width=9.6)
     lines(left, common.CONTRACTS, {"measured": most, "paper": list(PAPER_MAX)}, marker="o")
     lines(

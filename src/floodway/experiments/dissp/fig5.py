@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.experiments.dissp import common
+from floodway.experiments.plots import Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Without control: latency over time for 20 to 200 queries"
 CLAIM = Claim(
@@ -61,8 +58,6 @@ def _figures(found: common.EngineTrace) -> dict[str, float]:
 
 
 def _draw(runs: Mapping[int, common.EngineTrace]) -> Figure:
-    from floodway.experiments.plots import panels, style
-
     figure, (axes,) = panels(1, 1, width=8.0)
     for queries in (80, 100, 120, 160, 200):
         axes.plot(runs[queries].times, runs[queries].latency, label=f"{queries} queries", linewidth=1.4)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from floodway.control.latency import stability_bound
 from floodway.experiments.dissp import common
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "With control: latency at the target, CPU full, tuples kept rise with the target"
 CLAIM = Claim(
@@ -98,8 +95,6 @@ def _mean(target: float, queries: int, seeds: Sequence[int]) -> dict[str, float]
 
 
 def _draw(table: Mapping[float, Mapping[int, Mapping[str, float]]]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, axes = panels(1, 3, width=12.0)
     names = {"latency": "(a) mean latency (s)", "busy": "(b) share of CPU busy", "kept": "(c) tuples kept a tick"}
     for place, (key, title) in zip(axes, names.items(), strict=True):

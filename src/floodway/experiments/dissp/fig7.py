@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.control.latency import choose_gain
 from floodway.experiments.dissp import common
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Spread of latencies at 200 queries rises with the target"
 CLAIM = Claim(
@@ -65,8 +62,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 
 def _draw(runs: Mapping[float, common.EngineTrace]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, (axes,) = panels(1, 1, width=7.0)
     for (target, found), colour in zip(runs.items(), PALETTE, strict=False):
         settled = found.latencies[found.latencies[:, 0] >= common.SETTLE_SECONDS]

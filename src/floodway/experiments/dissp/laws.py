@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from floodway.control.aurora import AuroraConfig, AuroraController
 from floodway.control.base import Controller, Decision, Observation, State
 from floodway.control.registry import make_controller
 from floodway.experiments.dissp import common
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Costs that double while running: the latency law beside other laws"
 CLAIM = Claim(
@@ -134,8 +132,6 @@ def _mean(found: common.EngineTrace, since: float, until: float) -> float:
 
 
 def _draw(runs: Mapping[str, common.EngineTrace]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, (axes,) = panels(1, 1, width=9.0)
     for (name, found), colour in zip(runs.items(), PALETTE, strict=False):
         axes.plot(found.times, found.latency, color=colour, linewidth=1.2, label=name)

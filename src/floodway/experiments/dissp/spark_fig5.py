@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from floodway.experiments.dissp import common, spark_runs
-from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine
+from floodway.experiments.dissp.engine_on_spark import EngineLimit, EngineRun, SparkEngine
+from floodway.experiments.plots import Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "On Spark without control: the limit, and latency over time for 80 to 200 queries"
 CLAIM = Claim(
@@ -77,8 +74,6 @@ def judged(limit: EngineLimit, runs: Mapping[int, EngineRun], trace: Path | None
 
 
 def _draw(runs: Mapping[int, EngineRun]) -> Figure:
-    from floodway.experiments.plots import panels, style
-
     figure, (axes,) = panels(1, 1, width=8.0)
     for queries, found in runs.items():
         times = [one.ended for one in found.batches]

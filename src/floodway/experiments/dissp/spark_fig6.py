@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from floodway.experiments.dissp import common, spark_runs
 from floodway.experiments.dissp.spark_runs import LAWS, ControlledRuns, controlled
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "On Spark with control: latency at the target, CPU full, tuples kept rise with the target"
 CLAIM = Claim(
@@ -72,8 +69,6 @@ def judged(found: ControlledRuns, trace: Path | None) -> Result:
 
 
 def _draw(found: ControlledRuns) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, axes = panels(1, 3, width=12.0)
     targets = found.limit.targets
     names = {"latency": "(a) mean latency (s)", "cpu": "(b) share of the cores", "kept": "(c) tuples kept a batch"}

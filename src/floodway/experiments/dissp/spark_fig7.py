@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from floodway.experiments.dissp import common, spark_runs
-from floodway.experiments.dissp.spark_engine import EngineRun
+from floodway.experiments.dissp.engine_on_spark import EngineRun
 from floodway.experiments.dissp.spark_runs import LAWS, ControlledRuns, controlled
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "On Spark: the spread of latencies at 200 queries rises with the target"
 CLAIM = Claim(
@@ -65,8 +62,6 @@ def judged(found: ControlledRuns, trace: Path | None) -> Result:
 
 
 def _draw(found: ControlledRuns) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, axes = panels(1, len(LAWS), width=10.0)
     for place, law in zip(axes, LAWS, strict=True):
         for target, colour in zip(found.limit.targets, PALETTE, strict=False):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodway.experiments.dissp.spark_engine import EngineLimit, EngineRun, SparkEngine, papers_law
+from floodway.experiments.dissp.engine_on_spark import EngineLimit, EngineRun, SparkEngine, papers_law
 from floodway.experiments.result import Criterion, Progress
 
 OVERLOADED = 200

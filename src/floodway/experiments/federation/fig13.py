@@ -21,19 +21,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from floodway.agent.wire.ports import free_ports
 from floodway.contracts.federation_file import Federation, parse_federation
 from floodway.experiments.federation.story import CATALOGUE, Feeding, Story, example, rows
+from floodway.experiments.plots import FAINT, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.job.status.parts import MovePart
 from floodway.spark.log import LogReader
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Load moves between three Spark applications"
 CLAIM = Claim(
@@ -289,8 +286,6 @@ def _result(
 
 
 def _draw(story: Story, moves: list[MovePart]) -> Figure:
-    from floodway.experiments.plots import FAINT, PALETTE, panels, style
-
     figure, (axes,) = panels(1, 1, width=9.0)
     times = [sample.at for sample in story.samples]
     for color, name in zip(PALETTE, story.federation.members, strict=False):

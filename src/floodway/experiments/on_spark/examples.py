@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from floodway.agent.loop.record import RunReport
-from floodway.experiments.on_spark.operators import distinct_ids, ms_2, ms_10, ms_20, ms_30, ms_60, widened
+from floodway.experiments.on_spark.example_operators import distinct_ids, ms_2, ms_10, ms_20, ms_30, ms_60, widened
 from floodway.experiments.on_spark.runs import NetworkRun, NodesRun
 from floodway.experiments.result import Claim, Criterion
 from floodway.job.ledger.ledger import Ledger, Reason

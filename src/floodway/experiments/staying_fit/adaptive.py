@@ -12,20 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import fan_out, figure9, many_inputs
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
 from floodway.planning.workload import Empirical
 from floodway.simulation.arrivals import binned, read_trace, self_similar
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "C-FIT's tables adapted to where the rates are"
 CLAIM = Claim(
@@ -74,8 +71,8 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             **{
                 name: {
                     "rows": found,
-                    "where the rates go": inside[name].as_json(),
-                    "whole rate space": outside[name].as_json(),
+                    "where the rates go": inside[name].to_dict(),
+                    "whole rate space": outside[name].to_dict(),
                 }
                 for name, found in rows.items()
             },
@@ -133,8 +130,6 @@ def _halves(trace: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray, str]
 
 
 def _draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, (axes,) = panels(1, 1, width=7.0)
     places = np.arange(len(rows))
     for index, name in enumerate(("for all rates", "coarser for all rates", "adapted")):

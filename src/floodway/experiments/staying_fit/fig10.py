@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import FIGURE_9, SOURCE, figure9
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Exponential
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Plan generation time under query load imbalance"
 CLAIM = Claim(
@@ -36,7 +34,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     checks: list[dict[str, PlannerErrors]] = []
     for place, costs in enumerate(FIGURE_9, 1):
         row, check = _compare(Program(figure9(*costs)), seeds)
-        row["plans against the linear program"] = {name: one.as_json() for name, one in check.items()}
+        row["plans against the linear program"] = {name: one.to_dict() for name, one in check.items()}
         measured[f"({costs[0]}, {costs[1]})"] = row
         checks.append(check)
         progress(place / len(FIGURE_9))
@@ -116,8 +114,6 @@ def _compare(program: Program, seeds: Sequence[int]) -> tuple[dict[str, Any], di
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 3, width=13.0, height=3.6)
     names = list(measured)
     shown = (

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from floodway.experiments.plots import PALETTE, Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import accuracy
 from floodway.experiments.staying_fit.networks import FIGURE_9, SOURCE, figure9
+from floodway.experiments.staying_fit.plan_errors import accuracy
 from floodway.planning.program import Program
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Empirical, Exponential
 from floodway.simulation.arrivals import read_trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Effect of workload distribution and provision level on Solver-W"
 CLAIM = Claim(
@@ -127,8 +125,6 @@ def _draw(
     calls: list[int],
     traffic: str,
 ) -> Figure:
-    from floodway.experiments.plots import PALETTE, lines, panels, style
-
     figure, axes = panels(1, 3, width=13.0, height=3.6)
     lines(axes[0], LAMBDAS, dict(by_lambda), marker="o")
     axes[0].set_yscale("log")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, fan_out
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Effect of operator fan-out"
 CLAIM = Claim(
@@ -42,7 +40,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "solver seconds": round(min(solver.build_seconds for solver in solvers), 4),
             "c-fit seconds": round(min(seconds for seconds, _ in fits), 4),
             "c-fit rows": fits[0][1].size,
-            "plans against the linear program": {name: found[-1].as_json() for name, found in checks.items()},
+            "plans against the linear program": {name: found[-1].to_dict() for name, found in checks.items()},
         }
         progress(place / len(FAN_OUTS))
     first, last = measured[str(FAN_OUTS[0])], measured[str(FAN_OUTS[-1])]
@@ -89,8 +87,6 @@ def _fit(program: Program) -> tuple[float, FitPlanner]:
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 2, width=9.6, height=3.6)
     rows = list(measured.values())
     seconds = {"Solver": "solver seconds", "C-FIT": "c-fit seconds"}

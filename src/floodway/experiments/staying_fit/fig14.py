@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from floodway.experiments.plots import PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, many_inputs
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.planning.fit.direct import SpreadRule
 from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.program import Program
@@ -18,9 +19,6 @@ from floodway.planning.solver import Step
 from floodway.planning.solver_cells import Budget
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Exponential
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Effect of input dimensionality"
 CLAIM = Claim(
@@ -63,7 +61,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         for epsilon in EPSILONS:
             planner, row = _fit(program, epsilon)
             checks[epsilon].append(accuracy(planner, seeds))
-            fit[inputs].append(row | {"plans against the linear program": checks[epsilon][-1].as_json()})
+            fit[inputs].append(row | {"plans against the linear program": checks[epsilon][-1].to_dict()})
         progress(place / len(INPUTS))
     needed = {inputs: _calls_until(steps, TARGET) for inputs, steps in converging.items()}
     rows = {inputs: table[-1]["rows"] for inputs, table in fit.items()}
@@ -77,7 +75,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "solver calls until 1% expected error": {str(inputs): calls for inputs, calls in needed.items()},
             "solver-w": {str(inputs): _thinned(steps) for inputs, steps in converging.items()},
             "solver-w against the linear program": {
-                str(inputs): one.as_json() | {"expected error": promised[inputs]} for inputs, one in expected.items()
+                str(inputs): one.to_dict() | {"expected error": promised[inputs]} for inputs, one in expected.items()
             },
             "c-fit": {str(inputs): table for inputs, table in fit.items()},
         },
@@ -125,8 +123,6 @@ def _thinned(steps: list[Step]) -> list[dict[str, float]]:
 
 
 def _draw(converging: dict[int, list[Step]], fit: dict[int, list[dict[str, Any]]]) -> Figure:
-    from floodway.experiments.plots import PALETTE, panels, style
-
     figure, axes = panels(1, 2, width=9.6, height=3.6)
     for colour, inputs in zip(PALETTE, INPUTS, strict=False):
         steps = converging[inputs]

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
@@ -22,10 +24,6 @@ from floodway.planning.fit.leaf import leaf_table
 from floodway.planning.fit.spread import percent_points, steps
 from floodway.planning.fit.table import FitTable
 from floodway.planning.program import FEASIBILITY_TOLERANCE, Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
 
 TITLE = "What a FIT costs to keep and to send"
 CLAIM = Claim(
@@ -153,8 +151,6 @@ def _rises(shares: dict[str, list[float]]) -> bool:
 
 
 def _draw(rows: dict[str, list[int]], selectivity: dict[str, list[float]], moved: dict[str, list[float]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 3, width=13.0, height=3.6)
     lines(axes[0], [100 * e for e in EPSILONS], {f"({name}) ms": v for name, v in rows.items()}, marker="o")
     axes[0].set_yscale("log")

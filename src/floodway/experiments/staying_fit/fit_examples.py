@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from floodway.experiments.plots import FAINT, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.fit.leaf import leaf_table
 from floodway.planning.fit.spread import absolute_spreads, steps
 from floodway.planning.fit.table import FitTable, without_dominated
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Feasible Input Table of node B"
 CLAIM = Claim(
@@ -110,8 +108,6 @@ def _plain_rows(spreads: list[float]) -> int:
 
 
 def _draw(table: FitTable) -> Figure:
-    from floodway.experiments.plots import FAINT, PALETTE, panels, style
-
     figure, (axes,) = panels(width=5.6, height=4.0)
     edge = np.isclose(table.loads, 1.0)
     axes.plot([1 / 3, 0], [0, 1], color=FAINT, linewidth=1.4, label="load 1")

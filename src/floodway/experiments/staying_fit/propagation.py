@@ -12,23 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE, figure1
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.planning.fit.leaf import leaf_table
-from floodway.planning.fit.merge import merge_tables, through_chain, through_pair, through_split, within_load
+from floodway.planning.fit.parent_table import merge_tables, through_chain, through_pair, through_split, within_load
 from floodway.planning.fit.spread import percent_points
 from floodway.planning.fit.table import FitTable, outside_triangle, without_dominated, without_similar
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program, Vector
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
 
 TITLE = "Tables carried from child to parent, row by row"
 CLAIM = Claim(
@@ -216,8 +214,6 @@ def _percent(values: dict[str, float]) -> str:
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 2, width=9.6)
     names = list(measured)
     places = range(len(names))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.leaf import greedy_order, leaf_table
 from floodway.planning.program import Program, Vector
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Complementary local plans for a split"
 CLAIM = Claim(
@@ -87,8 +84,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 
 
 def _draw(rates: Vector, scores: Vector) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, (axes,) = panels(width=5.6, height=3.4)
     lines(axes, rates, {"with local plans": scores, "input drops only": np.minimum(2 * rates, 0.25)})
     style(axes, title="Score of the split", x="input rate (tuples/s)", y="throughput (tuples/s)", legend=True)

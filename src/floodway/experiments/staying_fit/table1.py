@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from floodway.experiments.plots import Figure, bars, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.experiments.staying_fit.networks import SOURCE, figure1
 from floodway.network.fair import fair
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Alternate load shedding plans for the motivating example"
 CLAIM = Claim(SOURCE, "Table 1", "plan 4, rates (1/5, 2/5), removes all overload and has the highest throughput")
@@ -84,8 +81,6 @@ def _fractions(*values: float) -> str:
 
 
 def _draw(scores: dict[str, float]) -> Figure:
-    from floodway.experiments.plots import bars, panels, style
-
     figure, (axes,) = panels(width=5.6, height=3.2)
     bars(axes, [f"plan {plan}" for plan in scores], [[score] for score in scores.values()])
     style(axes, title="Total throughput of the five plans", x="", y="tuples/s")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE, many_inputs
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.fit.direct import SpreadRule
 from floodway.planning.fit.lattice import feasible_codes, rates_of
@@ -18,9 +19,6 @@ from floodway.planning.fit.planner import FitPlanner
 from floodway.planning.fit.spread import steps
 from floodway.planning.fit.wire import encode_table
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Effect of dimensionality on the size of a FIT"
 CLAIM = Claim(SOURCE, "Table 3", "46, 984 and 42472 entries of 52, 96 and 184 bytes for 2, 4 and 8 inputs at 10%")
@@ -46,7 +44,7 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
             "bytes a row": round(_bytes_a_row(program), 2),
             "bytes a row printed": size,
             "seconds": round(seconds, 4),
-            "plans against the linear program": {"one server": checks[-2].as_json(), "two": checks[-1].as_json()},
+            "plans against the linear program": {"one server": checks[-2].to_dict(), "two": checks[-1].to_dict()},
         }
         progress(place / len(PRINTED))
     ours = [row["rows of one server"] for row in measured.values()]
@@ -103,8 +101,6 @@ def _bytes_a_row(program: Program) -> float:
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 2, width=9.6, height=3.4)
     inputs = [int(name) for name in measured]
     rows = {"one server": "rows of one server", "two servers": "rows of two servers", "printed": "rows printed"}

@@ -1,4 +1,4 @@
-"""From the text of a flag to its value: each function makes a parser that refuses with the flag's name and a remedy."""
+"""From the text of a flag to its value: what is refused names the flag and a remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodway import units
 from floodway.errors import InputError, suggestion
@@ -55,187 +55,138 @@ class Target:
     @classmethod
     def named(cls, key: str, text: str) -> dict[str, Target]:
         """From `q1=2s,q2=p95 < 8s`: a target by output, each once."""
-        found: dict[str, Target] = {}
-        for part in filter(None, (piece.strip() for piece in text.split(","))):
-            name, equals, target = (word.strip() for word in part.partition("="))
-            if not (name and equals) or name in found:
-                what = "is given twice" if name in found else "is not OUTPUT=TARGET"
-                raise InputError(f"{key}: {part!r} {what}", hint=f"Write {key} 'alerts=2s,reports=p95 < 8s'")
-            found[name] = cls.of(f"{key} {name}=", target)
-        return found
+        texts = _each_once(key, text.split(","), "OUTPUT=TARGET", "'alerts=2s,reports=p95 < 8s'")
+        return {name: cls.of(f"{key} {name}=", target) for name, target in texts.items()}
 
     def __str__(self) -> str:
         return units.target_text(self.seconds, self.quantile)
 
 
-Parse = Callable[[str], Any]
-
-
-def choice(flag: str, known: Iterable[str]) -> Parse:
+def choice(flag: str, text: str, *, known: Iterable[str]) -> str:
     """One of these words."""
     words = tuple(known)
-
-    def parse(text: str) -> str:
-        if text not in words:
-            raise InputError(f"{flag} {text!r} is not known", hint=suggestion(text, words))
-        return text
-
-    return parse
+    if text not in words:
+        raise InputError(f"{flag} {text!r} is not known", hint=suggestion(text, words))
+    return text
 
 
-def duration(flag: str, *, zero: bool = False) -> Parse:
+def duration(flag: str, text: str, *, zero: bool = False) -> float:
     """Seconds above 0, or from 0 on."""
-
-    def parse(text: str) -> float:
-        found = units.seconds(text)
-        if found is None or found < 0 or (found == 0 and not zero):
-            bound = "of at least 0" if zero else "above 0"
-            raise InputError(f"{flag} {text} is not a duration {bound}", hint=units.DURATION_HINT)
-        return found
-
-    return parse
+    found = units.seconds(text)
+    if found is None or found < 0 or (found == 0 and not zero):
+        bound = "of at least 0" if zero else "above 0"
+        raise InputError(f"{flag} {text} is not a duration {bound}", hint=units.DURATION_HINT)
+    return found
 
 
-def rate(flag: str, *, zero: bool = False) -> Parse:
+def rate(flag: str, text: str, *, zero: bool = False) -> float:
     """Tuples per second above 0, or from 0 on."""
-
-    def parse(text: str) -> float:
-        found = units.rate(text)
-        if found is None or found < 0 or (found == 0 and not zero):
-            raise InputError(f"{flag} {text} is not a rate above 0", hint=units.RATE_HINT)
-        return found
-
-    return parse
+    found = units.rate(text)
+    if found is None or found < 0 or (found == 0 and not zero):
+        raise InputError(f"{flag} {text} is not a rate above 0", hint=units.RATE_HINT)
+    return found
 
 
-def size(flag: str) -> Parse:
+def size(flag: str, text: str) -> int:
     """A size in bytes above 0."""
-
-    def parse(text: str) -> int:
-        found = units.size(text)
-        if found is None or found < 1:
-            raise InputError(f"{flag} {text} is not a size above 0", hint=units.SIZE_HINT)
-        return int(found)
-
-    return parse
+    found = units.size(text)
+    if found is None or found < 1:
+        raise InputError(f"{flag} {text} is not a size above 0", hint=units.SIZE_HINT)
+    return int(found)
 
 
-def whole(flag: str, *, least: int = 0) -> Parse:
+def whole(flag: str, text: str, *, least: int = 0) -> int:
     """A whole number of at least `least`."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            what = f"{flag} {text} is not a whole number of at least {least}"
-            raise InputError(what, hint="Give a number such as 1000")
-        return int(text)
-
-    return parse
+    if not text.isdecimal() or int(text) < least:
+        what = f"{flag} {text} is not a whole number of at least {least}"
+        raise InputError(what, hint="Give a number such as 1000")
+    return int(text)
 
 
-def share(flag: str) -> Parse:
+def share(flag: str, text: str) -> float:
     """A number above 0 and at most 1."""
-
-    def parse(text: str) -> float:
-        try:
-            found = float(text)
-        except ValueError:
-            found = math.nan
-        if not 0 < found <= 1:
-            raise InputError(f"{flag} {text} is not a share above 0 and at most 1", hint="Give a number such as 0.95")
-        return found
-
-    return parse
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found <= 1:
+        raise InputError(f"{flag} {text} is not a share above 0 and at most 1", hint="Give a number such as 0.95")
+    return found
 
 
-def durations(flag: str) -> Parse:
+def durations(flag: str, text: str) -> dict[str, float]:
     """`s1=2s,s2/0=500ms` in seconds."""
-    return named(flag, units.seconds, "duration", "2s")
+    return named(flag, text, units.seconds, "duration", "2s")
 
 
-def rates(flag: str) -> Parse:
+def rates(flag: str, text: str) -> dict[str, float]:
     """`s1=100,s2=5k/s` in tuples per second."""
-    return named(flag, units.rate, "rate", "100")
+    return named(flag, text, units.rate, "rate", "100")
 
 
-def shares(flag: str) -> Parse:
+def shares(flag: str, text: str) -> dict[str, float]:
     """`s1=0.5,a1->b1=0.2`."""
-    return named(flag, _number, "number", "0.5")
+    return named(flag, text, _number, "number", "0.5")
 
 
-def named(flag: str, read: Callable[[str], float | None], what: str, example: str) -> Parse:
+def named(flag: str, text: str, read: Callable[[str], float | None], what: str, example: str) -> dict[str, float]:
     """Quantities of at least 0 by name, each name once."""
-
-    def parse(text: str) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for part in filter(None, (piece.strip() for piece in text.split(","))):
-            name, equals, amount = part.rpartition("=")
-            value = read(amount)
-            if not equals or not name or value is None or value < 0 or " " in name:
-                spaced = len(part.split()) > 1 and all("=" in word for word in part.split())
-                raise InputError(
-                    f"{flag}: {part!r} is not name={what}, finite and at least 0",
-                    hint=f"Put commas between them: {flag} {','.join(part.split())}"
-                    if spaced
-                    else f"Write {flag} s1={example}",
-                )
-            if name in found:
-                raise InputError(f"{flag}: {name!r} is given twice", hint="Give each name once")
-            found[name] = value
-        return found
-
-    return parse
+    found: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, amount = part.rpartition("=")
+        value = read(amount)
+        if not equals or not name or value is None or value < 0 or " " in name:
+            spaced = len(part.split()) > 1 and all("=" in word for word in part.split())
+            raise InputError(
+                f"{flag}: {part!r} is not name={what}, finite and at least 0",
+                hint=f"Put commas between them: {flag} {','.join(part.split())}"
+                if spaced
+                else f"Write {flag} s1={example}",
+            )
+        if name in found:
+            raise InputError(f"{flag}: {name!r} is given twice", hint="Give each name once")
+        found[name] = value
+    return found
 
 
-def columns(flag: str) -> Parse:
+def columns(flag: str, text: str) -> dict[str, str]:
     """`clicks=tenant,orders=shop`: a column by stream, each stream once.
 
-    >>> columns("--share-by")("clicks=tenant, orders=shop")
+    >>> columns("--share-by", "clicks=tenant, orders=shop")
     {'clicks': 'tenant', 'orders': 'shop'}
     """
-
-    def parse(text: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for part in filter(None, (piece.strip() for piece in text.split(","))):
-            name, _, column = (word.strip() for word in part.partition("="))
-            if not (name and column) or name in found:
-                what = "is given twice" if name in found else "is not STREAM=COLUMN"
-                raise InputError(f"{flag}: {part!r} {what}", hint=f"Write {flag} clicks=tenant,orders=shop")
-            found[name] = column
-        return found
-
-    return parse
+    return _each_once(flag, text.split(","), "STREAM=COLUMN", "clicks=tenant,orders=shop")
 
 
-def accuracies(flag: str) -> Parse:
+def accuracies(flag: str, text: str) -> dict[str, Accuracy]:
     """Lines of `clicks=sum(price) by page within 0.05`: a target by stream, each stream once."""
     from floodway.job.options.accuracy import Accuracy
 
-    def parse(text: str) -> dict[str, Accuracy]:
-        found: dict[str, Accuracy] = {}
-        for line in text.splitlines():
-            stream, equals, target = (part.strip() for part in line.partition("="))
-            if not (stream and equals) or stream in found:
-                what = "is given twice" if stream in found else "is not STREAM=TARGET"
-                raise InputError(f"{flag}: {line!r} {what}", hint=f"Write {flag} 'clicks=sum(price) by page within 1%'")
-            found[stream] = Accuracy.of(target)
-        return found
-
-    return parse
+    targets = _each_once(flag, text.splitlines(), "STREAM=TARGET", "'clicks=sum(price) by page within 1%'")
+    return {stream: Accuracy.of(target) for stream, target in targets.items()}
 
 
-def settings(flag: str) -> Parse:
+def settings(flag: str, text: str) -> dict[str, str]:
     """Lines of `key=value`."""
+    found = {}
+    for pair in text.splitlines():
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise InputError(f"{flag}: {pair!r} is not key=value", hint=f"Write {flag} spark.driver.memory=1g")
+        found[key] = value
+    return found
 
-    def parse(text: str) -> dict[str, str]:
-        found = {}
-        for pair in text.splitlines():
-            key, equals, value = pair.partition("=")
-            if not (key and equals):
-                raise InputError(f"{flag}: {pair!r} is not key=value", hint=f"Write {flag} spark.driver.memory=1g")
-            found[key] = value
-        return found
 
-    return parse
+def _each_once(flag: str, pieces: Iterable[str], form: str, example: str) -> dict[str, str]:
+    """Texts by name, as `name=text`, each name once."""
+    found: dict[str, str] = {}
+    for piece in filter(None, map(str.strip, pieces)):
+        name, _, value = (part.strip() for part in piece.partition("="))
+        if not (name and value) or name in found:
+            what = "is given twice" if name in found else f"is not {form}"
+            raise InputError(f"{flag}: {piece!r} {what}", hint=f"Write {flag} {example}")
+        found[name] = value
+    return found
 
 
 def _number(text: str) -> float | None:

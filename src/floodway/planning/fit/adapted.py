@@ -18,7 +18,7 @@ import numpy as np
 
 from floodway.planning.fit.direct import DirectTable
 from floodway.planning.fit.lattice import rates_of
-from floodway.planning.fit.plans import MOST_ROWS, PlanTable, block_filler, useful_rates
+from floodway.planning.fit.plan_table import MOST_ROWS, PlanTable, block_filler, useful_rates
 from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import Matrix, Vector
 

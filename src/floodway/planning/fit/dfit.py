@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from floodway.errors import InputError
 from floodway.network.model import Arc, Network
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.cluster import Cluster, cluster_forest
 from floodway.planning.fit.hull import HullProgram
@@ -138,7 +138,7 @@ class DFitPlanner(Planner):
                 worst = max(worst, 1.0 - self.program.score(self.flows(rates)) / best)
         return worst
 
-    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+    def to_arrays(self) -> tuple[plan_file.Meta, plan_file.Arrays]:
         """The tables as they travelled, one message after the other."""
         return {"epsilon": self.epsilon, "steps": self.steps}, {
             "messages": np.frombuffer(b"".join(self.sent), dtype=np.uint8),
@@ -149,17 +149,17 @@ class DFitPlanner(Planner):
     def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> DFitPlanner:
         """The planner again; tables come from the messages and are not built anew."""
         epsilon, steps = meta.get("epsilon"), meta.get("steps")
-        store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
-        store.require(isinstance(steps, int) and 0 < steps <= 1024, "steps are missing")
+        plan_file.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
+        plan_file.require(isinstance(steps, int) and 0 < steps <= 1024, "steps are missing")
         clusters = cluster_forest(program.network)
-        lengths = store.array(arrays, "lengths", (len(clusters),)).astype(np.int64)
-        store.require(bool((lengths >= 0).all()), "a table has no length")
-        data = store.array(arrays, "messages", (int(lengths.sum()),)).astype(np.uint8).tobytes()
+        lengths = plan_file.array(arrays, "lengths", (len(clusters),)).astype(np.int64)
+        plan_file.require(bool((lengths >= 0).all()), "a table has no length")
+        data = plan_file.array(arrays, "messages", (int(lengths.sum()),)).astype(np.uint8).tobytes()
         ends = np.cumsum(lengths).tolist()
         sent = [data[end - size : end] for end, size in zip(ends, lengths.tolist(), strict=True)]
         tables = [decode_table(message) for message in sent]
         fits = all(t.inputs == c.inputs for t, c in zip(tables, clusters, strict=True))
-        store.require(fits, "the tables belong to other nodes")
+        plan_file.require(fits, "the tables belong to other nodes")
         return cls(program, float(meta["epsilon"]), steps=int(meta["steps"]), sent=sent)
 
     @cached_property

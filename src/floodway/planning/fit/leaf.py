@@ -43,7 +43,6 @@ def leaf_table(program: Program, points: Sequence[Vector]) -> FitTable:
         rates=rates,
         scores=flows @ program.objective,
         loads=flows @ program.use[0],
-        plan_arcs=tuple(str(arc) for arc in program.variables),
         plans=plans if dropped.any() else None,
     )
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from floodway.planning.exact import ExactPlanner
-from floodway.planning.fit.plans import useful_rates
+from floodway.planning.fit.plan_table import useful_rates
 from floodway.planning.fit.reduce import ProgramBlock, Reduced, reduce_program
 from floodway.planning.lp import Basis, LinearProgram
 from floodway.planning.program import Matrix, Program, Vector

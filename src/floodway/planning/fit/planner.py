@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import InputError, PlanningError
-from floodway.planning import store
-from floodway.planning.fit import store as fit_store
+from floodway.planning import plan_file
+from floodway.planning.fit import fit_arrays
 from floodway.planning.fit.adapted import DRAWN, adapted_plans, adapted_rows
 from floodway.planning.fit.bounds import DualBounds
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.direct import DirectTable, SpreadRule, direct_table
 from floodway.planning.fit.oracle import Oracle
-from floodway.planning.fit.plans import PlanTable, plan_table
+from floodway.planning.fit.plan_table import PlanTable, plan_table
 from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.fit.tree import tree_table
 from floodway.planning.plan import Planner
@@ -71,7 +71,7 @@ class FitPlanner(Planner):
         spread: SpreadRule | str = SpreadRule.AUTO,
         most_rows: int | None = None,
         workload: Workload | None = None,
-        saved: fit_store.SavedTables | None = None,
+        saved: fit_arrays.SavedTables | None = None,
     ) -> None:
         super().__init__(program)
         if not (np.isfinite(epsilon) and 0 < epsilon < 1):
@@ -138,17 +138,17 @@ class FitPlanner(Planner):
             worst = max(worst, self._oracle.worst(part.block, part.table, probes, best))
         return worst
 
-    def to_arrays(self) -> tuple[store.Meta, store.Arrays]:
+    def to_arrays(self) -> tuple[plan_file.Meta, plan_file.Arrays]:
         """The tables, to be written to a plan file."""
-        meta, arrays = fit_store.pack(self._tree, [part.table for part in self._parts])
+        meta, arrays = fit_arrays.pack(self._tree, [part.table for part in self._parts])
         return {**meta, "epsilon": self.epsilon}, arrays
 
     @classmethod
     def from_arrays(cls, program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FitPlanner:
         """The planner again with the tables as they were."""
         epsilon = meta.get("epsilon")
-        store.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
-        return cls(program, float(meta["epsilon"]), saved=fit_store.unpack(program, meta, arrays))
+        plan_file.require(isinstance(epsilon, float) and 0 < epsilon < 1, "epsilon is missing")
+        return cls(program, float(meta["epsilon"]), saved=fit_arrays.unpack(program, meta, arrays))
 
     def _table(self, block: ProgramBlock, spread: SpreadRule, most_rows: int | None) -> DirectTable | PlanTable:
         drawn = None if self._drawn is None else self._drawn[:, block.streams]

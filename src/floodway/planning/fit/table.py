@@ -20,14 +20,13 @@ _SAME = 1e-12
 class FitTable:
     """Rows of feasible rates with their scores and the load they put on this node.
 
-    `plans` (rows × `plan_arcs`) are the flows a local plan leaves on branches; infinite where it drops nothing.
+    `plans` (rows × arcs) are the flows a local plan leaves on branches; infinite where it drops nothing.
     """
 
     inputs: tuple[str, ...]
     rates: Matrix
     scores: Vector
     loads: Vector
-    plan_arcs: tuple[str, ...] = ()
     plans: Matrix | None = None
 
     def __len__(self) -> int:

@@ -17,7 +17,7 @@ from floodway.planning.fit.box import Box, respond
 from floodway.planning.fit.cluster import cluster_forest
 from floodway.planning.fit.local import LocalProgram, local_programs, offered_most, useful_ranges
 from floodway.planning.fit.node import build_box
-from floodway.planning.fit.plans import PlanTable
+from floodway.planning.fit.plan_table import PlanTable
 from floodway.planning.program import Matrix, Program
 
 LARGE = 300

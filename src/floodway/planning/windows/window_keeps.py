@@ -106,11 +106,6 @@ class WindowKeeps:
             before.append((start, keep_ppm))
         return replace(self, history=tuple(before[-MOST_ENTRIES:]))
 
-    def emits(self, window_start_us: int) -> bool:
-        """Whether the window that starts there is whole."""
-        start = self.shape.batch_start(window_start_us)
-        return self.shape.kept(start, self.keep_ppm(start), self.salt)
-
     def passes(self, event_us: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which tuples lie in a window of a kept batch, by their event times."""
         shape = self.shape

@@ -4,7 +4,7 @@ ROOT/decision.json            what the sources drop now (job/decision.py)
 ROOT/mode.json                what `floodway set` asks for
 ROOT/status.json              the latest figures, for `floodway top`
 ROOT/ledger/                  offered, kept, dropped (job/ledger/ledger.py)
-ROOT/plans/                   the plans that batches were cut under (agent/loop/plans.py)
+ROOT/plans/                   the plans that batches were cut under (agent/loop/plan_book.py)
 ROOT/checkpoints/NODE.FRAGMENT  Spark's, with notes of our own (spark/query/journal.py)
 ROOT/streams/STREAM           logs of streams that name none
 ROOT/links/PRODUCER--CONSUMER logs of cut arcs

@@ -22,7 +22,7 @@ from floodway.agent.planes.dfit import machine
 from floodway.agent.planes.dfit.machine import first_state, rebuilt
 from floodway.agent.planes.dfit.own import NodeMeasures
 from floodway.agent.planes.dfit.state import Child, ClusterMember, DFitState, Role, rates_of, scales_of
-from floodway.agent.wire.messages import Amount, AnyMessage, Inputs, Name, Number, Shares
+from floodway.agent.wire.messages import Amount, Inputs, Name, Number, Shares
 from floodway.network.model import Network
 from floodway.planning.fit.wire import WireError, decode_table, encode_table
 from floodway.planning.plan import Planner
@@ -86,56 +86,6 @@ class _StateRecord(_Record):
     ordered: Shares | None
 
 
-def to_journal(role: Role, state: DFitState) -> str:
-    """The journal's text, one line of JSON."""
-    children = tuple(
-        _ChildRecord(
-            leader=child.leader,
-            version=child.version,
-            useful=tuple(child.useful.tolist()),
-            table=base64.b64encode(encode_table(child.table)).decode(),
-        )
-        for child in state.children
-    )
-    return _StateRecord(
-        network=role.topology.network.name,
-        node=role.node,
-        children=children,
-        members={node: member.measured for node, member in state.members.items()},
-        reach=None if state.reach is None else tuple(state.reach.tolist()),
-        ordered=None if state.ordered is None else dict(state.ordered),
-    ).model_dump_json()
-
-
-def from_journal(role: Role, text: str, now_seconds: float) -> DFitState | None:
-    """The state again, with its own table built from it; None if the journal is not this agent's."""
-    try:
-        record = _StateRecord.model_validate_json(text)
-        tables = [decode_table(base64.b64decode(child.table, validate=True)) for child in record.children]
-    except (ValidationError, WireError, ValueError, OverflowError):
-        return None
-    state = first_state(role)
-    inputs = role.topology.clusters[role.cluster].inputs
-    fits = (
-        (record.version, record.network, record.node) == (1, role.topology.network.name, role.node)
-        and record.members.keys() == state.members.keys()
-        and [child.leader for child in record.children] == [child.leader for child in state.children]
-        and all(new.inputs == old.table.inputs for new, old in zip(tables, state.children, strict=True))
-        and all(len(child.useful) == len(table.inputs) for child, table in zip(record.children, tables, strict=True))
-        and len(record.reach or inputs) == len(inputs)
-    )
-    if not fits:
-        return None
-    children = tuple(
-        Child(child.leader, table, np.array(child.useful), child.version, now_seconds)
-        for child, table in zip(record.children, tables, strict=True)
-    )
-    members = {node: ClusterMember(found) for node, found in record.members.items()}
-    reach = None if record.reach is None else np.array(record.reach)
-    state = replace(state, children=children, members=members, reach=reach, ordered=record.ordered)
-    return rebuilt(role, state) if role.leads else state
-
-
 @dataclass(frozen=True, slots=True)
 class DFit(Role):
     """Which agent of which tree this is, and what it does."""
@@ -152,21 +102,13 @@ class DFit(Role):
         """The whole network."""
         return self.topology.network
 
-    def first(self) -> DFitState:
-        """Children as the network file says."""
-        return machine.first_state(self)
+    first = machine.first_state
+    hear = machine.hear
+    tick = machine.tick
 
     def observe(self, state: DFitState, rates: Mapping[str, float], measured: NodeMeasures, now: float) -> DFitState:
         """What this node has measured itself."""
         return machine.observe(self, state, self.node, now, dict(rates), measured)
-
-    def hear(self, state: DFitState, message: AnyMessage, now: float) -> tuple[DFitState, AnyMessage | None]:
-        """A message from another agent, or the answer to one of ours."""
-        return machine.hear(self, state, message, now)
-
-    def tick(self, state: DFitState, now: float) -> tuple[DFitState, tuple[AnyMessage, ...]]:
-        """What is due."""
-        return machine.tick(self, state, now)
 
     def status(self, state: DFitState, now: float) -> dict[str, object]:
         """Children, parent and own table; `cut_off` names those that are silent for too long."""
@@ -195,12 +137,54 @@ class DFit(Role):
         }
 
     def to_journal(self, state: DFitState) -> str:
-        """Children's tables and what was measured."""
-        return to_journal(self, state)
+        """The journal's text, one line of JSON."""
+        children = tuple(
+            _ChildRecord(
+                leader=child.leader,
+                version=child.version,
+                useful=tuple(child.useful.tolist()),
+                table=base64.b64encode(encode_table(child.table)).decode(),
+            )
+            for child in state.children
+        )
+        return _StateRecord(
+            network=self.topology.network.name,
+            node=self.node,
+            children=children,
+            members={node: member.measured for node, member in state.members.items()},
+            reach=None if state.reach is None else tuple(state.reach.tolist()),
+            ordered=None if state.ordered is None else dict(state.ordered),
+        ).model_dump_json()
 
     def from_journal(self, text: str, now: float) -> DFitState | None:
-        """The state again, with its own table built from it."""
-        return from_journal(self, text, now)
+        """The state again, with its own table built from it; None if the journal is not this agent's."""
+        try:
+            record = _StateRecord.model_validate_json(text)
+            tables = [decode_table(base64.b64decode(child.table, validate=True)) for child in record.children]
+        except (ValidationError, WireError, ValueError, OverflowError):
+            return None
+        state = first_state(self)
+        inputs = self.topology.clusters[self.cluster].inputs
+        fits = (
+            (record.version, record.network, record.node) == (1, self.topology.network.name, self.node)
+            and record.members.keys() == state.members.keys()
+            and [child.leader for child in record.children] == [child.leader for child in state.children]
+            and all(new.inputs == old.table.inputs for new, old in zip(tables, state.children, strict=True))
+            and all(
+                len(child.useful) == len(table.inputs) for child, table in zip(record.children, tables, strict=True)
+            )
+            and len(record.reach or inputs) == len(inputs)
+        )
+        if not fits:
+            return None
+        children = tuple(
+            Child(child.leader, table, np.array(child.useful), child.version, now)
+            for child, table in zip(record.children, tables, strict=True)
+        )
+        members = {node: ClusterMember(found) for node, found in record.members.items()}
+        reach = None if record.reach is None else np.array(record.reach)
+        state = replace(state, children=children, members=members, reach=reach, ordered=record.ordered)
+        return rebuilt(self, state) if self.leads else state
 
     def planning(self, state: Callable[[], DFitState]) -> Callable[[], Planner]:
         """One planner, which asks for the state at every plan."""

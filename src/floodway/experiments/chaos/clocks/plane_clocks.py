@@ -17,7 +17,7 @@ from floodway.agent.planes.coordinated import CoordinatedNode
 from floodway.agent.planes.coordinator import Coordinator
 from floodway.agent.planes.dfit.own import UNMEASURED
 from floodway.agent.wire.messages import COORDINATOR, AnyMessage, decode, encode
-from floodway.experiments.chaos.networks import NETWORK
+from floodway.experiments.chaos.plane_agents import NETWORK
 from floodway.experiments.chaos.result import FaultResult, Trial
 from floodway.job.clocks import SteadyClock
 from floodway.network.file import parse_network

@@ -20,6 +20,7 @@ import select
 import signal
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ from itertools import count as numbers
 from pathlib import Path
 from typing import Protocol, Self
 
-from floodway.experiments.chaos.kills.processes import HANG_SECONDS, Job
+from floodway.experiments.chaos.kills.input_feed import InputFeed
+from floodway.experiments.chaos.kills.processes import HANG_SECONDS, CommandJob, Job, Strike
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
+from floodway.spark.query.journal import committed_batches, journaled_batches
 
 START_SECONDS = 600.0
 """A bound for a start that hangs: on a busy machine Spark takes minutes to its first batch."""
@@ -201,9 +204,54 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
 
 def last_committed(checkpoint: Path) -> int:
     """The number of the last batch that Spark has committed there; -1 before the first."""
-    folder = checkpoint / "commits"
-    names = (path.name for path in folder.iterdir()) if folder.is_dir() else iter(())
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
+    return max(committed_batches(checkpoint), default=-1)
+
+
+class FedJob(ABC):
+    """A folder with a query's checkpoint, and the jobs that were started on it under load."""
+
+    def __init__(
+        self,
+        folder: Path,
+        checkpoint: Path,
+        feeding: InputFeed,
+        others: Mapping[str, Strike] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder, self._checkpoint, self._feeding = folder, checkpoint, feeding
+        self._others, self._variables = others, variables
+        self._journal: dict[int, str] = {}
+        feeding.consumed = self.consumed
+
+    def start(self) -> Job:
+        """Run for as long as it takes, under load."""
+        self._feeding.flow(True)
+        return self._started()
+
+    def progress(self) -> int:
+        """The last batch that Spark has committed."""
+        return last_committed(self._checkpoint)
+
+    def cut_again(self) -> list[str]:
+        """Batches whose journaled offset is another one than it was at the last look."""
+        found = {number: self._checkpoint / "offsets" / str(number) for number in journaled_batches(self._checkpoint)}
+        texts = {number: path.read_text(encoding="utf-8") for number, path in found.items()}
+        return [
+            f"batch {number} was cut a second time, otherwise than the first"
+            for number, text in texts.items()
+            if self._journal.setdefault(number, text) != text
+        ]
+
+    @abstractmethod
+    def consumed(self) -> int:
+        """Tuples of the input that Spark has committed."""
+
+    @abstractmethod
+    def _started(self) -> Job:
+        """A process on the state that there is."""
+
+    def _command(self, *command: str) -> CommandJob:
+        return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
 
 
 _CREATE, _MOVED_TO, _CLOSE_WRITE, _MODIFY = 0x100, 0x80, 0x8, 0x2

@@ -8,32 +8,17 @@ forget a child after half of a stop: meanwhile the other sheds as the network fi
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from floodway.agent.planes.dfit.agent import DFit
-from floodway.agent.planes.dfit.state import DFitSettings
-from floodway.agent.planes.dfit.topology import ClusterTopology
-from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator
-from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.ports import free_ports
-from floodway.agent.wire.server import HttpServer
 from floodway.experiments.chaos.kills.kills import SPARK_HOLD_SECONDS, points_of, until
 from floodway.experiments.chaos.kills.processes import ForkedJob
-from floodway.experiments.chaos.networks import COSTS, HEAL_SECONDS, NETWORK, RATES, SECURITY, sheds_well
+from floodway.experiments.chaos.plane_agents import COSTS, HEAL_SECONDS, AgentProcesses, agent_names, run_agent
 from floodway.experiments.chaos.result import FaultResult, Trial
-from floodway.job.clocks import PROCESS_CLOCK
-from floodway.job.store.store import write_atomically
-from floodway.network.file import parse_network
 
-TICK_SECONDS = 0.1
 HOLD_SECONDS = SPARK_HOLD_SECONDS
 """Longer than messages are fresh, and than what a silent node said is remembered: thirty seconds."""
 CONFIGURED_COST = COSTS[0]
@@ -50,9 +35,8 @@ def kills(trial: Trial) -> FaultResult:
 
 
 def _campaign(control: str, count: int, trial: Trial, result: FaultResult) -> None:
-    targets = ["A", "B", *([COORDINATOR] if control == "coordinator" else [])]
-    points = points_of(trial.rng(f"plane-kills {control}"), count, ["cost"], targets)
-    with AgentProcesses(control, trial.folder / control) as agents:
+    points = points_of(trial.rng(f"plane-kills {control}"), count, ["cost"], agent_names(control))
+    with LocalAgents(control, trial.folder / control) as agents:
         for number, point in enumerate(points):
             words = (
                 f"{control}: {point.signal.name} of {point.target} {point.delay_seconds * 1e3:.0f} ms after a change"
@@ -73,79 +57,23 @@ def _campaign(control: str, count: int, trial: Trial, result: FaultResult) -> No
             result.detail["points"].append(words)
 
 
-class AgentProcesses:
-    """Two nodes, and a coordinator where there is one, each a process with its own folder."""
+class LocalAgents(AgentProcesses):
+    """The agents on this machine's own network."""
 
     def __init__(self, control: str, folder: Path) -> None:
-        self._control = control
-        self._folder = folder
-        folder.mkdir(parents=True)
-        names = ["A", "B", *([COORDINATOR] if control == "coordinator" else [])]
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        super().__init__(control, folder)
+        ports = zip(self.names, free_ports(len(self.names)), strict=True)
+        self._urls = {name: f"http://127.0.0.1:{port}" for name, port in ports}
         self._hold_seconds = HOLD_SECONDS
-        self.jobs: dict[str, ForkedJob] = {}
-        self.change(COSTS[-1])
 
     def start(self, name: str) -> None:
-        """Start a process on what the one before has left."""
-        arguments = [name, self._control, str(self._folder), self._ports, self._hold_seconds / 2]
-        self.jobs[name] = ForkedJob(run_agent, arguments, self._folder / f"{name}.txt")
-
-    def change(self, cost: float) -> None:
-        """From now on B finds that its first operator costs so much."""
-        write_atomically(self._folder / "cost", str(cost))
+        """See `AgentProcesses`; it forgets a child after half of a stop."""
+        arguments = (name, self.control, str(self.folder), self._urls, self._hold_seconds / 2)
+        self.jobs[name] = ForkedJob(run_agent, arguments, self.folder / f"{name}.txt")
 
     def hold(self, name: str) -> bool:
         """Stop a process for longer than every time-out; whether A then forgets a B that is silent, under D-FIT."""
         with self.jobs[name].held("driver"):
             time.sleep(self._hold_seconds)
-            forgets = (name, self._control) == ("B", "dfit")
+            forgets = (name, self.control) == ("B", "dfit")
             return not forgets or until(partial(self.shed_well, CONFIGURED_COST), HEAL_SECONDS)
-
-    def shed_well(self, cost: float, *, other: float | None = None) -> bool:
-        """Whether what A would keep now is as good as can be; and would not be if b1 cost `other`."""
-        with suppress(OSError, ValueError):
-            keeps = json.loads((self._folder / "A.keeps").read_text(encoding="utf-8"))
-            return sheds_well(keeps, cost) and (other is None or not sheds_well(keeps, other))
-        return False
-
-    def __enter__(self) -> AgentProcesses:
-        for name in self._ports:
-            self.start(name)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for job in self.jobs.values():
-            job.end()
-
-
-def run_agent(name: str, control: str, folder: str, ports: Mapping[str, int], forget_seconds: float) -> None:
-    """The body of a process: a node that measures and plans, or the coordinator."""
-    network, root = parse_network(NETWORK), Path(folder)
-    urls = {peer: f"http://127.0.0.1:{port}" for peer, port in ports.items()}
-    with ExitStack() as stack:
-        plane: ControlPlane[Any] | None = None
-        if name == COORDINATOR:
-            coordinator = make_coordinator(network, SECURITY, urls, root / name)
-            routes, start = coordinator.routes(), coordinator.start
-        else:
-            if control == "dfit":
-                agent = DFit(ClusterTopology(network), name, DFitSettings(forget_after_seconds=forget_seconds))
-                plane = ControlPlane(agent, urls, SECURITY, root / name)
-            else:
-                plane = make_control_plane(control, network, name, SECURITY, urls, root / name)
-            routes, start = plane.routes(), plane.start
-        stack.enter_context(HttpServer(routes, port=ports[name], security=SECURITY))
-        start()
-        parent = os.getppid()
-        while os.getppid() == parent:
-            if plane is not None:
-                _measure(plane, name, root)
-            time.sleep(TICK_SECONDS)
-
-
-def _measure(plane: ControlPlane[Any], name: str, root: Path) -> None:
-    inputs = dict(RATES) if name == "A" else dict.fromkeys(plane.planner.network.streams, 0.5)
-    cost = float((root / "cost").read_text(encoding="utf-8"))
-    plane.observe(inputs, {"b1": cost} if name == "B" else {}, PROCESS_CLOCK.now())
-    write_atomically(root / f"{name}.keeps", json.dumps(dict(plane.planner.plan(inputs).keeps)))

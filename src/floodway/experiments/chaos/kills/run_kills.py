@@ -27,13 +27,13 @@ from floodway.experiments.chaos.kills.kills import (
     FINISH_SECONDS,
     SPARK_HOLD_SECONDS,
     SPARK_SETTINGS,
+    FedJob,
     KillPhase,
     campaign,
-    last_committed,
     until,
 )
 from floodway.experiments.chaos.kills.plain_job import run_plain_job
-from floodway.experiments.chaos.kills.processes import CommandJob, ForkedJob, Job, Strike
+from floodway.experiments.chaos.kills.processes import ForkedJob, Job, Strike
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.store.store import Store
@@ -41,7 +41,7 @@ from floodway.network.file import load_network
 from floodway.spark.audit.run import audit
 from floodway.spark.audit.sinks import count_log
 from floodway.spark.log import LogReader
-from floodway.spark.query.journal import committed_offsets, journaled_batches, query_key, read_batch
+from floodway.spark.query.journal import committed_offsets, query_key, read_batch
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.sinks import writer_of
 from floodway.spark.source.drops import kept_mask, tuple_ids
@@ -130,8 +130,8 @@ def spark_home(folder: Path) -> Path:
     return home
 
 
-class RunJob:
-    """One state folder, and the jobs that were started on it."""
+class RunJob(FedJob):
+    """`floodway run` on one state folder."""
 
     def __init__(
         self,
@@ -142,32 +142,22 @@ class RunJob:
         master: str = "local[1]",
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder = folder
-        self._feeding = feeding
-        self._others = others or {}
-        self._master, self._variables = master, variables
+        self._layout = RunLayout(folder / "state")
+        super().__init__(folder, self._layout.root / "checkpoints" / QUERY, feeding, others, variables)
+        self._master = master
         self._file = folder / "network.yaml"
         self._file.write_text(NETWORK.format(rate=TUPLES_A_SECOND, folder=folder, address=feeding.address))
-        self._layout = RunLayout(folder / "state")
-        self._checkpoint = self._layout.root / "checkpoints" / QUERY
-        self._journal: dict[int, str] = {}
-        feeding.consumed = self.consumed
 
     @property
     def store(self) -> Store:
         """Where the mode, the status and the ledger lie."""
         return self._layout.store
 
-    def start(self) -> Job:
-        """Run for as long as it takes, under load."""
-        self._feeding.flow(True)
-        return self._started()
-
     def _started(self) -> Job:
         settings = [part for name, value in SETTINGS.items() for part in ("--conf", f"{name}={value}")]
         command = ["-m", "floodway.cli.main", "run", str(self._file), "--state", str(self._layout.root)]
         command += ["--seconds", "100000s", "--target", "1s", "--master", self._master, "--json", *settings]
-        return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
+        return self._command(*command)
 
     def phases(self) -> Mapping[str, KillPhase]:
         """The six of a batch; `read` is what follows the cut, told apart by its delay."""
@@ -180,20 +170,13 @@ class RunJob:
             "steer": KillPhase(self._layout.root, lambda name: name == "decision.json"),
         }
 
-    def progress(self) -> int:
-        """Batches that Spark has committed."""
-        return last_committed(self._checkpoint)
-
     def look(self) -> JobFindings:
         """The audit, the sink against the journaled decisions, and the journal against what it was."""
         self._feeding.flow(False)
         network = load_network(self._file)
         audits = (audit(network, self._layout), audit(network, self._layout, full=True))
         found = JobFindings(differences=list(dict.fromkeys(text for one in audits for text in one.differences)))
-        for number in journaled_batches(self._checkpoint):
-            text = (self._checkpoint / "offsets" / str(number)).read_text()
-            if self._journal.setdefault(number, text) != text:
-                found.differences.append(f"batch {number} was cut a second time, otherwise than the first")
+        found.differences += self.cut_again()
         written = set(self._written())
         accounted = {line.batch for line in Ledger(self._layout.store).lines()}
         if len(written - accounted) > 1:
@@ -216,10 +199,6 @@ class RunJob:
             if taken != total:
                 return JobFindings(differences=[f"undisturbed it took {taken} of {total} tuples: {job.said()}"])
         return self.look()
-
-    def dropped(self) -> int:
-        """Tuples that were dropped, for who wants to know that the campaign was worth it."""
-        return Ledger(self._layout.store).fold().total.dropped.total()
 
     def consumed(self) -> int:
         """Tuples of the input that Spark has committed."""

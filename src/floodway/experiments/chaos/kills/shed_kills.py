@@ -3,7 +3,7 @@
 The sink holds what every try of a batch kept (`shed_job.py`): all tries of a batch hold the same tuples, no tuple is in
 two batches, and a batch has as many as the shed's ledger says were kept. A report that was lost with the driver is a
 gap, which the ledger must say: batches without a line and without a gap are a difference, and so is a batch that is
-counted twice or otherwise.
+counted twice or otherwise. In the end a backfill closes the gaps: then every tuple is offered once, kept or dropped.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyarrow import parquet
 
 from floodway.errors import FloodwayError, InputError
 from floodway.experiments.chaos.kills.input_feed import InputFeed, KafkaFeeding, LogFeeding
-from floodway.experiments.chaos.kills.kills import SPARK_HOLD_SECONDS, KillPhase, campaign, last_committed
-from floodway.experiments.chaos.kills.processes import CommandJob, Job, Strike
+from floodway.experiments.chaos.kills.kills import SPARK_HOLD_SECONDS, FedJob, KillPhase, campaign
+from floodway.experiments.chaos.kills.processes import Job, Strike
 from floodway.experiments.chaos.kills.run_kills import topic_of
 from floodway.experiments.chaos.kills.shed_job import NAME
 from floodway.experiments.chaos.result import FaultResult, JobFindings, Trial
@@ -53,8 +53,8 @@ def kafka_kills(trial: Trial) -> FaultResult:
         return campaign("kafka-shed-kills", job, targets, trial, stop_every=2, hold_seconds=SPARK_HOLD_SECONDS)
 
 
-class ShedJob:
-    """One folder, and the jobs that were started on it."""
+class ShedJob(FedJob):
+    """The one line in a query on one folder."""
 
     source: Sequence[str] = ()
     """Arguments that say where the input is."""
@@ -66,44 +66,30 @@ class ShedJob:
         others: Mapping[str, Strike] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder = folder
-        self._feeding = feeding
-        self._others, self._variables = others, variables
-        self._checkpoint = folder / "checkpoint"
+        super().__init__(folder, folder / "checkpoint", feeding, others, variables)
         self._files = ShedFiles(folder / "state" / NAME)
-        self._journal: dict[int, str] = {}
-        feeding.consumed = self._consumed
 
     @property
     def store(self) -> Store:
         """Where the mode, the status and the ledger lie."""
         return self._files.store
 
-    def start(self) -> Job:
-        """Run for as long as it takes, under load."""
-        self._feeding.flow(True)
-        return self._started()
-
     def _started(self, *options: str) -> Job:
-        command = ["-m", MODULE, str(self._folder), *options, *self.source]
-        return CommandJob(command, self._folder / "errors.txt", self._others, self._variables)
+        return self._command("-m", MODULE, str(self._folder), *options, *self.source)
 
     def phases(self) -> Mapping[str, KillPhase]:
-        """Cut, sink and commit of Spark; the shed's ledger and its control table."""
+        """Cut, read, sink and commit of Spark; the shed's ledger and its control table."""
         return {
             "cut": KillPhase(self._checkpoint / "offsets", str.isdecimal),
+            "read": KillPhase(self._checkpoint / "offsets", str.isdecimal),
             "sink": KillPhase(self._folder / "sinks"),
             "commit": KillPhase(self._checkpoint / "commits", str.isdecimal),
             "ledger": KillPhase(self._files.folder / "ledger"),
             "steer": KillPhase(self._files.folder),
         }
 
-    def progress(self) -> int:
-        """Batches that Spark has committed."""
-        return last_committed(self._checkpoint)
-
-    def look(self) -> JobFindings:
-        """Sink, ledger and journal."""
+    def look(self, *, closed: bool = False) -> JobFindings:
+        """Sink, ledger and journal; with `closed` gaps, everything that was read is on the ledger."""
         self._feeding.flow(False)
         found = JobFindings()
         tries = self._tries()
@@ -114,10 +100,8 @@ class ShedJob:
                 found.differences.append(f"batch {batch} did not keep the same tuples in every try, but {sizes}")
         ids = np.concatenate([np.zeros(0, dtype=np.int64), *(first for first, *_ in tries.values())])
         found.doubled = len(ids) - len(np.unique(ids))
-        for path in (self._checkpoint / "offsets").glob("[0-9]*"):
-            if path.name.isdecimal() and self._journal.setdefault(int(path.name), path.read_text()) != path.read_text():
-                found.differences.append(f"batch {path.name} was cut a second time, otherwise than the first")
-        found.differences += self._ledger({batch: len(first) for batch, (first, *_) in tries.items()})
+        found.differences += self.cut_again()
+        found.differences += self._ledger({batch: len(first) for batch, (first, *_) in tries.items()}, closed=closed)
         return found
 
     def finish(self) -> JobFindings:
@@ -132,15 +116,18 @@ class ShedJob:
             with self._started("--drain") as job:
                 if not job.ended() or job.exit_code:
                     return JobFindings(differences=[f"undisturbed it did not end well: {job.said()}"])
-        found = self.look()
+        with self._started("--recount") as job:
+            if not job.ended() or job.exit_code:
+                return JobFindings(differences=[f"its gaps were not closed: {job.said()}"])
+        found = self.look(closed=True)
         if not found.repeated:
             found.differences.append("no batch was repeated, so nothing shows that replays keep the same tuples")
         return found
 
-    def _consumed(self) -> int:
+    def consumed(self) -> int:
         return sum(sum(offset.end.values()) for offset in committed_offsets(self._checkpoint).values())
 
-    def _ledger(self, rows: Mapping[int, int]) -> list[str]:
+    def _ledger(self, rows: Mapping[int, int], *, closed: bool) -> list[str]:
         """Every batch with a line has its rows in the sink; every committed batch has a line, or a gap that says so."""
         if not committed_batches(self._checkpoint):
             return []
@@ -155,6 +142,10 @@ class ShedJob:
             audited = audit_shed(NAME, self._files, time.time() + LONG_SECONDS, full=True)
         except FloodwayError as error:
             return [*wrong, str(error)]
+        if closed:
+            offered, read = audited.offered, self.consumed()
+            wrong += [f"{read} tuples were read, the ledger says {offered}"] if offered != read else []
+            return [*wrong, *audited.differences]
         last = max(kept, default=-1)
         return [*wrong, *(text for text in audited.differences if self._matters(text, last))]
 
@@ -185,7 +176,7 @@ class TopicShedJob(ShedJob):
         super().__init__(folder, feeding, others)
         self.source = ("--kafka", feeding.servers, feeding.topic, str(jars))
 
-    def _consumed(self) -> int:
+    def consumed(self) -> int:
         committed = committed_batches(self._checkpoint)
         if not committed:
             return 0

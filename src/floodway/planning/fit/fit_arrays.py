@@ -1,4 +1,4 @@
-"""FIT tables as arrays, for the one plan file of `store`: what is loaded is checked before it is used."""
+"""FIT tables as arrays, for the one plan file: what is loaded is checked before it is used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.fit.direct import DirectTable
-from floodway.planning.fit.plans import PlanTable, block_filler
+from floodway.planning.fit.plan_table import PlanTable, block_filler
 from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.program import FEASIBILITY_TOLERANCE, Matrix, Program, Vector
 
@@ -28,9 +28,9 @@ class SavedTables:
         return [_table(self.arrays, i, block) for i, block in enumerate(blocks)]
 
 
-def pack(tree: PlanTable | None, tables: Sequence[DirectTable | PlanTable]) -> tuple[store.Meta, store.Arrays]:
+def pack(tree: PlanTable | None, tables: Sequence[DirectTable | PlanTable]) -> tuple[plan_file.Meta, plan_file.Arrays]:
     """Meta and arrays of a planner's tables."""
-    arrays: store.Arrays = {}
+    arrays: plan_file.Arrays = {}
     for i, table in enumerate(tables if tree is None else [tree]):
         if isinstance(table, DirectTable):
             arrays[f"codes{i}"] = table.codes
@@ -46,38 +46,38 @@ def unpack(program: Program, meta: Mapping[str, Any], arrays: Mapping[str, NDArr
     if not meta.get("tree"):
         return SavedTables(arrays, None)
     axes = _axes(arrays, 0, len(program.streams))
-    plans = store.array(arrays, "plans0", (_size(axes), program.size)).astype(np.float64)
+    plans = plan_file.array(arrays, "plans0", (_size(axes), program.size)).astype(np.float64)
     used = plans @ (program.use / program.capacity[:, None]).T
-    store.require(_sound(plans, used), "a plan of the table is not feasible")
+    plan_file.require(_sound(plans, used), "a plan of the table is not feasible")
     return SavedTables(arrays, PlanTable(axes, plans, program.objective))
 
 
 def _table(arrays: Mapping[str, NDArray[Any]], i: int, block: ProgramBlock) -> DirectTable | PlanTable:
     axes = _axes(arrays, i, len(block.streams))
     if not block.direct:
-        plans = store.array(arrays, f"plans{i}", (_size(axes), len(block.arcs))).astype(np.float64)
-        store.require(_sound(plans, plans @ block.share.T), "a plan of the table is not feasible")
+        plans = plan_file.array(arrays, f"plans{i}", (_size(axes), len(block.arcs))).astype(np.float64)
+        plan_file.require(_sound(plans, plans @ block.share.T), "a plan of the table is not feasible")
         return PlanTable(axes, plans, block.value, block_filler(block))
-    codes = store.array(arrays, f"codes{i}", (None, len(axes)))
-    store.require(codes.dtype == np.uint16 and len(codes) > 0, "rows are of the wrong kind")
-    store.require(all(codes[:, j].max() < len(axis) for j, axis in enumerate(axes)), "a row is outside its grid")
+    codes = plan_file.array(arrays, f"codes{i}", (None, len(axes)))
+    plan_file.require(codes.dtype == np.uint16 and len(codes) > 0, "rows are of the wrong kind")
+    plan_file.require(all(codes[:, j].max() < len(axis) for j, axis in enumerate(axes)), "a row is outside its grid")
     table = DirectTable(block, axes, codes)
     rates = np.column_stack([axis[codes[:, j]] for j, axis in enumerate(axes)])
-    store.require(_sound(rates, rates @ block.share[:, block.column_of()].T), "a row is not feasible")
+    plan_file.require(_sound(rates, rates @ block.share[:, block.column_of()].T), "a row is not feasible")
     return table
 
 
-def _put_axes(arrays: store.Arrays, i: int, axes: Sequence[Vector]) -> None:
+def _put_axes(arrays: plan_file.Arrays, i: int, axes: Sequence[Vector]) -> None:
     arrays[f"axes{i}"] = np.concatenate(axes)
     arrays[f"lengths{i}"] = np.array([len(axis) for axis in axes], dtype=np.int64)
 
 
 def _axes(arrays: Mapping[str, NDArray[Any]], i: int, count: int) -> list[Vector]:
-    lengths = store.array(arrays, f"lengths{i}", (count,)).astype(np.int64)
-    store.require(bool((lengths > 0).all()), "an axis is empty")
-    points = store.array(arrays, f"axes{i}", (int(lengths.sum()),)).astype(np.float64)
+    lengths = plan_file.array(arrays, f"lengths{i}", (count,)).astype(np.int64)
+    plan_file.require(bool((lengths > 0).all()), "an axis is empty")
+    points = plan_file.array(arrays, f"axes{i}", (int(lengths.sum()),)).astype(np.float64)
     axes = np.split(points, np.cumsum(lengths)[:-1])
-    store.require(all(axis[0] == 0 and bool((np.diff(axis) > 0).all()) for axis in axes), "an axis is out of order")
+    plan_file.require(all(axis[0] == 0 and bool((np.diff(axis) > 0).all()) for axis in axes), "an axis is out of order")
     return axes
 
 

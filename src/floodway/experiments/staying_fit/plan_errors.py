@@ -37,7 +37,7 @@ class PlannerErrors:
     load: float
     solved: float
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For the measured values of a result."""
         return {
             "points": self.points,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.planning import store
+from floodway.planning import plan_file
 from floodway.planning.program import Matrix, Program
 from floodway.planning.quadtree import RegionQuadtree
 from floodway.planning.solver_cells import Cell
@@ -17,7 +17,7 @@ from floodway.planning.solver_space import RateSpace
 _SLACK = 1e-6
 
 
-def cells_to_arrays(cells: list[Cell], tree: RegionQuadtree) -> store.Arrays:
+def cells_to_arrays(cells: list[Cell], tree: RegionQuadtree) -> plan_file.Arrays:
     """One entry a cell in each array."""
     whole = np.zeros((len(cells), tree.dimensions), dtype=np.bool_)
     for number, cell in enumerate(cells):
@@ -45,19 +45,19 @@ def cells_from_arrays(
 ) -> list[Cell]:
     """The cells again, refused unless every leaf's plan is feasible everywhere in its cell."""
     count = len(tree)
-    plan = store.array(arrays, "plan", (count,)).astype(np.int64)
-    scale = store.array(arrays, "scale", (count,)).astype(np.float64)
-    error = store.array(arrays, "error", (count,)).astype(np.float64)
-    whole = store.array(arrays, "whole", (count, tree.dimensions)).astype(np.bool_)
-    store.require(bool(((plan >= -1) & (plan < len(plans))).all()), "a cell names a plan that is not there")
-    mix = store.array(arrays, "mix", (count, None)).astype(np.int64)
+    plan = plan_file.array(arrays, "plan", (count,)).astype(np.int64)
+    scale = plan_file.array(arrays, "scale", (count,)).astype(np.float64)
+    error = plan_file.array(arrays, "error", (count,)).astype(np.float64)
+    whole = plan_file.array(arrays, "whole", (count, tree.dimensions)).astype(np.bool_)
+    plan_file.require(bool(((plan >= -1) & (plan < len(plans))).all()), "a cell names a plan that is not there")
+    mix = plan_file.array(arrays, "mix", (count, None)).astype(np.int64)
     mixed = np.asarray((mix >= 0).any(axis=1))
     fits = mix.shape[1] in (0, tree.children_per_split) and bool(((mix >= 0) & (mix < len(plans)))[mixed].all())
-    store.require(fits, "a cell mixes plans that are not there")
-    store.require(bool(((scale >= 0) & (scale <= 1)).all()), "a scale is outside [0, 1]")
-    store.require(bool(((error >= 0) & (error <= 1)).all()), "an error is outside [0, 1]")
+    plan_file.require(fits, "a cell mixes plans that are not there")
+    plan_file.require(bool(((scale >= 0) & (scale <= 1)).all()), "a scale is outside [0, 1]")
+    plan_file.require(bool(((error >= 0) & (error <= 1)).all()), "an error is outside [0, 1]")
     within = plans @ program.use.T <= program.capacity * (1 + _SLACK)
-    store.require(bool((plans >= 0).all() and within.all()), "a plan overloads a resource")
+    plan_file.require(bool((plans >= 0).all() and within.all()), "a plan overloads a resource")
     share = (program.full_use / program.capacity[:, None])[:, space.dimensions]
     for number in range(count):
         if not tree.is_leaf(number):
@@ -69,7 +69,7 @@ def cells_from_arrays(
             continue  # A mix of feasible plans is feasible.
         if plan[number] < 0:
             used, room = float((share @ upper).max(initial=0.0)), 1.0 + _SLACK
-        store.require(used <= room, "a cell keeps more than there is room for")
+        plan_file.require(used <= room, "a cell keeps more than there is room for")
     return [
         Cell(error=e, plan=p, scale=s, whole=tuple(np.flatnonzero(w).tolist()), mix=tuple(x) if m else ())
         for e, p, s, w, x, m in zip(

@@ -35,7 +35,7 @@ from floodway.control.batch import DELAY_BATCHES
 from floodway.control.latency import LatencyConfig, LatencyController
 from floodway.errors import FloodwayError
 from floodway.experiments.dissp.common import PATTERN_SECONDS, RATES, SUSTAINED_QUERIES
-from floodway.experiments.dissp.feed import HOSTS, SCHEMA, Hosts, generated
+from floodway.experiments.dissp.host_feed import HOSTS, SCHEMA, Hosts, generated
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.measure.cpu import CpuMeter
 from floodway.spark.query.drops import expression
@@ -286,7 +286,7 @@ class SparkEngine:
         steps = ",".join(f"{PATTERN_SECONDS:g}:{HOSTS * rate * scale:.3f}" for rate in RATES * patterns)
         arguments = [str(log), steps, str(self._seed), str(os.getpid())]
         arguments += [] if self._trace is None else [str(self._trace)]
-        return subprocess.Popen([sys.executable, "-m", "floodway.experiments.dissp.feed", *arguments])
+        return subprocess.Popen([sys.executable, "-m", "floodway.experiments.dissp.host_feed", *arguments])
 
     def _fresh(self, what: str) -> Path:
         return self._folder / f"{what}-{next(self._numbers)}"

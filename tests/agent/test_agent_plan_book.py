@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from floodway.agent.loop.plans import PLANS, PlanBook, find_plan
+from floodway.agent.loop.plan_book import PLANS, PlanBook, find_plan
 from floodway.agent.loop.steering import Steered
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision, QueueStep, StreamDecision, named

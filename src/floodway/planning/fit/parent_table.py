@@ -40,7 +40,7 @@ def merge_tables(tables: Sequence[FitTable]) -> FitTable:
             scores=merged.scores[left] + table.scores[right],
             loads=np.zeros(len(left)),
         )
-    return replace(merged, loads=np.zeros(len(merged)), plan_arcs=(), plans=None)
+    return replace(merged, loads=np.zeros(len(merged)), plans=None)
 
 
 def through_chain(table: FitTable, inputs: Sequence[str], selectivity: Vector) -> FitTable:
@@ -63,7 +63,6 @@ def through_split(table: FitTable, sources: Sequence[str]) -> FitTable:
         table,
         inputs=names,
         rates=rates,
-        plan_arcs=table.inputs if less.any() else (),
         plans=plans if less.any() else None,
     )
 

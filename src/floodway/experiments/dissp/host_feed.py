@@ -1,6 +1,6 @@
 """Ten monitored hosts as one feeder process: CPU readings at rates that change every ten seconds.
 
-    python -m floodway.experiments.dissp.feed LOG STEPS SEED PARENT [TRACE]
+    python -m floodway.experiments.dissp.host_feed LOG STEPS SEED PARENT [TRACE]
 
 STEPS is `10:500,10:1000` in tuples/s of all hosts together. TRACE is a CSV with one column a host and one row a
 reading, such as CoMon's record of PlanetLab; without it readings are generated. It ends when PARENT does.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -89,7 +90,18 @@ FAINT_INK = 0.3
 
 
 def save(path: Path, runs: Sequence[DemoRun], target: float, rate: float) -> Path:
-    """Draw all runs over the same time axis and write a picture of the kind that the name's ending says."""
+    """Write a picture of the kind that the name's ending says."""
+    figure = drawn(runs, target, rate)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Replaced as a whole: the live page may read it at any moment.
+    hidden = path.parent / f".{path.name}"
+    figure.savefig(hidden, format=path.suffix[1:])
+    hidden.replace(path)
+    return path
+
+
+def drawn(runs: Sequence[DemoRun], target: float, rate: float) -> Figure:
+    """All runs over the same time axis."""
     figure, (latency, kept) = panels(1, 2, width=11.0, height=4.2)
     best = optimum(runs)
     for place, run in enumerate(runs):
@@ -108,10 +120,4 @@ def save(path: Path, runs: Sequence[DemoRun], target: float, rate: float) -> Pat
     kept.set_xlim(-0.5, 2.5)
     kept.set_ylim(0, 1.12)
     style(kept, title="Processed in time; faint: late", x="", y="share")
-    folder = path.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    # Replaced as a whole: the live page may read it at any moment.
-    hidden = folder / f".{path.name}"
-    figure.savefig(hidden, format=path.suffix[1:])
-    hidden.replace(path)
-    return path
+    return figure

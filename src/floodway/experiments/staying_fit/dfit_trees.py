@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from floodway.experiments.dfit_agents import random_tree
+from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.experiments.staying_fit.accuracy import PlannerErrors, accuracy, within
 from floodway.experiments.staying_fit.networks import SOURCE
+from floodway.experiments.staying_fit.plan_errors import PlannerErrors, accuracy, within
 from floodway.network.model import Network
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.program import Program
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "D-FIT on trees of nodes, and its upkeep"
 CLAIM = Claim(
@@ -120,8 +118,6 @@ def _means(trees: Sequence[Tree]) -> dict[str, Any]:
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    from floodway.experiments.plots import lines, panels, style
-
     figure, axes = panels(1, 2, width=9.6)
     tables = {"built again": "tables built again", "sent again": "tables sent again", "depth": "depth"}
     lines(axes[0], NODES, {name: [row[key] for row in measured.values()] for name, key in tables.items()}, marker="o")

@@ -127,7 +127,8 @@ def probe(store: Store) -> None:
     """Refuse a place that cannot do what a job needs: at the start, not in the middle of a run. StoreError says why."""
     name = f"probe-{token_hex(8)}"
     try:
-        store.create(name, b"")
+        if isinstance(store, LocalStore):  # elsewhere a claim asks for no more than a write, and leaves its folder
+            store.create(name, b"")
         store.write(name, b"")
         store.remove(name)
     except StoreError as error:

@@ -85,9 +85,6 @@ class _SparkRun:
         every = ("rates", "score", "optimum", "throughput", "dropped", "latency", "differences")
         mean = report.latency.mean
         return Result(
-            id=self.id,
-            title=self.TITLE,
-            paper=self.CLAIM,
             measured={**{key: told[key] for key in every}, **shown},
             criteria=(*((near,) if scored else ()), *criteria, accounts),
             where="spark",

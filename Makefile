@@ -45,6 +45,7 @@ matrix: setup ## The one line on Spark 3.5 to 4.3, Classic and Connect (ARGS="3.
 
 docs: setup ## The documentation as a site in build/docs, with search
 	$(BIN)/mkdocs build --strict
+	@echo "Open build/docs/index.html. Its search needs a server: $(BIN)/python -m http.server -d build/docs 8000"
 
 lock: setup ## Resolve the newest allowed versions into the lock files (ARGS="-P numpy" moves one only)
 	$(BIN)/python scripts/lock.py $(ARGS)

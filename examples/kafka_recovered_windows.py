@@ -1,4 +1,4 @@
-"""Clicks per page and window: in time while the job sheds, complete after a backfill, in one Parquet table.
+"""Clicks per page and window: in time while the job sheds, complete after a backfill, in one table.
 
 job=examples/kafka_recovered_windows.py
 submit="spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
@@ -8,8 +8,11 @@ $submit $job merge localhost:9092 clicks out/       # again whenever a backfill 
 $submit $job check localhost:9092 clicks out/       # counts the topic once more, without any drop
 
 out/live         windows that the live job has closed, without what it dropped
-out/recovered    one folder for each step of the backfill: its name is in OUT, by default out/
+out/recovered    those of the backfill, by step; the folder is in OUT, by default out/
 out/counts       both together: the table to read
+
+The tables are Parquet. With FORMAT=delta they are Delta tables: for that Spark needs its jars and its two settings,
+spark.sql.extensions and spark.sql.catalog.spark_catalog, here and as --conf of the backfill.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 KEYS = ("start", "end", "page")
+FORMAT = os.environ.get("FORMAT", "parquet")
 
 
 def kafka(servers: str, topic: str) -> dict[str, str]:
@@ -46,23 +50,29 @@ def windows(clicks: DataFrame) -> DataFrame:
 def live(clicks: DataFrame, out: str, protect: Callable[[DataFrame], DataFrame]) -> StreamingQuery:
     """The live job. The watermark is before the shed: dropped clicks move it too, so windows close as without drops."""
     counted = windows(clicks.withWatermark("timestamp", "30 seconds").transform(protect))
-    writer = counted.writeStream.outputMode("append").format("parquet").option("path", f"{out}/live")
+    writer = counted.writeStream.outputMode("append").format(FORMAT).option("path", f"{out}/live")
     return writer.option("checkpointLocation", f"{out}/checkpoint").start()
 
 
 def fill(dropped: DataFrame, step: str) -> None:
     """For `floodway backfill`. A step that is repeated after a crash overwrites what it wrote before."""
-    windows(dropped).write.mode("overwrite").parquet(f"{os.environ.get('OUT', 'out')}/recovered/step={step}")
+    table, counted = f"{os.environ.get('OUT', 'out')}/recovered", windows(dropped)
+    if FORMAT == "parquet":
+        counted.write.mode("overwrite").parquet(f"{table}/step={step}")
+    else:
+        writer = counted.withColumn("step", fn.lit(step)).write.format(FORMAT).mode("overwrite")
+        writer.option("replaceWhere", f"step = '{step}'").save(table)
 
 
 def merge(spark: SparkSession, out: str) -> DataFrame:
     """Live and recovered counts of the windows that are closed: of later ones the live job has written nothing yet."""
-    counted = spark.read.parquet(f"{out}/live")
+    counted, recovered = (spark.read.format(FORMAT).load(f"{out}/{part}") for part in ("live", "recovered"))
     closed = counted.agg(fn.max("end")).first()
-    recovered = spark.read.parquet(f"{out}/recovered").drop("step")
+    recovered = recovered.drop("step")
     both = counted.unionByName(recovered).filter(fn.col("end") <= fn.lit(closed[0] if closed else None))
-    both.groupBy(*KEYS).agg(fn.sum("clicks").alias("clicks")).write.mode("overwrite").parquet(f"{out}/counts")
-    return spark.read.parquet(f"{out}/counts")
+    summed = both.groupBy(*KEYS).agg(fn.sum("clicks").alias("clicks"))
+    summed.write.format(FORMAT).mode("overwrite").save(f"{out}/counts")
+    return spark.read.format(FORMAT).load(f"{out}/counts")
 
 
 def differences(merged: DataFrame, clicks: DataFrame) -> int:
@@ -84,7 +94,8 @@ def main(what: str, servers: str, topic: str, out: str) -> None:
     elif what == "merge":
         print(f"{merge(spark, out).count()} rows in {out}/counts")
     else:
-        found = differences(spark.read.parquet(f"{out}/counts"), spark.read.format("kafka").options(**options).load())
+        merged = spark.read.format(FORMAT).load(f"{out}/counts")
+        found = differences(merged, spark.read.format("kafka").options(**options).load())
         print(f"{found} rows differ from an unshed count")
         sys.exit(found > 0)
 

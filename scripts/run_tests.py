@@ -1,9 +1,9 @@
 """All checks, on both cores: `make test`.
 
-Steps wait in a queue, and a few run at a time: one more than there are cores, because some of a test's time is waiting
-(for a batch, a socket, a timer), and no more, because whatever shares a core only makes the others wait. The longest
-come first. Each step that needs Spark has one session of its own. No test depends on how fast the machine is; those
-that judge latencies are marked `timing` and `slow`, and run with `--run-slow` only.
+Steps wait in a queue, and five run at a time, on two cores too: more than half of a test's time is waiting, for a
+batch, a sink, a socket, a timer. The longest come first, and before the others where CPU is short. Each step that needs
+Spark has one session of its own. No test depends on how fast the machine is; those that judge latencies are marked
+`timing` and `slow`, and run with `--run-slow` only.
 
 Arguments (`make test ARGS="-k plan"`) go to one plain pytest instead.
 """
@@ -20,7 +20,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-AT_A_TIME = 3
+AT_A_TIME = 5
+LONGEST, LATER = 3, ["nice", "-n", "5"]
+"""As many steps decide how long all take: the others have what CPU they leave."""
 PYTEST = [sys.executable, "-m", "pytest", "--durations=10", "-p", "no:cacheprovider"]
 HEAVY = "(spark or kafka or cluster)"
 LIGHT = ["-m", f"not {HEAVY}"]
@@ -89,7 +91,8 @@ class _Queue:
         codes: dict[str, int] = {}
         with tempfile.TemporaryDirectory(prefix="floodway-tests-") as folder, ThreadPoolExecutor(AT_A_TIME) as pool:
             begun: dict[Future[int], str] = {
-                pool.submit(self._step, command, Path(folder) / what): what for what, command in self.steps.items()
+                pool.submit(self._step, command if at < LONGEST else [*LATER, *command], Path(folder) / what): what
+                for at, (what, command) in enumerate(self.steps.items())
             }
             try:
                 for ended in as_completed(begun):

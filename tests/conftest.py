@@ -28,6 +28,7 @@ settings.load_profile("fixed")
 SEED = re.compile(r"\bseed \d+")
 """In what a test prints, a line that has to be seen: by it others repeat what was tried."""
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 collect_ignore = ["matrix"]  # for a Spark of any version, in an environment of its own: `make matrix`
 
 
@@ -89,13 +90,13 @@ def quick_machine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Java and disk as tests need them, unless latencies are judged.
 
     Every Java that a test starts, itself or by a command, lives for some minutes and has others beside it: the
-    optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector. And no
-    test cuts the power: what a process has written is there for all, also after a kill. That `fsync` is called where
-    it must be, tests find out with one of their own.
+    optimising compiler then takes more than it gives, and so do the threads of the usual garbage collector. To verify
+    Spark's classes takes a quarter of its start. And no test cuts the power: what a process has written is there for
+    all, also after a kill. That `fsync` is called where it must be, tests find out with one of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not any(item.get_closest_marker("timing") for item in request.session.items):
-            patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            patch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
             patch.setattr("os.fsync", lambda descriptor: None)
         yield
 

@@ -62,7 +62,8 @@ class NetworkError(FloodwayError):
         lines = "\n".join(f"  {problem}" for problem in self.problems[:MOST_PROBLEMS])
         if len(self.problems) > MOST_PROBLEMS:
             lines += f"\n  … and {len(self.problems) - MOST_PROBLEMS} more"
-        super().__init__(f"{source} has {len(self.problems)} problem(s):\n{lines}")
+        count = len(self.problems)
+        super().__init__(f"{source} has {count} problem{'s' if count != 1 else ''}:\n{lines}")
 
 
 class InputError(FloodwayError):

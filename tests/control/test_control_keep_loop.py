@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from floodway.control.loop import FinishedBatch, KeepDecision, KeepLoop
@@ -26,6 +28,20 @@ def test_the_first_batch_and_an_empty_one_decide_nothing() -> None:
     assert steered.step(FinishedBatch(0.0, 5.0, 100, 100), 1.0, TARGET) is None
     assert steered.step(FinishedBatch(5.0, 0.2, 0, 0), 1.0, TARGET) is None
     assert steered.step(FinishedBatch(5.2, 0.3, 100, 100), 1.0, TARGET) is not None
+
+
+def test_after_downtime_the_first_batch_decides() -> None:
+    """What is older than ten seconds was skipped: 2000 tuples in ten seconds are 200/s. A batch of 8 s is too long."""
+    down = FinishedBatch(0.0, 8.0, 2000, 2000, span_seconds=10.0)
+    decided = loop().step(down, keep_in_force=1.0, target_seconds=TARGET)
+    assert decided is not None and decided.offered_rate == 200.0
+    # 1600 come meanwhile, and at that pace a batch of 2 s holds less than a quarter of the 2000.
+    assert decided.keep < 0.35 and decided.budget is not None and decided.budget < 500
+    assert loop().step(replace(down, backlog=100), 1.0, TARGET) is None, "how old that is nobody knows"
+    # Later ones have a batch before them.
+    steered = loop()
+    later = feed(steered, [down, FinishedBatch(8.0, 2.0, 1600, 1600, span_seconds=10.0)])
+    assert later.offered_rate == 200.0
 
 
 def test_the_rate_is_that_of_the_last_batches_and_begins_anew_after_a_step() -> None:

@@ -209,6 +209,14 @@ def test_the_target_leaves_most_of_a_batch_for_events(batch_seconds: float, targ
     assert machine.batch_seconds <= machine.target / 1.5 / 4.0
 
 
+def test_a_machine_that_processes_nearly_all_is_faster_than_measured() -> None:
+    """989 events in 10 s and the target of 2 s after them, at a capacity measured as 45 events per second."""
+    machine = calibration.Calibrated(capacity=45.0, batch_seconds=0.2)
+    assert calibration.faster(machine, made([batch(6.0, 2.0, 99, 600)])) is None
+    found = calibration.faster(machine, made([batch(6.0, 2.0, 99, 801)]))
+    assert found == calibration.Calibrated(capacity=90.0, batch_seconds=0.2)
+
+
 def test_batches_are_offered_until_they_are_no_faster() -> None:
     """The rates of a process that compiles: warm after three batches that are no faster than the fastest before."""
     rates, said = [10.0, 15.0, 20.0, 22.0, 24.0, 24.5, 24.0, 24.9, 30.0], []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 from floodway.errors import InputError
 from floodway.job.store import lease as leases
 from floodway.job.store.lease import TTL_SECONDS, Lease, LeasedStore, LeaseLostError, hold, take
-from floodway.job.store.store import InTime, LocalStore, always
+from floodway.job.store.store import InTime, LocalStore, StoreError, always
 from tests.job.ledgers import Objects
 from tests.patience import PATIENCE_SECONDS
 
@@ -195,3 +197,14 @@ def _killed_while_writing(store: LocalStore, name: str) -> None:
 
 def _killed() -> bool:
     raise KeyboardInterrupt
+
+
+def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There two drivers could not be told from one, and no line of a ledger could be appended."""
+
+    def unsupported(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(StoreError, match=r"cannot be locked: No locks available\. Give a place on storage with locks"):
+        hold(LocalStore(tmp_path / "state"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import threading
 from pathlib import Path
@@ -129,6 +131,17 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         StoreError, match=r"the state location file:.*/state cannot be written: Not a directory\. Check that"
     ):
         probe(store)
+
+
+def test_a_folder_without_links_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of some clouds, mounted: nothing could be made there that must not replace what is there."""
+
+    def refused(path: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    with pytest.raises(StoreError, match=r"the state location .* cannot be written: Operation not permitted"):
+        probe(LocalStore(tmp_path))
 
 
 def test_a_read_only_folder_is_refused_at_the_start() -> None:

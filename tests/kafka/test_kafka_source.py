@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
@@ -24,7 +24,7 @@ from floodway.spark.session.spark_errors import explain
 from floodway.spark.source import count_kept, register
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import BLOCK, kept_runs, sought_block
-from floodway.spark.source.kafka import KafkaBackend
+from floodway.spark.source.kafka import KafkaBackend, asked_again
 from floodway.spark.source.offsets import BatchOffset
 from floodway.spark.source.options import parse_options
 from floodway.spark.source.readers import FloodwayStreamReader, source_schema
@@ -86,6 +86,37 @@ class KafkaJob:
 
     def drain(self, query: StreamingQuery) -> None:
         query.processAllAvailable()
+
+
+@pytest.mark.parametrize(
+    ("errors", "seconds", "asked"),
+    [
+        ([KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE], 10.0, 3),
+        ([KafkaError.NOT_LEADER_FOR_PARTITION] * 99, 3.0, 4),
+        ([KafkaError.TOPIC_AUTHORIZATION_FAILED], 10.0, 1),
+    ],
+    ids=["a new leader", "no new leader", "no leader's fault"],
+)
+def test_a_broker_is_asked_again_while_a_partition_changes_its_leader(
+    errors: list[int], seconds: float, asked: int
+) -> None:
+    left, times, now = list(errors), list[float](), [0.0]
+
+    def ask() -> str:
+        times.append(now[0])
+        if left:
+            raise KafkaException(KafkaError(left.pop(0)))
+        return "here"
+
+    def sleep(_: float) -> None:
+        now[0] += 1.0
+
+    if asked > len(errors):
+        assert asked_again(ask, seconds, clock=lambda: now[0], sleep=sleep) == "here"
+    else:
+        with pytest.raises(KafkaException):
+            asked_again(ask, seconds, clock=lambda: now[0], sleep=sleep)
+    assert len(times) == asked
 
 
 def test_a_topic_says_where_an_age_begins(broker: Broker) -> None:

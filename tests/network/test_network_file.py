@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import os
 from pathlib import Path
 
 import pytest
@@ -324,13 +324,12 @@ class TestWholeFiles:
         problem = self.refuse(tmp_path / "n.yaml", b"version: 1\nname: caf\xe9\n")
         assert (problem.line, problem.message) == (2, "is not UTF-8 text; save it as UTF-8")
 
-    def test_fifty_megabytes_are_refused_by_size(self, tmp_path: Path) -> None:
+    def test_a_file_that_fits_into_no_memory_is_refused_by_size(self, tmp_path: Path) -> None:
         path = tmp_path / "big.yaml"
-        started = time.process_time()
-        problem = self.refuse(path, b"x: 1\n" * 10_000_000)
-        assert "larger than 5 MB" in problem.message
-        # Parsing it would take a minute of CPU; reading its first 5 MB takes none.
-        assert time.process_time() - started < 5
+        path.touch()
+        os.truncate(path, 1 << 40)  # a hole: it takes no space on the disk
+        with pytest.raises(NetworkError, match="larger than 5 MB"):
+            load_network(path)
         with pytest.raises(NetworkError, match="larger than 5 MB"):
             parse_network("#" * (MAX_BYTES + 1))
 

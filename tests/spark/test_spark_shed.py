@@ -442,6 +442,12 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         floodway.shed("x", target_latency="2s", floor=0.1)
     with pytest.raises(InputError, match="is no share in"):
         floodway.shed("x", target_latency="2s", utility="a", floor=0.9)
+    with pytest.raises(InputError, match="window='10 seconds' does not name a time column"):
+        floodway.shed("x", target_latency="2s", window="10 seconds")
+    with pytest.raises(InputError, match="lossless='no' is neither True nor False"):
+        floodway.shed("x", target_latency="2s", lossless="no")
+    with pytest.raises(InputError, match="shed name 3"):
+        floodway.shed(3, target_latency="2s")
     with pytest.raises(InputError, match="not a stream"):
         spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
     source = spark.readStream.format("rate").load()
@@ -450,7 +456,11 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
         ({"utility": "cast(value as string)"}, "utility= is of type string, not a number"),
         ({"arrival": "at"}, "arrival= names 'at', which is no column"),
         ({"window": WindowDrop("when", "1 second")}, "window= names 'when'"),
-        ({"key": "user"}, "'user'"),
+        (
+            {"arrival": "value"},
+            "of type bigint, not a timestamp. The stream has timestamp",
+        ),
+        ({"key": ["value", "user"]}, "key= names 'user', no column of the stream. Choose from timestamp, value"),
     ):
         with pytest.raises(InputError, match=re.escape(message)):
             source.transform(shed("x", target_latency="2s", state_dir=str(tmp_path), **options))

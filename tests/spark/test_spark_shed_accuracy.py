@@ -16,7 +16,7 @@ from floodway.job.ledger.ledger import Ledger
 from floodway.job.status.parts import AccuracyPart
 from floodway.planning.estimates.group_sample import Points
 from floodway.spark.shed.control_columns import QUOTAS
-from floodway.spark.shed.keys.group_columns import group_hash, sample_metrics
+from floodway.spark.shed.keys.group_columns import group_hash, sample_inputs, sample_metrics
 from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_columns import KEY
 from floodway.spark.shed.recovery.fate import fate
@@ -111,7 +111,8 @@ def test_a_sample_has_the_values_and_groups_of_its_tuples(spark: SparkSession) -
     df = spark.createDataFrame(given, SCHEMA)
     quotas = fn.lit(None).cast("struct<sizes:array<double>>")
     keyed = df.withColumn(KEY, group_hash("page")).withColumn(QUOTAS, quotas)
-    (row,) = keyed.agg(*sample_metrics(Accuracy("sum(price)", by="page"), ["id"], fn.lit(True))).collect()
+    points = sample_inputs(Accuracy("sum(price)", by="page"), ["id"], fn.lit(True))
+    (row,) = keyed.withColumns(points).agg(*sample_metrics()).collect()
     found: Points = points_of(row["sample"], row["sampled"], ())
     hashes = {r.page: r.h for r in df.select("page", group_hash("page").alias("h")).distinct().collect()}
     assert row["sampled"] == 500 and set(found.groups.tolist()) == set(hashes.values())

@@ -30,6 +30,7 @@ END = '{"clicks":{"0":100,"1":250}}'
         ("null", None),
         ("17", None),
         ("{broken", None),
+        ('{"shard-0":{"iteratorType":"AFTER_SEQUENCE_NUMBER","iteratorPosition":"4957"}}', None),
     ],
     ids=[
         "all taken",
@@ -40,6 +41,7 @@ END = '{"clicks":{"0":100,"1":250}}'
         "null",
         "other",
         "torn",
+        "Kinesis",
     ],
 )
 def test_backlog_is_latest_minus_end(latest: str | None, expected: int | None) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
@@ -92,6 +92,29 @@ def test_the_heartbeat_renews_while_no_batch_comes(spark: SparkSession, tmp_path
     ended = stream.shed.loop.control.latest.until_us
     wait_until(lambda: time.time_ns() // 1000 > (ended or 0) + 1_000_000)
     assert stream.shed.loop.control.latest.until_us == ended
+
+
+def test_the_kill_switch_is_in_force_for_the_batch_after_the_one_that_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """That one begins before the loop hears of the one before; the decision of the latter never expires."""
+    stream = Stream(spark, tmp_path, "id bigint", lambda df, drop: df.transform(drop), keeps=[0.2])
+
+    def held(batch: DataFrame) -> None:
+        if stream.files > last:
+            stream.shed.files.write_mode("off")
+            wait_until(lambda: stream.shed.loop.control.latest.mode == "off", "the mode")
+            valid_us = stream.shed.loop.control.latest.valid_from_us
+            wait_until(lambda: time.time_ns() // 1000 > valid_us)
+
+    last = 1000
+    stream.sink = held
+    stream.start()
+    feed_until_dropped(stream)
+    last = stream.files
+    for batch in (last, last + 1):
+        stream.place(rows(500 * batch, 500))
+    stream.query.processAllAvailable()
+    assert 0 < len(stream.results[last]) < 250 and len(stream.results[last + 1]) == 500
+    stream.stop()
 
 
 @pytest.mark.parametrize("hours", [1, 24, -1, -24])

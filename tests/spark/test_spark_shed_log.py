@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from floodway.errors import InputError
 from floodway.job.ledger.backfill import Live
 from floodway.job.ledger.facts import OffsetRange
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.spark.audit.shed import audit_shed
 from floodway.spark.log import LogWriter, Retention, create_log
@@ -50,80 +53,102 @@ def fill(dropped: DataFrame, step: str) -> None:
     (Path(os.environ["OUT"]) / step).write_text("\n".join(str(row.twice // 2) for row in dropped.collect()))
 
 
+@dataclass(frozen=True)
 class Job:
-    """A job on a log that sheds half of what it reads and remembers the ids that it kept."""
+    """A job on a log that shed half of what it read and has ended: its folder, and the ids that it kept of `sent`."""
 
-    def __init__(self, spark: SparkSession, folder: Path, options: dict[str, Any]) -> None:
-        self.spark, self.folder, self.log = spark, folder, folder / "log"
-        create_log(self.log, "id bigint, user bigint", partitions=PARTITIONS, stream="clicks")
-        self.writer = LogWriter(self.log, sync=False, compact_every=0)
-        self.source = {"path": str(self.log)}
-        self.kept: list[int] = []
-        self.sent = 0
-        register(spark)
-        self.shed = floodway.shed(
-            "clicks", target_latency="2s", mode="enforce", controller=Scripted([0.5]), expires_after="never",
-            state_dir=str(folder / "state"), **options,
-        )  # fmt: skip
-        frame = doubled(spark.readStream.format("floodway").options(**self.source).load()).transform(self.shed)
-        writer = frame.writeStream.foreachBatch(self._keep)
-        self.query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    spark: SparkSession
+    folder: Path
+    kept: list[int]
+    sent: int
 
-    def _keep(self, batch: DataFrame, _: int) -> None:
-        self.kept += [row.id for row in batch.select("id").collect()]
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
 
-    def send(self) -> None:
-        """One batch, processed and accounted for."""
-        ids = np.arange(self.sent, self.sent + TUPLES)
-        for partition in range(PARTITIONS):
-            own = ids[ids % PARTITIONS == partition]
-            self.writer.append(pa.record_batch({"id": own, "user": own % 20}), partition)
-        self.sent += TUPLES
-        self.query.processAllAvailable()
-        wait_until(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
-        valid = self.shed.loop.control.latest.valid_from_us
-        wait_until(lambda: time.time_ns() // 1000 > valid, "the decision")
+    @property
+    def source(self) -> dict[str, str]:
+        return {"path": str(self.log)}
+
+    @property
+    def files(self) -> ShedFiles:
+        return ShedFiles(self.folder / "state" / "clicks")
 
     def dropped(self, **options: Any) -> DataFrame:
         state = str(self.folder / "state")
         return floodway.dropped("clicks", spark=self.spark, state_dir=state, through=doubled, **options)
 
     def backfill(self, run: Callable[[DataFrame, str], None]) -> Backfill:
-        recovery = Recovery(self.spark, self.shed.files, {}, doubled, self.source)
+        recovery = Recovery(self.spark, self.files, {}, doubled, self.source)
         return Backfill("clicks", recovery, run, lambda: Live(False), sleep=lambda _: None)
 
 
+def ended(spark: SparkSession, folder: Path, **options: Any) -> Job:
+    """Run it, and stop it once it has dropped something."""
+    log, kept, sent = folder / "log", list[int](), 0
+    create_log(log, "id bigint, user bigint", partitions=PARTITIONS, stream="clicks")
+    register(spark)
+    shed = floodway.shed(
+        "clicks", target_latency="2s", mode="enforce", controller=Scripted([0.5]), expires_after="never",
+        state_dir=str(folder / "state"), **options,
+    )  # fmt: skip
+
+    def keep(batch: DataFrame, _: int) -> None:
+        kept.extend(row.id for row in batch.select("id").collect())
+
+    frame = doubled(spark.readStream.format("floodway").option("path", str(log)).load()).transform(shed)
+    query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / "checkpoint")).start()
+    try:
+        with LogWriter(log, sync=False, compact_every=0) as writer:
+            for _ in range(BATCHES):
+                ids = np.arange(sent, sent + TUPLES)
+                for partition in range(PARTITIONS):
+                    own = ids[ids % PARTITIONS == partition]
+                    writer.append(pa.record_batch({"id": own, "user": own % 20}), partition)
+                sent += TUPLES
+                query.processAllAvailable()
+                wait_until(partial(is_accounted, Ledger(shed.files.store), sent))
+                valid = shed.loop.control.latest.valid_from_us
+                wait_until(partial(has_passed, valid), "the decision")
+    finally:
+        query.stop()
+    assert 0 < len(kept) < sent
+    return Job(spark, folder, kept, sent)
+
+
+def is_accounted(ledger: Ledger, tuples: int) -> bool:
+    return ledger.fold().total.offered.total() >= tuples
+
+
+def has_passed(time_us: int) -> bool:
+    return time.time_ns() // 1000 > time_us
+
+
+@pytest.fixture(scope="module")
+def by_hash(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """The job of all tests but one, which have copies of its folder."""
+    return ended(spark, tmp_path_factory.mktemp("by-hash"))
+
+
 @pytest.fixture
-def make(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Jobs that have dropped something and were stopped."""
-    jobs: list[Job] = []
-
-    def made(**options: Any) -> Job:
-        job = Job(spark, tmp_path, options)
-        jobs.append(job)
-        for _ in range(BATCHES):
-            job.send()
-        job.query.stop()
-        assert 0 < len(job.kept) < job.sent
-        return job
-
-    yield made
-    for job in jobs:
-        job.query.stop()
-        job.writer.close()
+def job(by_hash: Job, tmp_path: Path) -> Job:
+    """A copy for one test."""
+    folder = tmp_path / "job"
+    shutil.copytree(by_hash.folder, folder)
+    return replace(by_hash, folder=folder)
 
 
-@pytest.mark.parametrize("options", [{}, {"share_by": "least(user, 3)"}], ids=["hash", "shares"])
-def test_kept_and_dropped_are_all(make: Callable[..., Job], options: dict[str, Any]) -> None:
-    job = make(**options)
+@pytest.mark.parametrize("share_by", [None, "least(user, 3)"], ids=["hash", "shares"])
+def test_kept_and_dropped_are_all(spark: SparkSession, by_hash: Job, tmp_path: Path, share_by: str | None) -> None:
+    job = by_hash if share_by is None else ended(spark, tmp_path, share_by=share_by)
     ids = [row.id for row in job.dropped(source={**job.source, "startingOffsets": "latest"}).select("id").collect()]
     assert sorted([*ids, *job.kept]) == list(range(job.sent))
     with pytest.raises(InputError, match="source= does not say where the dropped tuples are read again"):
         job.dropped(kafka={"kafka.bootstrap.servers": "localhost:9092"})
 
 
-def test_a_backfill_cut_short_goes_on_and_what_is_gone_is_lost(make: Callable[..., Job]) -> None:
-    job, written = make(), dict[str, list[int]]()
+def test_a_backfill_cut_short_goes_on_and_what_is_gone_is_lost(job: Job) -> None:
+    written = dict[str, list[int]]()
 
     class Killed(BaseException):
         """As a kill: nothing of ours sees it."""
@@ -134,7 +159,7 @@ def test_a_backfill_cut_short_goes_on_and_what_is_gone_is_lost(make: Callable[..
 
     with pytest.raises(Killed):
         list(job.backfill(dies).steps())
-    assert audit_shed("clicks", job.shed.files, time.time()).remaining == job.sent - len(job.kept)
+    assert audit_shed("clicks", job.files, time.time()).remaining == job.sent - len(job.kept)
 
     def run(frame: DataFrame, step: str) -> None:
         written[step] = [row.id for row in frame.select("id", "twice").collect()]
@@ -142,40 +167,38 @@ def test_a_backfill_cut_short_goes_on_and_what_is_gone_is_lost(make: Callable[..
     *_, last = job.backfill(run).steps()
     recovered = [number for ids in written.values() for number in ids]
     assert sorted([*recovered, *job.kept]) == list(range(job.sent)) and (last.lost, last.remaining) == (0, 0)
-    audit = audit_shed("clicks", job.shed.files, time.time())
+    audit = audit_shed("clicks", job.files, time.time())
     assert audit.kept + audit.recovered == audit.offered == job.sent and audit.differences == ()
 
 
-def test_the_command_recovers_from_the_log(make: Callable[..., Job], tmp_path: Path) -> None:
-    job, out, here = make(), tmp_path / "recovered", "tests.spark.test_spark_shed_log"
+def test_the_command_recovers_from_the_log(job: Job, tmp_path: Path) -> None:
+    out, here = tmp_path / "recovered", "tests.spark.test_spark_shed_log"
     out.mkdir()
     command = [
-        sys.executable, "-m", "floodway.cli.main", "backfill", "clicks", "--state", str(tmp_path / "state"), "--json",
+        sys.executable, "-m", "floodway.cli.main", "backfill", "clicks", "--state", str(job.folder / "state"), "--json",
         "--run", f"{here}:fill", "--through", f"{here}:doubled", "--source", f"path={job.log}", "--now",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OUT": str(out)})
     told = {"dropped": job.sent - len(job.kept), "recovered": job.sent - len(job.kept), "remaining": 0, "lost": {}}
     assert done.returncode == 0 and json.loads(done.stdout) == {**told, "reconciled": True}, done.stderr[-3000:]
+    assert "log level" not in done.stderr, "Spark speaks of its log at the start"
     recovered = [int(line) for path in out.iterdir() for line in path.read_text().splitlines()]
     assert sorted([*recovered, *job.kept]) == list(range(job.sent))
 
 
-def test_what_retention_has_taken_is_lost_and_the_books_agree(make: Callable[..., Job]) -> None:
-    job, written = make(), list[int]()
-    job.writer.close()
+def test_what_retention_has_taken_is_lost_and_the_books_agree(job: Job) -> None:
+    written = list[int]()
     retiring = LogWriter(job.log, sync=False, retention=Retention(max_bytes=1))
     retiring.append(pa.record_batch({"id": [0], "user": [0]}), 0)
     retiring.close()
     work = job.backfill(lambda frame, _: written.extend(row.id for row in frame.select("id").collect()))
     *_, last = work.steps()
     assert 0 < last.recovered == len(written) < last.dropped == last.recovered + last.lost
-    audit = audit_shed("clicks", job.shed.files, time.time())
+    audit = audit_shed("clicks", job.files, time.time())
     assert audit.kept + audit.recovered + audit.lost == audit.offered and work.differences() == []
 
 
-def test_a_log_that_is_gone_is_named(make: Callable[..., Job]) -> None:
-    job = make()
-    job.writer.close()
+def test_a_log_that_is_gone_is_named(job: Job) -> None:
     shutil.rmtree(job.log)
     with pytest.raises(BackfillError, match=rf"stopped after 3 failures in a row.*no log at .*{job.log.name}"):
         list(job.backfill(lambda frame, _: None).steps())

@@ -8,7 +8,17 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from floodway.spark.shed.control_columns import DECIDED, ENFORCED, KEEP, SALT, TIME, Decided, decision_sql, with_control
+from floodway.spark.shed.control_columns import (
+    DECIDED,
+    ENFORCED,
+    KEEP,
+    SALT,
+    TIME,
+    Decided,
+    decision_columns,
+    in_force_sql,
+    with_control,
+)
 from floodway.spark.shed.control_table import MODES, Entry, Table, table_schema
 from floodway.spark.shed.control_view import control_view
 from floodway.units import PPM
@@ -46,8 +56,8 @@ def test_a_batch_finds_what_the_table_says(spark: SparkSession, tmp_path: Path) 
         table, file = entries(rng), tmp_path / f"{number}.json"
         file.write_bytes(table.encode())
         view = control_view(spark, file.as_uri(), table_schema(()), "_floodway_table")
-        found = spark.sql(decision_sql(f"(SELECT * FROM range({LAST_US}), {view})", time="id"))
-        for row in found.select("decision.*").collect():
+        found = spark.sql(in_force_sql(f"(SELECT * FROM range({LAST_US}), {view})", time="id"))
+        for row in found.select(*decision_columns()).collect():
             at, entry = row[TIME], table.at(row[TIME])
             seen, expired = Decided.read(row[DECIDED]), entry.expired(row[TIME])
             assert (seen.seq, seen.mode, row[SALT]) == (entry.seq, entry.mode, entry.salt), f"seed {SEED}, at {at}"

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from floodway.control.base import Controller, Decision, Observation, State
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
 from floodway.job.decision import write_mode
@@ -198,6 +200,53 @@ def test_modes_are_followed_while_running(tmp_path: Path) -> None:
     assert job.loop.control.latest.mode == "off"
 
 
+def test_the_kill_switch_holds_for_the_next_batch_while_one_runs(tmp_path: Path) -> None:
+    """The next one begins before the report of this one is in: a heartbeat looks at the mode in between."""
+    job = Job(tmp_path / "job", rate=25_000.0)
+    job.loop.on_start("q", None)
+    job.run(6)
+    began_us = job.now_us
+    assert job.loop.control.table.at(began_us).keep_at(began_us) < PPM
+    job.now_us += 5 * SECOND
+    job.loop.files.write_mode("off")
+    job.loop.follow_mode()
+    job.now_us += 5 * SECOND
+    assert job.loop.control.table.at(began_us).mode == "enforce" and job.loop.control.table.at(job.now_us).mode == "off"
+    status = job.loop.files.read_status()
+    assert status is not None and status.mode == "off"
+    job.loop.on_end("q")
+    job.loop.files.write_mode("enforce")
+    job.loop.follow_mode()  # no query is left
+    assert job.loop.control.latest.mode == "off"
+
+
+@dataclass(frozen=True)
+class Broken(Controller[State]):
+    """A user's own law with a fault in it."""
+
+    name: ClassVar[str] = "broken"
+    signal: ClassVar[str] = "batch_seconds"
+
+    def initial(self) -> State:
+        return State()
+
+    def update(self, state: State, observation: Observation) -> tuple[State, Decision]:
+        raise ZeroDivisionError
+
+
+def test_a_fault_of_the_users_law_costs_no_account_and_no_kill_switch(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    job.run(6)
+    settings = replace(job.loop.settings, controller=Broken())
+    job.loop = ShedLoop(settings, ShedFiles(job.folder), clock_us=lambda: job.now_us)
+    job.loop.on_start("q", None)
+    job.run(3)
+    assert [line.batch for line in Ledger(job.loop.files.store).read()] == list(range(9))
+    job.loop.files.write_mode("off")
+    job.loop.follow_mode()
+    assert job.loop.errors == 2 and job.loop.control.latest.mode == "off"
+
+
 @pytest.mark.parametrize("damaged", [b'{"mode": "of', b'{"mode": "sometimes"}', b""])
 def test_a_kill_switch_holds_when_its_file_is_damaged(tmp_path: Path, damaged: bytes) -> None:
     job = Job(tmp_path / "job", rate=25_000.0)
@@ -324,7 +373,7 @@ def test_positions_tell_whole_actions_from_parts_of_a_batch(offered: int, read: 
 def test_executors_that_do_not_see_the_decisions_are_known_within_three_batches(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
     job.run(3)
-    assert job.loop.decision_seen is True and not job.loop.warnings
+    assert job.loop._watch.seen is True and not job.loop.warnings
     for report in job.reports(3):
         job.loop.on_batch(replace(report, seq=None, batch_time_us=None, keep_ppm=None, mode=None, kept=report.offered))
     status = job.loop.files.read_status()
@@ -356,10 +405,11 @@ def test_a_shed_that_another_process_runs_is_refused(tmp_path: Path) -> None:
     Job(tmp_path / "job").start()  # the lock went with the process, and one process may start twice
 
 
-def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["ledger", "facts"])
+def test_a_disk_that_fails_for_a_while_costs_nothing(tmp_path: Path, name: str) -> None:
     job = Job(tmp_path / "job", rate=15_000.0)
-    job.run(3)
-    segment = open_segment(LocalStore(job.loop.files.folder))
+    job.run(6)
+    segment = next((job.loop.files.folder / name).glob("*.jsonl"))
     saved = segment.read_bytes()
     segment.unlink()
     segment.mkdir()
@@ -369,8 +419,44 @@ def test_a_disk_that_fails_does_not_stop_the_loop(tmp_path: Path) -> None:
     segment.write_bytes(saved)
     job.run(2)
     assert job.loop.errors == 2
-    # What was not recorded is missing, and the audit says so.
-    assert Ledger(job.loop.files.store).fold().differences() != []
+    lines = Ledger(job.loop.files.store).read()
+    assert [line.batch for line in lines] == list(range(10)) and Ledger(job.loop.files.store).fold().differences() == []
+    dropped = {line.batch: line.dropped for line in lines if line.dropped}
+    assert {facts.batch: facts.dropped for facts in job.loop.facts.read()} == dropped and {6, 7} <= dropped.keys()
+
+
+def test_what_a_dead_driver_could_not_write_is_a_gap(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", rate=15_000.0)
+    job.run(3)
+    segment = open_segment(LocalStore(job.loop.files.folder))
+    saved = segment.read_bytes()
+    segment.unlink()
+    segment.mkdir()
+    job.run(2)
+    segment.rmdir()
+    segment.write_bytes(saved)
+    job.loop = job.start()
+    job.run(2)
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 3 to 4"]
+
+
+def test_a_batch_without_counts_is_a_gap_and_its_query_stays_known(tmp_path: Path) -> None:
+    """Spark leaves a shed out of a plan that needs nothing of it: a join with a table that is empty just then."""
+    job, checkpoint = Job(tmp_path / "job", rate=15_000.0), tmp_path / "checkpoint"
+    for restarts in (False, True):
+        if restarts:
+            job.loop = job.start()
+        job.loop.on_start("q", str(checkpoint))
+        for report in job.reports(4):
+            if report.batch % 4 == (0 if restarts else 2):
+                job.loop.on_foreign("q")
+            else:
+                job.loop.on_batch(report)
+        assert job.loop.control.open_batches.journal("q") is not None
+    assert Ledger(job.loop.files.store).fold().differences() == [
+        "query q, job: no counts for batches 2 to 2",
+        "query q, job: no counts for batches 4 to 4",
+    ]
 
 
 def test_window_epochs_follow_in_two_steps(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +17,10 @@ from pyspark.sql import functions as fn
 from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import Ledger
+from floodway.job.options.accuracy import Accuracy
+from floodway.spark.shed.bound import KEPT
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
-from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_hash, key_metrics, with_quota
+from floodway.spark.shed.keys.key_columns import KEY, KEY_AT, QUOTA, key_hash, key_inputs, key_metrics, with_quota
 from floodway.spark.shed.keys.key_shares import NULL_KEY
 from floodway.spark.shed.keys.quotas import QUOTAS_SCHEMA, Quotas, key_counts
 from floodway.spark.shed.shed import Shedder, shed
@@ -135,13 +138,29 @@ def test_no_key_is_a_key_and_stale_tuples_are_nobodys(spark: SparkSession, tmp_p
     assert [(one.key, one.share) for one in status.keys] == [("null", 0.7), ("1", 0.3)]
 
 
+@pytest.mark.parametrize(
+    "options", [{"share_by": "value % 7"}, {"accuracy": Accuracy("sum(value)", by="value % 7")}], ids=list
+)
+def test_no_tuple_carries_the_quotas_of_all_keys_to_where_it_is_counted(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    source = spark.readStream.format("rate").load()
+    shedding = source.transform(shed("x", target_latency="2s", state_dir=str(tmp_path), **options))
+    java: Any = shedding._jdf
+    node = java.sparkSession().sessionState().optimizer().execute(java.queryExecution().analyzed())
+    while node.nodeName() != "CollectMetrics":
+        node = node.children().apply(0)
+    counted = [str(node.child().output().apply(at).name()) for at in range(node.child().output().size())]
+    assert KEPT in counted and QUOTAS not in counted
+
+
 def test_a_million_keys_are_told_in_bounded_space(spark: SparkSession) -> None:
     """One key has a tenth of the tuples, a tenth has no key, and all others differ."""
     of = "CASE WHEN id % 10 = 0 THEN -1 WHEN id % 10 = 1 THEN null ELSE id END"
     quotas = fn.from_json(fn.lit("{}"), f"struct<{QUOTAS_SCHEMA}>")
     control = {QUOTAS: quotas, KEEP: fn.lit(500_000), AIMED: fn.lit(500_000)}
     marked = with_quota(spark.range(1_000_000).withColumns(control), key_hash(fn.expr(of)))
-    (row,) = marked.agg(*key_metrics(of, fn.lit(True))).collect()
+    (row,) = marked.withColumns(key_inputs(of, fn.lit(True))).agg(*key_metrics()).collect()
     points = Counter(row.key_points)
     (minus,) = spark.range(1).select(key_hash(fn.lit(-1).cast("bigint")).alias("h")).collect()
     assert points[minus.h] == pytest.approx(100, abs=2) and points[NULL_KEY] == pytest.approx(100, abs=2)
@@ -155,7 +174,7 @@ def test_the_counts_of_a_hundred_keys_are_exact_in_two_partitions(spark: SparkSe
     place = fn.expr("CAST(pow(101D, pmod(id * 0.6180339887498949D, 1D)) AS bigint)")
     none = fn.from_json(fn.lit("{}"), f"struct<{QUOTAS_SCHEMA}>")
     rows = spark.range(0, tuples, 1, 2).select(place.alias(KEY_AT)).withColumns({KEY: fn.col(KEY_AT), QUOTAS: none})
-    (row,) = rows.agg(*key_metrics("null", fn.lit(True))).collect()
+    (row,) = rows.withColumns(key_inputs("null", fn.lit(True))).agg(*key_metrics()).collect()
     assert key_counts(row.key_counts) == {one[KEY_AT]: one["count"] for one in rows.groupBy(KEY_AT).count().collect()}
 
 

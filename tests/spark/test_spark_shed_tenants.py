@@ -1,7 +1,7 @@
 """A hundred tenants at three times the capacity: the real controller on real Spark, with tuples that come by the clock.
 
-The sink takes so long for every tuple that a third of them fill its time, so how fast this machine is makes little
-difference. Judged are batches that kept about a third: a machine that is held up keeps less for a while.
+The sink takes so long for every tuple that a third of them fill its time. A machine that is slow or held up keeps less:
+judged are batches that kept more than the light tenants send together.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Job:
         self.kept[number] = found
 
     def judged(self) -> list[BatchFacts]:
-        """The batches that kept about a third, once the controller has learnt."""
+        """The batches that dropped, and could keep all light tenants whole, once the controller has learnt."""
         dropping = [facts for facts in self.shed.loop.facts.read() if facts.batch in self.kept][LEARNT:]
-        return [facts for facts in dropping if 0.2 * PPM < facts.keep_ppm < 0.5 * PPM]
+        return [facts for facts in dropping if 0.15 * PPM < facts.keep_ppm < 0.9 * PPM]
 
     @property
     def keeps(self) -> list[int]:

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from floodway.job.ledger.backfill import BackfillStep, Recount, counted_lines, recovered_lines
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, Reason
 from floodway.job.store.store import LocalStore
 from floodway.spark.shed.checkpoints import FIRST_BATCH, NOT_RUN, journaled_ranges, positions
+from floodway.units import PPM
 from tests.spark.test_spark_shed_loop import Job
 
 TUPLES = 40
@@ -75,6 +78,18 @@ def test_the_decisions_of_unreported_batches_are_found_after_a_restart(tmp_path:
     assert Ledger(job.loop.files.store).fold().total.recovered["job"] == 60
 
 
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_unreported_batches_that_kept_everything_can_be_counted_too(tmp_path: Path, mode: str) -> None:
+    job = Job(tmp_path / "job", rate=25_000.0)
+    job.loop.files.write_mode(mode)
+    found = restarted(job, tmp_path / "checkpoint", range(6, 8), 8)
+    assert job.loop.control.table.at(job.previous_us).keep_ppm < PPM or mode == "off"
+    assert [(found[batch].counted, found[batch].keep_ppm, found[batch].ranges) for batch in (6, 7)] == [
+        (False, PPM, ranges(6)),
+        (False, PPM, ranges(7)),
+    ]
+
+
 def restarted(job: Job, checkpoint: Path, unheard: range, last: int, **of_last: Any) -> dict[int, BatchFacts]:
     """A driver that dies without having heard of some batches, and the next one hears of the one after them."""
     job.loop.on_start("q", str(checkpoint))
@@ -106,6 +121,22 @@ def test_batches_before_the_shed_was_there_are_none(tmp_path: Path) -> None:
         if report.batch >= 2:
             job.loop.on_batch(report)
     assert Ledger(job.loop.files.store).fold().differences() == []
+
+
+def test_a_checkpoint_that_cannot_be_read_costs_no_account(tmp_path: Path) -> None:
+    """Of a batch that kept nothing, the checkpoint is asked for the decision; and of those that nobody reported."""
+    job, checkpoint = Job(tmp_path / "job", rate=25_000.0), tmp_path / "checkpoint"
+    job.loop.on_start("q", str(checkpoint))
+    for report in job.reports(6):
+        if report.batch in (2, 3):
+            continue
+        journal(checkpoint, report.batch, report.started_us)
+        path = checkpoint / "offsets" / str(report.batch)
+        path.unlink()
+        path.mkdir()
+        job.loop.on_batch(replace(report, kept=0, seq=None, batch_time_us=None))
+    assert [line.batch for line in Ledger(job.loop.files.store).read()] == [0, 1, 2, 4, 5]
+    assert Ledger(job.loop.files.store).fold().differences() == ["query q, job: no counts for batches 2 to 3"]
 
 
 def test_a_batch_without_tuples_tells_of_those_that_nobody_reported(tmp_path: Path) -> None:

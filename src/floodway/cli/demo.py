@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from shutil import rmtree
 from typing import Annotated, Any
 
 import typer
@@ -77,16 +80,28 @@ def demo(
                 serving([watched], listen=page, open_browser=open_browser, comparison=picture),
                 DemoProgress(quiet=as_json) as progress,
             ):
-                machine = calibration.calibrate(spark, base / "calibration", progress)
+                with removed(base / "calibration"):
+                    machine = calibration.calibrate(spark, base / "calibration", progress)
                 goal, length = wanted or machine.target, length or calibration.load_seconds(wanted or machine.target)
                 offered = given or calibration.OVERLOAD * machine.capacity
+
+                def run(folder: str, name: str) -> Any:
+                    where = {"seconds": length, "target": goal, "state": watched, "progress": progress}
+                    with removed(base / folder):
+                        return story.run(spark, base / folder, name, offered, **where)
+
                 for key, name in zip(KEYS, jobs.RUNS, strict=True):
                     if name == jobs.PROTECTED:
-                        machine = calibration.checked(spark, base / "check", machine, offered, progress)
+                        with removed(base / "check"):
+                            machine = calibration.checked(spark, base / "check", machine, offered, progress)
                         goal = wanted or machine.target
-                    where = {"seconds": length, "target": goal, "state": watched, "progress": progress}
-                    runs = [replace(run, target=goal) for run in runs]
-                    runs.append(story.run(spark, base / key, name, offered, **where))
+                        runs = [replace(one, target=goal) for one in runs]
+                    done = run(key, name)
+                    if name == jobs.WITHOUT and given is None and (found := calibration.faster(machine, done)):
+                        machine, offered = found, calibration.OVERLOAD * found.capacity
+                        progress.say(f"this machine is faster than measured: once more, at {offered:,.0f} events/s")
+                        done = run(f"{key}-again", name)
+                    runs.append(done)
                     table.save(picture, runs, goal, offered)
                     progress.say(f"picture of {len(runs)} of {len(KEYS)} runs: {picture}")
         finally:
@@ -103,6 +118,15 @@ def demo(
     table.show(runs, goal)
     say(f"picture: {picture}\nreport:  {report}")
     say(f"To see them: open {picture.resolve()}")
+
+
+@contextmanager
+def removed(folder: Path) -> Iterator[None]:
+    """Whatever comes of the block, the events in this folder are gone: hundreds of megabytes per run."""
+    try:
+        yield
+    finally:
+        rmtree(folder, ignore_errors=True)
 
 
 class DemoProgress:

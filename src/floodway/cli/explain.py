@@ -25,7 +25,7 @@ def _named(plan: str) -> str:
     """The next option is no planner's name: without this, the values after it would be the ones that are refused."""
     if plan.startswith("-"):
         raise InputError(
-            f"--plan wants a name before {plan}", hint="floodway explain net.yaml --plan exact --rates s1=1"
+            f"--plan wants a name before {plan}", hint="Write `floodway explain net.yaml --plan exact --rates s1=1`"
         )
     return plan
 
@@ -64,7 +64,9 @@ def explain(
 
     loaded = load_network(network)
     if state is not None and not plan:
-        raise InputError("--state needs --plan", hint="floodway explain net.yaml --plan 8f3a01bc --state runs/net")
+        raise InputError(
+            "--state needs --plan", hint="Write `floodway explain net.yaml --plan 8f3a01bc --state runs/net`"
+        )
     used = _plan_of_run(state, plan) if state is not None else None
     # A node plans for links too, which are no streams of the whole network.
     chosen = {at: share for at, share in used["keeps"].items() if at in loaded.drop_locations} if used else {}
@@ -113,7 +115,9 @@ def _made_plan(network: Network, planner: str, rates: str) -> Plan:
             hint=f"Use one of {', '.join(PLANNERS)}, or add --state runs/net",
         )
     if not rates:
-        raise InputError("--plan needs --rates to plan for", hint="floodway explain net.yaml --plan exact --rates s1=1")
+        raise InputError(
+            "--plan needs --rates to plan for", hint="Write `floodway explain net.yaml --plan exact --rates s1=1`"
+        )
     given = values.rates("--rates", rates)
     check_rates(network, given)
     return make_planner(network, planner).plan(given)

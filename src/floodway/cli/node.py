@@ -65,7 +65,9 @@ def node(
 
     sys.path.insert(0, str(Path.cwd()))  # where a user expects `run: package.module:function` to be found
     if coordinator == (node is not None):
-        raise InputError("give either --node NAME or --coordinator", hint="floodway node net.yaml --node A --state DIR")
+        raise InputError(
+            "give either --node NAME or --coordinator", hint="Write `floodway node net.yaml --node A --state DIR`"
+        )
     net = load_network(network)
     security = load_security(key_file, cert, private_key, ca, os.environ, read_token_file)
     declared = {name: one.url for name, one in net.nodes.items() if one.url is not None}

@@ -99,14 +99,14 @@ def plan(
 
 def parse_objective(name: str) -> Objective:
     """One of the objectives, or a clear error."""
-    from floodway.errors import did_you_mean
+    from floodway.errors import suggestion
     from floodway.planning.plan import Objective
 
     try:
         return Objective(name)
     except ValueError:
         known = [objective.value for objective in Objective]
-        raise InputError(f"--objective {name!r} is unknown", hint=did_you_mean(name, known)) from None
+        raise InputError(f"--objective {name!r} is unknown", hint=suggestion(name, known)) from None
 
 
 def tie_lines(found: Plan) -> list[str]:

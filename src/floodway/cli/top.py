@@ -141,7 +141,8 @@ def _latency_rows(table: Table, status: Status) -> None:
                 colour = "green" if latency.mean <= 1.1 * target else "red"
                 shown = f"[{colour}]{shown}[/{colour}] of {target:g} s {_bar(latency.mean / target)}"
             of = "latency now" if name == "latency" else f"latency {escape(name)} now"
-            table.add_row(of, f"{shown}{'' if latency.p95 is None else f', 95% below {latency.p95:.2f} s'}")
+            most = "" if latency.p95 is None else f"\n95% below {latency.p95:.2f} s"
+            table.add_row(of, shown + most)
     if status.unreachable and status.floor_seconds is not None:
         table.add_row("target", f"[red]below the floor of {status.floor_seconds:.2f} s[/red]")
     if status.capacity_needed is not None:

@@ -139,7 +139,8 @@ class FinishedBatch:
     """What was counted in one micro-batch, times in seconds of the epoch.
 
     `arrival_seconds` is the mean arrival of the kept tuples, None where tuples have no arrival time. `backlog` is what
-    was there when the batch was cut and that it left in the source, None where the source does not tell.
+    was there when the batch was cut and that it left in the source, None where the source does not tell. Where older
+    tuples were skipped, those that it was offered came within `span_seconds`; else that is None.
     """
 
     started_seconds: float
@@ -148,6 +149,7 @@ class FinishedBatch:
     kept: int
     arrival_seconds: float | None = None
     backlog: int | None = None
+    span_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +202,19 @@ class KeepLoop:
     def step(self, batch: FinishedBatch, keep_in_force: float, target_seconds: float) -> KeepDecision | None:
         """Take in a finished batch; None while it tells nothing: no tuples, or no batch before it in this run.
 
-        A run's first batch is slow (class loading, compilation), and no batch before it tells the rate.
+        A run's first batch is slow (class loading, compilation), and no batch before it tells the rate. After downtime
+        both matter less than another late batch: where what is too old was skipped, the rest tells the rate, too.
         """
         last, self._last = self._last, batch
-        if batch.offered <= 0 or last is None or batch.started_seconds <= last.started_seconds:
+        if batch.offered <= 0 or (last is not None and batch.started_seconds <= last.started_seconds):
             return None
-        gap = batch.started_seconds - last.started_seconds
-        left, left_before = batch.backlog or 0, last.backlog or 0
+        if last is None and (batch.span_seconds is None or batch.backlog):
+            return None
+        gap = batch.span_seconds or 0.0 if last is None else batch.started_seconds - last.started_seconds
+        left, left_before = batch.backlog or 0, 0 if last is None else last.backlog or 0
         rate = self._rate(max(0, batch.offered + left - left_before), gap)
         # The query waited for its trigger or for data: batches begin at that pace, however short they are.
-        pace = gap if gap > IDLE_FACTOR * last.seconds else 0.0
+        pace = gap if last is not None and gap > IDLE_FACTOR * last.seconds else 0.0
         latency = _latency(batch, gap, rate)
         offered = rate * max(batch.seconds, pace)
         seen = Observation(

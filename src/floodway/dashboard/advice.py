@@ -103,7 +103,7 @@ def _why_late(modes: Mapping[str, int], counts: Counts) -> str:
 def _capacity(network: Network | None, counts: Counts, seconds: float) -> list[str]:
     """How much larger a node would have to be to drop nothing."""
     if network is None or seconds <= 0:
-        return ["Tuples were dropped: add capacity if they are worth it; the ledger says which and how many."]
+        return ["Tuples were dropped: add capacity if they are worth it. The ledger has how many, by place and reason."]
     there = {at: offered - counts.dropped[at, "retention"] for at, offered in counts.offered.items()}
     rates = {name: there.get(name, 0) / seconds for name in network.streams}
     keeps = {at: max(0, counts.kept[at]) / offered for at, offered in there.items() if offered}

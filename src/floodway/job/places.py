@@ -84,7 +84,7 @@ class ShedFiles:
 
 def checked_name(name: str) -> str:
     """Refuse what cannot be the name of a folder."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
             f"shed name {name!r} is not usable as a folder",
             hint="Use letters, digits, '.', '_' and '-', at most 100.",

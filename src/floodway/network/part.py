@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from floodway.errors import InputError, did_you_mean
+from floodway.errors import InputError, suggestion
 from floodway.network.flow import Keeps
 from floodway.network.model import Arc, Network, Output, Stream
 
@@ -33,9 +33,7 @@ def node_part(network: Network, node: str) -> Network:
     own = {name: op for name, op in network.operators.items() if op.node == node}
     if not own:
         used = dict.fromkeys(op.node for op in network.operators.values())
-        raise InputError(
-            f"no operator runs on node {node!r} of network {network.name!r}", hint=did_you_mean(node, used)
-        )
+        raise InputError(f"no operator runs on node {node!r} of network {network.name!r}", hint=suggestion(node, used))
     entering = incoming(network, node)
     most = _most_rates(network) if entering else {}
     return Network(

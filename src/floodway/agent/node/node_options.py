@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from floodway.agent.wire.signing import Security
-from floodway.errors import InputError, did_you_mean
+from floodway.errors import InputError, suggestion
 from floodway.job.options.options import JobOptions
 from floodway.network.model import Node
 from floodway.spark.session.session import LOG_SETTINGS
@@ -49,7 +49,7 @@ def parse_control(text: str) -> Control:
     for control in known:
         if text == control:
             return control
-    raise InputError(f"--control {text!r} is unknown", hint=did_you_mean(text, known))
+    raise InputError(f"--control {text!r} is unknown", hint=suggestion(text, known))
 
 
 def parse_listen(text: str) -> tuple[str, int]:

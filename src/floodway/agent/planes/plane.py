@@ -25,7 +25,7 @@ from floodway.agent.planes.peers import Peers, peer_routes
 from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.refusals import RefusedError
 from floodway.agent.wire.signing import Security
-from floodway.errors import InputError, did_you_mean
+from floodway.errors import InputError, suggestion
 from floodway.job.clocks import PROCESS_CLOCK
 from floodway.job.options.options import JobOptions
 from floodway.job.store.store import LocalStore
@@ -207,7 +207,7 @@ def make_control_plane(
     elif kind == "coordinator":
         machine = CoordinatedNode(network, node, asked.headroom)
     else:
-        raise InputError(f"no control plane is called {kind!r}", hint=did_you_mean(kind, KINDS))
+        raise InputError(f"no control plane is called {kind!r}", hint=suggestion(kind, KINDS))
     return ControlPlane(machine, _addresses(network, urls), security, state_dir)
 
 

@@ -160,7 +160,7 @@ def _histograms(samples: Iterable[Sample], now_ns: int) -> Iterator[HistogramDat
 
 def _exporter(url: str) -> OTLPMetricExporter:
     if not all(_is_there(name) for name in NEEDED):
-        raise InputError("--otlp needs OpenTelemetry, which is not installed", hint="pip install 'floodway[otel]'")
+        raise InputError("--otlp needs OpenTelemetry, which is not installed", hint="Run pip install 'floodway[otel]'")
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
     # The exporter logs every failed attempt with a traceback; one line from here says it once.

@@ -19,7 +19,7 @@ from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench
 from floodway.spark.measure.observed import observed
 
 METRIC = "bench"
-WINDOW, SLIDE = "10 seconds", "2 seconds"
+WINDOW, SLIDE = "10 seconds", "500 milliseconds"
 PARTS = 1000
 """A filter by hand keeps k of a thousand."""
 

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import cast
 
-from floodway.errors import InputError, did_you_mean
+from floodway.errors import InputError, suggestion
 from floodway.experiments.bench.result import BenchmarkRun
 
 _HERE = "floodway.experiments.bench."
@@ -78,10 +78,8 @@ def choose(names: Iterable[str], *, kafka: bool = False) -> list[str]:
         elif name in BENCHMARKS:
             chosen.append(name)
         else:
-            remedy = did_you_mean(name, [*GROUPS, *BENCHMARKS])
-            raise InputError(
-                f"no benchmark is called {name!r}; {remedy}", hint="Run `floodway bench --list` to see all ids"
-            )
+            known = suggestion(name, [*GROUPS, *BENCHMARKS])
+            raise InputError(f"no benchmark is called {name!r}", hint=f"See `floodway bench --list`. {known}")
     return list(dict.fromkeys(chosen))
 
 

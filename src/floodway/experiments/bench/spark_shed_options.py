@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from floodway.control.base import Controller, Decision, Observation, State
 from floodway.experiments.bench.result import BenchResult, rounded
-from floodway.experiments.bench.spark_common import BenchError, Workbench, workbench
+from floodway.experiments.bench.spark_common import NARROW, BenchError, Workbench, workbench
 from floodway.experiments.result import Progress
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.options.accuracy import Accuracy
@@ -23,7 +23,7 @@ from floodway.spark.shed.shed import shed
 
 GOAL_MS, GOAL_US = 10.0, 0.5
 SMALL, LARGE = 2_000, 200_000
-SMALL_BATCHES, LARGE_BATCHES, WARM_BATCHES = 18, 8, 3
+SMALL_BATCHES, LARGE_BATCHES, WARM_BATCHES = 14, 6, 3
 KEEP = 0.5
 COLUMNS = ("id", "key", "value", "_arrival", "'s' AS topic", "0 AS partition", "id AS offset")
 PLAIN = "plain"
@@ -70,7 +70,8 @@ def price(*, long: bool, progress: Progress) -> BenchResult:
     turns = 6 if long else 3
     seen = {name: VariantTimes() for name in OPTIONS}
     with workbench("bench-shed-options") as bench:
-        logs = {SMALL: bench.log(SMALL * SMALL_BATCHES), LARGE: bench.log(LARGE * LARGE_BATCHES)}
+        sizes = {SMALL: SMALL_BATCHES, LARGE: LARGE_BATCHES}
+        logs = {size: bench.log(size * batches, NARROW) for size, batches in sizes.items()}
         for turn in range(turns + 1):
             for name in rotated(list(OPTIONS), turn):
                 for size, log in logs.items():

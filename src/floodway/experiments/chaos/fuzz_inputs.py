@@ -28,10 +28,12 @@ from floodway.experiments.chaos.plane_agents import NETWORK
 from floodway.job.decision import JobDecision, StreamDecision, as_dict, read_decision
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.store.store import LocalStore
+from floodway.json_text import load_json
 from floodway.network.file import parse_network
 from floodway.spark.log import LogWriter, create_log
 from floodway.spark.log.kafka_links import Mark
 from floodway.spark.log.segments import open_segment, parse_name
+from floodway.spark.shed.checkpoints import backlog, positions, waiting
 from floodway.spark.shed.control_file import FILE, ControlTable
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.source.decode import ERROR, decode_json, decode_rows, encode_rows, json_schema
@@ -55,6 +57,7 @@ def readers(folder: Path) -> Mapping[str, Reader]:
         **partner_readers(parse_federation(FEDERATION), folder),
         **file_readers(folder),
         "offsets": Reader(_offsets(), lambda data: _kept(parse_offset(_text(data))), 100),
+        "progress": Reader(_sources(), _progress, 20),
         "marks": Reader([b"A.main@6f0c2c5e1b2a:a->b:7:0:2:10"], _mark, 10),
         "decisions": _decisions(folder),
         "control-files": _control(folder),
@@ -137,6 +140,34 @@ def _offsets() -> list[bytes]:
     plain = BatchOffset("s", {0: 0, 1: 5}, {0: 1000, 1: 9}, keep_ppm=250_000, mode="enforce")
     lost = BatchOffset("s", {0: 0}, {0: 1000}, lost={0: 20}, plan="abc", arcs={"a->b": 5})
     return [json.dumps(one.to_json()).encode() for one in (plain, lost)]
+
+
+def _sources() -> list[bytes]:
+    """As Spark tells them after a batch: of Kafka, of a log, and of a source that others have written."""
+    kafka = {"description": "KafkaV2[Subscribe[clicks]]", "startOffset": {"clicks": {"0": 3}}, "numInputRows": 6}
+    kafka |= {"endOffset": {"clicks": {"0": 9}}, "latestOffset": {"clicks": {"0": 11}}}
+    own = {"description": "floodway", "startOffset": None, "latestOffset": {"pos": {"0": 12}}, "numInputRows": 5}
+    own["endOffset"] = BatchOffset("s", {0: 0, 1: 5}, {0: 5, 1: 9}).to_json()
+    shard = {"shard-0": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "4957"}}
+    other = {"description": "Kinesis", "startOffset": shard, "endOffset": shard, "latestOffset": shard}
+    return [json.dumps([one]).encode() for one in (kafka, own, {**other, "numInputRows": 2})]
+
+
+def _progress(data: bytes) -> None:
+    """Spark writes the progress; what stands in the offsets is the source's own, and may be anything."""
+    try:
+        sources = load_json(data)
+        described = all(isinstance(one["description"], str) for one in sources)
+        complete = all({"startOffset", "endOffset"} <= one.keys() for one in sources)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise FloodwayError("no sources of a progress") from None
+    if not described or not complete or not isinstance(sources, list):
+        raise FloodwayError("no sources of a progress")
+    ranges, why = positions(sources)
+    if any(one.end < one.start for one in ranges):
+        raise EffectError("a batch that went back was believed")
+    if backlog(sources) is None and not waiting(sources) and not ranges:
+        raise FloodwayError(why or "offsets of an unknown form")
 
 
 def _mark(data: bytes) -> None:

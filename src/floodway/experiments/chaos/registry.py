@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from floodway.errors import InputError, did_you_mean
+from floodway.errors import InputError, suggestion
 from floodway.experiments.chaos.result import FaultResult, Trial
 
 
@@ -81,7 +81,7 @@ def choose(names: Iterable[str]) -> list[Fault]:
     known = dict.fromkeys([*(fault.kind for fault in FAULTS.values()), *FAULTS])
     for name in wanted:
         if name not in known:
-            raise InputError(f"no fault is called {name!r}", hint=did_you_mean(name, known))
+            raise InputError(f"no fault is called {name!r}", hint=suggestion(name, known))
         found += [one for one in FAULTS.values() if name in (one.id, one.kind)]
     return list(dict.fromkeys(found))
 

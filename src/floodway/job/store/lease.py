@@ -251,8 +251,12 @@ def take(path: Path, hint: str) -> IO[str]:
         file.close()
         raise InputError(f"{path.parent} is in use by process {holder}", hint=hint) from None
     except OSError as error:
-        # Storage without locks is no reason to refuse a job that runs alone on it.
-        log.warning("%s cannot be locked (%s): see that only one process uses it", path.parent, error)
+        file.close()
+        raise StoreError(
+            f"{path.parent} cannot be locked",
+            why=error.strerror or str(error),
+            hint="Give a place on storage with locks (flock), or an address such as hdfs: or s3a:",
+        ) from error
     try:
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"{os.getpid()}\n".encode())

@@ -124,9 +124,10 @@ def prefixed(under: str, name: str) -> str:
 
 
 def probe(store: Store) -> None:
-    """Refuse a place that cannot be written: at the start, not in the middle of a run. StoreError says why."""
+    """Refuse a place that cannot do what a job needs: at the start, not in the middle of a run. StoreError says why."""
     name = f"probe-{token_hex(8)}"
     try:
+        store.create(name, b"")
         store.write(name, b"")
         store.remove(name)
     except StoreError as error:

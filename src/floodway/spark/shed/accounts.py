@@ -8,7 +8,7 @@ from dataclasses import replace
 from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
-from floodway.job.store.store import Store
+from floodway.job.store.store import Store, StoreError
 from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
 from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.keys.quotas import MOST_COUNTED_KEYS, rest_ppm
@@ -38,7 +38,7 @@ def with_decision(report: BatchReport, table: Table, checkpoint: Store | None) -
     """
     if report.seq is not None or report.kept or not report.offered:
         return report
-    journaled = None if checkpoint is None else journaled_time(checkpoint, report.batch)
+    journaled = None if checkpoint is None else _journaled_time(checkpoint, report.batch)
     time_us = report.started_us if journaled is None else journaled
     entry = table.at(time_us)
     keep_ppm = rest_ppm(entry.keep_at(time_us), entry.rare_ppm)
@@ -162,14 +162,30 @@ def _unreported(
     """
     found = []
     for batch in _missed(report, last_batch)[-MOST_UNREPORTED:]:
-        time_us, ranges = journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
+        time_us, ranges = _journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
         if time_us is None or not ranges:
             continue
         entry = table.at(time_us)
-        if entry.mode == "enforce" and not entry.expired(time_us):
-            missed = BatchReport(
-                report.query, report.run, batch, time_us, 0.0, 0, 0, batch_time_us=time_us, seq=entry.seq,
-                keep_ppm=rest_ppm(entry.keep_at(time_us), entry.rare_ppm), ranges=ranges,
-            )  # fmt: skip
-            found.append(replace(facts_of(missed, settings, table, now_us), counted=False))
+        missed = BatchReport(
+            report.query, report.run, batch, time_us, 0.0, 0, 0, batch_time_us=time_us, seq=entry.seq,
+            keep_ppm=rest_ppm(entry.keep_at(time_us), entry.rare_ppm), ranges=ranges,
+        )  # fmt: skip
+        facts = replace(facts_of(missed, settings, table, now_us), counted=False)
+        found.append(facts if entry.mode == "enforce" and not entry.expired(time_us) else _keeping_all(facts))
     return found
+
+
+def _keeping_all(facts: BatchFacts) -> BatchFacts:
+    """The facts of a batch for which nothing was enforced: it is read again only to be counted."""
+    epochs = tuple((start_us, PPM, emit_ppm) for start_us, _, emit_ppm in facts.epochs)
+    return replace(
+        facts, keep_ppm=PPM, threshold=None, quotas=(), others_ppm=None, stale_before_us=None, skip={}, epochs=epochs
+    )
+
+
+def _journaled_time(checkpoint: Store, batch: int) -> int | None:
+    """The timestamp of a batch; None also where the checkpoint does not answer: a batch that was counted is counted."""
+    try:
+        return journaled_time(checkpoint, batch)
+    except (StoreError, ValueError, LookupError, TypeError):
+        return None

@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 from floodway.job.places import ShedFiles, note_place
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns, time_us
+from floodway.spark.session.stores import is_connect
 from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
 from floodway.spark.shed.control_columns import (
     DECIDED,
@@ -38,6 +39,7 @@ from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
 from floodway.spark.shed.recovery.rule import Rule, write_rule
+from floodway.spark.shed.server_clock import server_clock
 from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 SLOT = "_floodway_slot"
 UTILITY = "_floodway_utility"
+COUNTED_UTILITY = "_floodway_counted_utility"
+IN_GAPS = "_floodway_in_gaps"
 STALE = "_floodway_stale"
 BEHIND = "_floodway_behind"
 RANK = "_floodway_rank"
@@ -90,10 +94,12 @@ class BoundShed:
 
     def _new_loop(self, df: DataFrame) -> ShedLoop:
         asking = f"shed {self.settings.name!r}: ask_executors="
+        server = server_clock(self.spark) if is_connect(self.spark) else None
         return ShedLoop(
             self.settings,
             self.files,
-            clock_us=lambda: time.time_ns() // 1000,
+            clock_us=server or (lambda: time.time_ns() // 1000),
+            server=server,
             open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
             keys=self._key_shares(df),
             executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
@@ -139,7 +145,8 @@ class BoundShed:
         if asked:
             arrival = [] if at is None else [fn.avg(fn.when(fn.col(KEPT), time_us(at))).alias("arrival_us")]
             kept = fn.count_if(KEPT).alias("kept")
-            return self._marked(df).observe(name, offered, kept, *decision, *arrival, *asked).filter(KEPT)
+            told = self._marked(df).withColumns(self._metric_inputs(df))
+            return told.observe(name, offered, kept, *decision, *arrival, *asked).filter(KEPT)
         arrival = [] if at is None else [fn.avg(time_us(at)).alias("arrival_us")]
         passed = self._marked(df.observe(offered_name(self.metric_key), offered)).filter(KEPT)
         return passed.observe(name, fn.count(fn.lit(1)).alias("kept"), *decision, *arrival)
@@ -288,25 +295,47 @@ class BoundShed:
     def _hashed(self, df: DataFrame) -> tuple[str, ...]:
         return identity_columns(df, names_of(self.options.key) or names_of(self.options.identity))
 
+    def _metric_inputs(self, df: DataFrame) -> dict[str, Column]:
+        """Columns that metrics are of. In a metric Spark interprets what it could compile, and what a metric refers to
+        is written out beside every tuple: a decision with a hundred keys, say.
+        """
+        inputs: dict[str, Column] = {}
+        if self.utility is not None:
+            inputs[COUNTED_UTILITY] = fn.when(~self._skipped, fn.col(UTILITY))
+        if self.settings.share_by is not None:
+            from floodway.spark.shed.keys.key_columns import key_inputs
+
+            inputs |= key_inputs(self.settings.share_by, ~self._skipped)
+        if self.settings.accuracy is not None:
+            from floodway.spark.shed.keys.group_columns import sample_inputs
+
+            inputs |= sample_inputs(self.settings.accuracy, self._hashed(df), ~self._skipped)
+        if self.window is not None:
+            from floodway.spark.shed.window_drop import in_gaps
+
+            event_us, salt = time_us(self.window.time_column), fn.lit(self.settings.salt)
+            unemitted = in_gaps(self.window.shape, event_us, lambda start: epoch_keep("emit_ppm", start), salt)
+            inputs[IN_GAPS] = fn.col(EPOCHS)["known"].isNotNull() & unemitted
+        return inputs
+
     def _option_metrics(self, df: DataFrame) -> list[Column]:
         """What the options ask to know of all tuples, the dropped ones too."""
         metrics: list[Column] = []
         if self.utility is not None:
             from floodway.spark.shed.utility import utility_summary
 
-            utility = fn.col(UTILITY)
-            metrics.append(utility_summary(fn.when(~self._skipped, utility)).alias("utilities"))
+            metrics.append(utility_summary(fn.col(COUNTED_UTILITY)).alias("utilities"))
         if self.settings.max_age_us is not None:
             metrics.append(fn.count_if(STALE).alias("stale"))
         if self.settings.share_by is not None:
             from floodway.spark.shed.keys.key_columns import OVER, key_metrics
 
-            metrics += key_metrics(self.settings.share_by, ~self._skipped)
+            metrics += key_metrics()
             metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(FATE)).alias("over"))
         if self.settings.accuracy is not None:
             from floodway.spark.shed.keys.group_columns import sample_metrics
 
-            metrics += sample_metrics(self.settings.accuracy, self._hashed(df), ~self._skipped)
+            metrics += sample_metrics()
         if self.settings.rare_by is not None:
             from floodway.spark.shed.keys.rare import UNKNOWN
 
@@ -315,14 +344,8 @@ class BoundShed:
         if self.settings.skip_when_lag is not None:
             metrics.append(fn.count_if(fn.col(BEHIND) & ~self._stale).alias("behind"))
         if self.window is not None:
-            from floodway.spark.shed.window_drop import in_gaps
-
-            event_us = time_us(self.window.time_column)
-            unemitted = in_gaps(
-                self.window.shape, event_us, lambda start: epoch_keep("emit_ppm", start), fn.lit(self.settings.salt)
-            )
-            metrics.append(fn.max(event_us).alias("event_us"))
-            metrics.append(fn.count_if(fn.col(EPOCHS)["known"].isNotNull() & unemitted).alias("in_gaps"))
+            metrics.append(fn.max(time_us(self.window.time_column)).alias("event_us"))
+            metrics.append(fn.count_if(IN_GAPS).alias("in_gaps"))
         if self.options.side_output:
             dropped = ~fn.col(KEPT)
             # The rows with the least hash: a sample of fixed size that needs no more memory than itself.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 FIRST_BATCH = "Spark does not say where the first batch of a query begins"
 NOT_RUN = "Spark repeated a batch whose results its sink had already, so nothing was read or counted"
+
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
 CHECKPOINTS = "checkpoints.json"
 MOST = 50
@@ -176,7 +179,14 @@ def _offsets(text: object) -> dict[str, dict[str, int]] | None:
         found = load_json(text) if isinstance(text, str) else text
     except ValueError:
         return None
-    return found if isinstance(found, dict) and all(isinstance(part, dict) for part in found.values()) else None
+    return found if isinstance(found, dict) and all(map(_is_positions, found.values())) else None
+
+
+def _is_positions(part: object) -> bool:
+    """Whether offsets are whole numbers by partition: other sources tell theirs in any form."""
+    return isinstance(part, dict) and all(
+        _PARTITION.fullmatch(at) and type(offset) is int for at, offset in part.items()
+    )
 
 
 def checkpoint_of(spark: SparkSession, query: str) -> str | None:
@@ -239,13 +249,6 @@ class Record:
 
     since: int
     state: str
-
-    def missing(self, query: str, batch: int, place: str, *, is_new: bool, mode: Mode) -> str:
-        """What is to be said where the ledger knows no batch of a query before this one; the state is at `place`."""
-        lost = f"batches {self.since} to {batch - 1} of query {query} are not accounted for"
-        if is_new or self.state != place:
-            return f"the state that this shed had at {self.state} is not here: {lost}; the mode is {mode}"
-        return f"{lost}: the driver ended before it had their reports"
 
 
 def read_record(checkpoint: Store, shed: str) -> Record | None:

@@ -40,6 +40,20 @@ def check_columns(df: DataFrame, shed: str, options: ShedOptions) -> None:
                 f"shed {shed!r}: {option}= names {name!r}, which is no column of the stream",
                 hint=f"Choose from {', '.join(df.columns)}.",
             )
+    if options.arrival is not None:
+        kind = df.schema[options.arrival].dataType.simpleString()
+        if kind not in _TIMESTAMPS:
+            raise InputError(
+                f"shed {shed!r}: arrival= names {options.arrival!r}, which is of type {kind}, not a timestamp",
+                hint=f"The stream has {_timestamps(df)}.",
+            )
+    keys = names_of(options.key) or ()
+    missing = [name for name in keys if name not in df.columns]
+    if missing:
+        raise InputError(
+            f"shed {shed!r}: key= names {', '.join(map(repr, missing))}, no column of the stream",
+            hint=f"Choose from {', '.join(df.columns)}.",
+        )
     if options.window is None:
         identity_columns(df, names_of(options.key) or names_of(options.identity))
     if options.share_by is not None:
@@ -94,11 +108,16 @@ def _check_timestamp(df: DataFrame, shed: str, timestamp: str) -> None:
     kind = kinds.get(timestamp)
     if kind not in _TIMESTAMPS:
         what = "is no column of the stream" if kind is None else f"is of type {kind}"
-        possible = ", ".join(name for name, kind in kinds.items() if kind in _TIMESTAMPS) or "no such column"
         raise InputError(
             f"shed {shed!r}: max_age= needs to know how old a tuple is, and {timestamp!r} {what}",
-            hint=f"Name a column of type timestamp by timestamp=; the stream has {possible}.",
+            hint=f"Name a column of type timestamp by timestamp=; the stream has {_timestamps(df)}.",
         )
+
+
+def _timestamps(df: DataFrame) -> str:
+    """The columns of type timestamp, in words."""
+    found = (field.name for field in df.schema if field.dataType.simpleString() in _TIMESTAMPS)
+    return ", ".join(found) or "no column of this type"
 
 
 def _check_numbers(df: DataFrame, shed: str, options: ShedOptions) -> None:

@@ -1,12 +1,17 @@
 """The decision in force for the micro-batch that is running, as columns of the stream.
 
-A scalar subquery reads the control table (`control_view.py`) once in every micro-batch, chooses the entry in force by
-the batch's journaled timestamp and computes its keep. What a tuple meets is one value, known before the first of them.
+A scalar subquery reads the control table (`control_view.py`) once in every micro-batch and finds the entry in force by
+the batch's journaled timestamp. What a tuple meets follows from that entry and the timestamp.
 
 Spark gives `current_timestamp()` the journaled timestamp in the main plan, but not inside subqueries. A common table
 expression of the main plan is both: Spark puts the timestamp in, and then moves the expression into the subquery that
-reads it. It does so for an expression that is read once; hence one subquery with all that a decision says. In the main
-plan itself the timestamp would be a constant of the code that Spark generates, and every batch would be compiled anew.
+reads it. It does so for an expression that is read once. In the main plan itself the timestamp would be a constant of
+the code that Spark generates, and every batch would be compiled anew.
+
+What stands in the subquery is planned for every batch, so that is as little as can be: one projection of one row. What
+follows from the entry is computed for every tuple, by compiled code, in some ten nanoseconds. Spark would copy the
+subquery to each place that asks for a part of what it found, and plan every copy; it does not copy what it takes for
+nondeterministic.
 
 A table that is missing or torn gives nulls, and everything is kept.
 """
@@ -44,30 +49,33 @@ others are null.
 """
 
 _TABLE = "_floodway_table"
-_NOW = "_floodway_now"
-_ENTRY = "_floodway_entry"
-_DECISION = "_floodway_decision"
+_FOUND = "_floodway_found"
 _STREAM = "floodway_stream"
 _KEEPS = 1 << 20
 _BATCH_TIME = "unix_micros(current_timestamp())"
 
 _LOOKUP = f"{_TABLE}.lookup"
-_LATER = f"{_NOW} + 1"
+_LATER = "{time} + 1"
 _PIECE = f"int(array_position(sort_array(concat({_LOOKUP}.breaks, array({_LATER}))), {_LATER}) - 1)"
-_FOUND = f"get({_LOOKUP}.entries, get({_LOOKUP}.which, {_PIECE}))"
+_IN_FORCE = f"get({_LOOKUP}.entries, get({_LOOKUP}.which, {_PIECE}))"
 """The entry in force: that of the piece of time which the batch is in (`Table.lookup`)."""
 
+_KNOWN = f"slice({_TABLE}.epochs, 1, {_IN_FORCE}.epochs)"
+_EPOCHS = (
+    f"named_struct('known', {_KNOWN}, 'last', try_element_at({_KNOWN}, -1), 'former', try_element_at({_KNOWN}, -2))"
+)
+
+_TIME = f"{_FOUND}.time"
+_ENTRY = f"{_FOUND}.entry"
 _WHOLE = f"""try_cast(greatest({_ENTRY}.low, least({_ENTRY}.high,
-    {_ENTRY}.scaled / greatest({_NOW} - {_ENTRY}.base_us, 1))) AS int)"""
+    {_ENTRY}.scaled / greatest({_TIME} - {_ENTRY}.base_us, 1))) AS int)"""
 """Its keep (`Entry.keep_at`). A file that somebody has broken stops no query."""
 
-_KNOWN = f"slice({_TABLE}.epochs, 1, {_ENTRY}.epochs)"
-_ENFORCES = f"{_NOW} < {_ENTRY}.enforced_until_us"
+_ENFORCES = f"{_TIME} < {_ENTRY}.enforced_until_us"
 _FIELDS = {
-    TIME: _NOW,
+    TIME: _TIME,
     ENFORCED: f"coalesce({_ENFORCES}, false)",
-    KEEP: KEEP,
-    DECIDED: f"({_ENTRY}.code * 2 + int({_ENFORCES})) * {_KEEPS} + {KEEP}",
+    KEEP: _WHOLE,
     SALT: f"{_ENTRY}.salt",
 }
 _FIELDS_OF_OPTIONS = {
@@ -76,14 +84,14 @@ _FIELDS_OF_OPTIONS = {
         TIE: f"try_cast(least(double({_ENTRY}.tie_ppm) * {_WHOLE} / greatest({_ENTRY}.keep_ppm, 1), {PPM}) AS int)",
     },
     "quotas": {QUOTAS: f"{_ENTRY}.quotas", AIMED: f"{_ENTRY}.keep_ppm"},
-    "rare_ppm": {AIMED: rest_sql(f"{_ENTRY}.keep_ppm", f"{_ENTRY}.rare_ppm")},
-    "skip": {SKIP: f"{_ENTRY}.skip"},
-    "epochs": {
-        EPOCHS: f"named_struct('known', {_KNOWN}, 'last', try_element_at({_KNOWN}, -1), "
-        f"'former', try_element_at({_KNOWN}, -2))"
+    "rare_ppm": {
+        KEEP: rest_sql(_WHOLE, f"{_ENTRY}.rare_ppm"),
+        AIMED: rest_sql(f"{_ENTRY}.keep_ppm", f"{_ENTRY}.rare_ppm"),
     },
+    "skip": {SKIP: f"{_ENTRY}.skip"},
+    "epochs": {EPOCHS: f"{_FOUND}.epochs"},
 }
-"""What a decision says, from the time, the entry in force, its keep as a whole, and that of all but rare tuples."""
+"""What a decision says, from the batch's time and the entry in force: its keep is that of all but rare tuples."""
 
 
 def with_control(df: DataFrame, uri: str, options: Collection[str]) -> DataFrame:
@@ -92,29 +100,28 @@ def with_control(df: DataFrame, uri: str, options: Collection[str]) -> DataFrame
     view = control_view(spark, uri, table_schema(options), _TABLE)
     stream = f"{_STREAM}_{uuid4().hex}"
     df.createOrReplaceTempView(stream)
-    decided = spark.sql(
-        f"WITH {_STREAM}_decision AS ({decision_sql(view, options)}) "
-        f"SELECT *, (SELECT decision FROM {_STREAM}_decision) AS {_DECISION} FROM {stream}"
+    once = f"if(spark_partition_id() < 0, null, (SELECT {_FOUND} FROM {_STREAM}_decision))"
+    found = spark.sql(
+        f"WITH {_STREAM}_decision AS ({in_force_sql(view, options)}) SELECT *, {once} AS {_FOUND} FROM {stream}"
     )
     if not is_connect(spark):  # a plan of Connect names the view until it runs
         spark.catalog.dropTempView(stream)
-    return decided.select(
-        *[column(name) for name in df.columns], *[fn.col(_DECISION)[name].alias(name) for name in _fields(options)]
-    )
+    return found.select(*[column(name) for name in df.columns], *decision_columns(options))
 
 
-def decision_sql(tables: str, options: Collection[str] = (), time: str = _BATCH_TIME) -> str:
-    """A query for the decision of each row of a view of tables, at that time."""
-    keep = rest_sql(_WHOLE, f"{_ENTRY}.rare_ppm") if "rare_ppm" in options else _WHOLE
-    query = tables
-    for name, sql in {_NOW: time, _ENTRY: _FOUND, KEEP: keep}.items():
-        query = f"(SELECT *, {sql} AS {name} FROM {query})"
-    said = ", ".join(f"{sql} AS {name}" for name, sql in _fields(options).items())
-    return f"SELECT struct({said}) AS decision FROM {query}"
+def in_force_sql(tables: str, options: Collection[str] = (), time: str = _BATCH_TIME) -> str:
+    """A query for the entry in force at that time, for each row of a view of tables."""
+    found = f"'time', {time}, 'entry', {_IN_FORCE}" + (f", 'epochs', {_EPOCHS}" if "epochs" in options else "")
+    return f"SELECT named_struct({found}) AS {_FOUND} FROM {tables}".replace("{time}", time)
 
 
-def _fields(options: Collection[str]) -> dict[str, str]:
-    return _FIELDS | {name: sql for option in options for name, sql in _FIELDS_OF_OPTIONS.get(option, {}).items()}
+def decision_columns(options: Collection[str] = ()) -> list[Column]:
+    """What the entry in force says."""
+    fields = dict(_FIELDS)
+    for option in options:
+        fields |= _FIELDS_OF_OPTIONS.get(option, {})
+    fields[DECIDED] = f"({_ENTRY}.code * 2 + int({_ENFORCES})) * {_KEEPS} + {fields[KEEP]}"
+    return [fn.expr(sql).alias(name) for name, sql in fields.items()]
 
 
 @dataclass(frozen=True, slots=True)

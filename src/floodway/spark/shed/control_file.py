@@ -44,7 +44,7 @@ SLOWEST_US = 2_000_000
 """
 
 
-LATE = "{count} decisions were written too late: a batch that began meanwhile may differ from the first try if repeated"
+LATE = "decisions written too late: {count}; a batch that began meanwhile may differ from the first try if repeated"
 
 
 class ControlTableError(FloodwayError):
@@ -63,13 +63,16 @@ class ControlTable:
         open_journal: OpenJournal = open_checkpoint,
         expires_us: int | None = None,
         last_batch: Callable[[str], int | None] = lambda _: None,
+        doubt_us: Callable[[], int] = lambda: 0,
     ) -> None:
         """Go on with the table that is there, or begin one with `first`.
 
         `checkpoints` are those of the queries, by id, that the shed was in before this process. A decision expires
         `expires_us` after it was written or renewed; None: never. `last_batch` is the last one of a query on record.
+        The clock of batches may be behind `clock_us` by `doubt_us`.
         """
         self._store = store
+        self._doubt_us = doubt_us
         self._clock_us = clock_us
         self._expires_us = expires_us
         # Of the last writes: how long all took that is done beside the file, and what came after it.
@@ -152,7 +155,7 @@ class ControlTable:
         if self.table.oldest_seq < seq:
             self._write(self.latest, self.table.epochs, news=False)  # without what was in force for ended batches
         now_us = self._clock_us()
-        return self.table.oldest_within(self.open_batches.begun(now_us, now_us + 1).running) >= seq
+        return self.table.oldest_within(self.open_batches.begun(now_us - self._doubt_us(), now_us + 1).running) >= seq
 
     def _write(self, entry: Entry, epochs: tuple[Epoch, ...], *, news: bool = True) -> None:
         self._look_at_failed()
@@ -167,8 +170,10 @@ class ControlTable:
             try:  # first: what no batch after a crash would find must not be in force
                 drafted_us = self._replace(raw, last_us)
             except StoreError:
-                self._failed = table
-                raise
+                if not self._took_place(raw):
+                    self._failed = table
+                    raise
+                drafted_us = self._clock_us()
             self._drafts_us.append((drafted_us or self._clock_us()) - now_us)
             if drafted_us and not (self._readers and self._clock_us() + HANDING_US >= valid_us):
                 break
@@ -196,15 +201,22 @@ class ControlTable:
 
         return drafted_us if self._store.write(FILE, raw, in_time=in_time) else None
 
+    def _took_place(self, raw: bytes) -> bool:
+        """Whether the file is in place although the store says it failed: then a driver after this one goes by it."""
+        try:
+            return self._store.read(FILE) == raw
+        except StoreError:
+            return False
+
     def _look_at_failed(self) -> None:
-        """A store may say that it failed and do it all the same; then the batches that read the file have met it."""
+        """A store may also do later what it said has failed; then the batches that read the file have met it."""
         if self._failed is not None and not self._readers and self._store.read(FILE) == self._failed.encode():
             self.table = self._failed
         self._failed = None
 
     def _changed(self, entry: Entry, epochs: tuple[Epoch, ...], now_us: int, valid_us: int, *, news: bool) -> Table:
         """The table with this entry in force from then on; of batches that begin before, with what they have."""
-        begun = self.open_batches.begun(now_us, valid_us)
+        begun = self.open_batches.begun(now_us - self._doubt_us(), valid_us)
         if news:
             entry = replace(entry, seq=self.latest.seq + 1, valid_from_us=valid_us)
         entry = replace(entry, until_us=None if self._expires_us is None else valid_us + self._expires_us)

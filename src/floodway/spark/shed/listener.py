@@ -48,16 +48,23 @@ BEATS = 4
 LOOK_SECONDS, STEP_SECONDS = 0.25, 0.5
 """How often the clock is looked at between two beats, and by how much it is off when it was set."""
 
+EVER_SECONDS = 60.0
+"""For a decision that never expires: then a beat renews nothing, and only looks whether a query is left."""
+
+MODE_SECONDS = 1.0
+"""How often the operator's mode is looked at, beside after every batch."""
+
 _lock = Lock()
 _applied: dict[str, Applied] = {}
 _listeners: WeakKeyDictionary[SparkSession, ShedListener] = WeakKeyDictionary()
 
 
 class Heartbeat:
-    """A thread that renews the decision of one loop while queries run that may use it, or until it is stopped.
+    """A thread that looks after one loop between its batches while queries run, or until it is stopped.
 
-    A query may outlive its shed's loop (on Spark Connect the client may die and the query goes on). A decision that
-    nobody renews expires, and the batches keep everything again (`Entry.until_us`).
+    It puts the operator's mode in force also while a batch runs, and renews the decision: a query may outlive its
+    shed's loop (on Spark Connect the client may die and the query goes on), and a decision that nobody renews expires,
+    so that the batches keep everything again (`Entry.until_us`).
     """
 
     def __init__(self, loop: ShedLoop) -> None:
@@ -67,12 +74,9 @@ class Heartbeat:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin, or begin again for a query that was started after all had ended; while it beats, nothing is done.
-
-        A loop whose decisions never expire needs none.
-        """
+        """Begin, or begin again for a query that was started after all had ended; while it beats, nothing is done."""
         with self._lock:
-            if self._thread is None and self._loop.settings.expires_seconds is not None:
+            if self._thread is None:
                 name = f"floodway-{self._loop.settings.name}"
                 self._thread = Thread(target=self._beat, name=name, daemon=True)
                 self._thread.start()
@@ -85,18 +89,24 @@ class Heartbeat:
             thread.join()
 
     def _beat(self) -> None:
-        period = (self._loop.settings.expires_seconds or 0.0) / BEATS
+        period = (self._loop.settings.expires_seconds or EVER_SECONDS) / BEATS
         while not self._stopped_within(period) and not self._is_over():
+            self._loop.look_at_clock()
+            self._loop.follow_mode()
             self._loop.renew()
 
     def _stopped_within(self, seconds: float) -> bool:
         """Wait for the next beat, which comes at once when the machine's clock is set: a step makes nothing expire."""
-        began, began_us = time.monotonic(), self._loop.clock_us()
+        looked = began = time.monotonic()
+        began_us = self._loop.clock_us()
         while not self._stopped.wait(min(seconds, LOOK_SECONDS)):
             passed = time.monotonic() - began
             stepped = abs((self._loop.clock_us() - began_us) / 1e6 - passed) > STEP_SECONDS
             if stepped or passed >= seconds:
                 return False
+            if began + passed - looked >= MODE_SECONDS:
+                looked = began + passed
+                self._loop.follow_mode()
         return True
 
     def _is_over(self) -> bool:
@@ -138,7 +148,7 @@ def attach(
             name = known.loop.settings.name
             raise InputError(
                 f"shed {name!r} is already in use in this process with other options",
-                hint="Give each shed a name of its own, or stop the queries of the first one.",
+                hint="Give each shed a name of its own. To change options, stop its queries (or Python, without any).",
             )
         known.on_source &= on_source
         if spark not in _listeners:
@@ -203,10 +213,10 @@ class ShedListener(StreamingQueryListener):
         with _lock:
             applied = list(_applied.items())
         for key, shed in applied:
-            if metric_name(key) not in seen:
-                shed.loop.on_foreign(progress["id"])
-                continue
             try:
+                if metric_name(key) not in seen:
+                    shed.loop.on_foreign(progress["id"])
+                    continue
                 shed.loop.on_batch(report(progress, key, on_source=shed.on_source))
             except Exception:
                 log.exception("floodway shed %s could not take in batch %s", key, progress["batchId"])

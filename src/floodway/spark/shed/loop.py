@@ -9,16 +9,15 @@ What the keep is to be is decided in `control/loop.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from floodway.control.loop import Efficiency, KeepLoop, Patience
 from floodway.errors import FloodwayError
 from floodway.job.decision import SAFE, Mode, OperatorMode
-from floodway.job.ledger.facts import FactsLog
+from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
@@ -26,11 +25,14 @@ from floodway.job.status.figures import read_figures
 from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import StoreError
+from floodway.job.store.unwritten import Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
-from floodway.spark.shed.checkpoints import Record, StateCopies, first_record, note_checkpoint, noted_checkpoints
+from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry
+from floodway.spark.shed.decision_watch import DecisionWatch
+from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import QueryMemory, ShedSettings
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from floodway.job.status.parts import AccuracyPart
     from floodway.spark.shed.executors import ExecutorRequests
     from floodway.spark.shed.keys.key_shares import KeyShares
+    from floodway.spark.shed.server_clock import ServerClock
     from floodway.spark.shed.window_drop import WindowSteering
 
 log = logging.getLogger(__name__)
@@ -47,13 +50,10 @@ log = logging.getLogger(__name__)
 DEADBAND = 0.01
 """Relative change of keep below which the entry in force stays: the history is for decisions, not for noise."""
 
-UNSEEN_BATCHES = 2
-"""Batches in a row without their decision before that is said: one may have met a write that took long."""
-
 
 @dataclass
 class ShedLoop:
-    """The running shed; `clock_us` is the wall clock in microseconds of the epoch."""
+    """The running shed; `clock_us` is the clock of its batches in microseconds of the epoch."""
 
     settings: ShedSettings
     files: ShedFiles
@@ -65,6 +65,8 @@ class ShedLoop:
     """Who asks for more of them, if the settings say so."""
     present: Callable[[], int | None] = lambda: None
     """How many executors there are; None where that says nothing."""
+    server: ServerClock | None = None
+    """`clock_us`, where that is the clock of another machine."""
     errors: int = 0
     _lock: RLock = field(default_factory=RLock)
     _queries: dict[str, QueryMemory] = field(default_factory=dict)
@@ -77,15 +79,13 @@ class ShedLoop:
         self.files = ShedFiles(hold(self.files.store))
         self._operator = OperatorMode(self.files.store, self.settings.mode, f"shed {self.settings.name}")
         self.warnings = Warnings(self.settings.name)
-        self.decision_seen: bool | None = None
-        """Whether the last batch with tuples found the decision written for it; None before the first."""
-        self._unseen = 0
-        self._opened_us = self.clock_us()
+        opened_us = self.clock_us()
         self.ledger = Ledger(self.files.store)
         self.figures, last = read_figures(self.files.store)
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
+        self._lines, self._facts = Unwritten(self.ledger.append), Unwritten[BatchFacts](self._add_facts)
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
         first = self._first()
@@ -97,13 +97,16 @@ class ShedLoop:
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
             lambda query: self.ledger.last_batch(query, self.settings.name),
+            self._doubt_us,
         )
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
+        self._watch = DecisionWatch(self.control, self.warnings)
         self._copies = StateCopies(self.files, self.settings.name, self._operator.wish)
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
-        self._is_new = self._state_lost = not self.control.resumed
-        """Whether the state is a new one; and no batch has been reported: a checkpoint may know more."""
+        self._state_lost = is_new = not self.control.resumed
+        """Whether the state is a new one, and no batch has been reported: a checkpoint may know more."""
+        self._found = StateFound(self.settings.name, self.files.store.uri, is_new, opened_us)
         self._begin(first)
 
     def _begin(self, first: Entry) -> None:
@@ -139,7 +142,7 @@ class ShedLoop:
         """A query has started; whether the shed is in it shows in its first progress."""
         with self._lock:
             self._running[query] = run
-            self.control.open_batches.started(query, checkpoint, self.clock_us())
+            self.control.open_batches.started(query, checkpoint, self.clock_us() - self._doubt_us())
             if checkpoint is not None:
                 self._guarded("noting a checkpoint", lambda: note_checkpoint(self.files, query, checkpoint))
                 self._guarded("reading the checkpoint", lambda: self._restore(query))
@@ -169,21 +172,38 @@ class ShedLoop:
             if self._running:
                 self._guarded("renewing the decision", self.control.renew)
                 if self._status is not None:
-                    renewed = self._status = replace(
-                        self._status, decision_until=self._decision_until(), warnings=self._said()
-                    )
+                    mode, until = self.control.latest.mode, self._decision_until()
+                    renewed = replace(self._status, mode=mode, decision_until=until, warnings=self._said())
+                    self._status = renewed
                     self._guarded("writing the status", lambda: self.files.write_status(renewed))
 
+    def look_at_clock(self, ended_us: int | None = None) -> None:
+        """See whether the clock of batches was set; not under the lock, as another machine is asked."""
+        if self.server is not None:
+            server = self.server
+            self._guarded("asking for the server's time", lambda: server.look(ended_us))
+
+    def _doubt_us(self) -> int:
+        return 0 if self.server is None else self.server.doubt_us
+
+    def follow_mode(self) -> None:
+        """Follow the operator's mode also while a batch runs: the next one begins before this one is reported."""
+        if self._running and self._mode() != self.control.latest.mode:
+            with self._lock:
+                self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
+                self.renew()
+
     def on_foreign(self, query: str) -> None:
-        """A query has progressed, and the shed is not in it."""
+        """A query has progressed, and the shed is not in it; or Spark left the shed out of one batch's plan."""
         with self._lock:
-            if query in self._running:
+            if query in self._running and not self._knows(query):
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
 
     def on_batch(self, report: BatchReport) -> None:
         """Take in one micro-batch."""
+        self.look_at_clock(report.ended_us)
         with self._lock:
             self._running.setdefault(report.query, report.run)
             self._state_lost = False
@@ -195,7 +215,7 @@ class ShedLoop:
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
             facts = all_facts(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us())
             seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
-            self._guarded("writing the control table again", lambda: self._look_at_decision(report))
+            self._guarded("writing the control table again", lambda: self._watch.look(report))
             self._guarded("deciding", lambda: self._decide(query, seen))
             if self.windows is not None:
                 windows = self.windows
@@ -212,8 +232,8 @@ class ShedLoop:
             self.figures.add(lines, batch)
             # Before the ledger: a batch on it has its event times on record, and what it dropped can be found.
             self._guarded("writing the status", lambda: self._report(query, report, batch))
-            self._guarded("writing the facts", lambda: self.facts.add(*facts))
-            self._guarded("writing the ledger", lambda: self.ledger.append(lines))
+            self._guarded("writing the facts", lambda: self._facts.write(facts))
+            self._guarded("writing the ledger", lambda: self._lines.write(lines))
             self._guarded("writing the batch", lambda: self.batches.append(batch))
             self._guarded("writing the side output", lambda: self._save_dropped(report))
             query.last_batch = report.batch
@@ -245,45 +265,18 @@ class ShedLoop:
             loop = KeepLoop.resumed(self.settings.controller, before)
             patience = Patience(self.settings.shed_after_seconds)
             known = self._queries[report.query] = QueryMemory(report.run, loop, last, patience)
-            self._guarded("reading the checkpoint", lambda: self._look_for_record(known, report))
+            self._guarded("reading the checkpoint", lambda: self._look_back(known, report))
         return known
 
-    def _look_for_record(self, query: QueryMemory, report: BatchReport) -> None:
-        """A query that the ledger does not know is new; unless its checkpoint says that it is not."""
+    def _look_back(self, query: QueryMemory, report: BatchReport) -> None:
         checkpoint = self.control.open_batches.journal(report.query)
-        if checkpoint is None:
-            return
-        self._copies.begin(report.query, checkpoint, self.control.table.encode())
-        record = first_record(checkpoint, self.settings.name, Record(report.batch, self.files.store.uri))
-        if query.last_batch is not None or record.since >= report.batch:
-            return
-        query.last_batch = record.since - 1
-        place, mode = self.files.store.uri, self._mode()
-        self.warnings.say(record.missing(report.query, report.batch, place, is_new=self._is_new, mode=mode))
-        if not self.control.resumed and (report.batch_time_us or report.started_us) < self._opened_us:
-            self.warnings.say(
-                f"batch {report.batch} of query {report.query} is a replay; its first decision is not known"
-            )
-
-    def _look_at_decision(self, report: BatchReport) -> None:
-        """Whether the batch found the decision that was written for it: executors may not see the file at all."""
-        if not report.offered:
-            return
-        expected = self.control.table.at(report.batch_time_us or report.started_us)
-        self.decision_seen = report.seq == expected.seq
-        if expected.until_us is not None and expected.expired(report.batch_time_us or report.started_us):
-            since = datetime.fromtimestamp(expected.until_us / 1e6, UTC)
-            self.warnings.say(
-                f"batches kept everything from {since:%Y-%m-%d %H:%M:%S} UTC on: nobody renewed the decision"
-            )
-        self._unseen = 0 if self.decision_seen else self._unseen + 1
-        unseen = f"batches do not find the decisions in {self.control.uri} and keep everything: can executors read it?"
-        if self.decision_seen:
-            self.warnings.say_only(None, [unseen])
-        else:
-            self.control.write_again()
-            if self._unseen >= UNSEEN_BATCHES and expected.mode == "enforce":
-                self.warnings.say(unseen)
+        if checkpoint is not None:
+            self._copies.begin(report.query, checkpoint, self.control.table.encode())
+        found = earlier_batches(report, checkpoint, self._found, self._mode(), restored=self.control.resumed)
+        if query.last_batch is None:
+            query.last_batch = None if found.since is None else found.since - 1
+            for text in found.words:
+                self.warnings.say(text)
 
     def _decision_until(self) -> float | None:
         until_us = self.control.latest.until_us
@@ -299,7 +292,7 @@ class ShedLoop:
     def _decide(self, query: QueryMemory, report: BatchReport) -> None:
         latest = self.control.latest
         decided = query.loop.step(
-            report.finished(lossless=self.settings.lossless),
+            report.finished(lossless=self.settings.lossless, max_age_us=self.settings.max_age_us),
             keep_in_force=latest.keep_at(report.ended_us) / PPM if latest.mode == "enforce" else 1.0,
             target_seconds=self.settings.target_seconds * self.settings.headroom,
         )
@@ -345,6 +338,12 @@ class ShedLoop:
         entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
         self.control.put(self._chooser.completed(entry))
 
+    def _knows(self, query: str) -> bool:
+        return query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
+
+    def _add_facts(self, facts: Sequence[BatchFacts]) -> None:
+        self.facts.add(*facts)
+
     def _save_dropped(self, report: BatchReport) -> None:
         place = {"query": report.query, "batch": report.batch}
         if report.dropped_tuples:
@@ -381,7 +380,7 @@ class ShedLoop:
             behind=query.behind,
             would_drop=report.would_drop,
             keys=() if self.keys is None else self.keys.shown(latest.quotas),
-            decision_seen=self.decision_seen,
+            decision_seen=self._watch.seen,
             decision_until=self._decision_until(),
             warnings=self._said(),
             errors=self.errors + self._operator.errors,
@@ -394,7 +393,8 @@ class ShedLoop:
     def _guarded(self, doing: str, step: Callable[[], object]) -> None:
         try:
             step()
-        except (FloodwayError, OSError, ValueError) as error:
+        except Exception as error:  # also a fault of the user's own law
             # The stream is worth more than its accounts: say it, count it, go on.
             self.errors += 1
-            log.error("floodway shed %s, %s: %s", self.settings.name, doing, error)
+            unforeseen = not isinstance(error, (FloodwayError, OSError, ValueError))
+            log.error("floodway shed %s, %s: %s", self.settings.name, doing, error, exc_info=unforeseen)

@@ -145,6 +145,7 @@ class ShedOptions:
 
     def checked(self, name: str) -> ShedOptions:
         """Itself; InputError for options that exclude each other or have no such value."""
+        self._check_types(name)
         if self.window is not None and (self.utility is not None or self.key is not None):
             raise InputError(
                 f"shed {name!r}: window= drops whole windows, so it takes neither utility= nor key=",
@@ -183,6 +184,17 @@ class ShedOptions:
         if self.target_latency is not None:
             self.settings(name)
         return self
+
+    def _check_types(self, name: str) -> None:
+        """What would else mean something: any text is true, and one without `shape` fails deep inside."""
+        for option in ("ask_executors", "lossless"):
+            if not isinstance(getattr(self, option), bool | None):
+                raise InputError(f"shed {name!r}: {option}={getattr(self, option)!r} is neither True nor False")
+        if self.window is not None and not hasattr(self.window, "shape"):
+            raise InputError(
+                f"shed {name!r}: window={self.window!r} does not name a time column and a size",
+                hint='Write floodway.WindowDrop("ts", "10 seconds").',
+            )
 
     def _check_lossless(self, name: str) -> None:
         options = ("utility", "key", "share_by", "accuracy", "keep_rare", "window", "shed_after")

@@ -131,7 +131,7 @@ class BatchReport:
         """When the batch ended, in microseconds of the epoch."""
         return self.started_us + round(self.seconds * 1e6)
 
-    def finished(self, *, lossless: bool = False) -> FinishedBatch:
+    def finished(self, *, lossless: bool = False, max_age_us: int | None = None) -> FinishedBatch:
         """The part that a decision is made from; how long tuples waited for their batch no keep shortens."""
         arrival = None if self.arrival_us is None else self.arrival_us / 1e6
         offered, kept = self.offered, self.kept
@@ -141,7 +141,8 @@ class BatchReport:
         # What is skipped asks for no share of the capacity.
         offered = max(kept, offered - self.skipped - self.passed_over)
         arrival, backlog = (None, None) if lossless else (arrival, self.backlog)
-        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, backlog)
+        span = max_age_us / 1e6 if max_age_us and self.skipped else None
+        return FinishedBatch(self.started_us / 1e6, self.seconds, offered, kept, arrival, backlog, span)
 
 
 class Warnings(deque[str]):

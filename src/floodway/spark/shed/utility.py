@@ -24,6 +24,7 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
+from floodway.spark.shed.quantiles import quantiles
 from floodway.units import PPM
 
 LEVELS = tuple(i / 200 for i in range(201))
@@ -42,7 +43,7 @@ def utility_column(utility: Column) -> Column:
 
 def utility_summary(utility: Column) -> Column:
     """The observed metric: utilities at LEVELS, an array of doubles, null without tuples."""
-    return fn.percentile_approx(utility, list(LEVELS), ACCURACY)
+    return quantiles(utility, LEVELS, ACCURACY)
 
 
 @dataclass(frozen=True, slots=True)

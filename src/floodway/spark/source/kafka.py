@@ -11,9 +11,9 @@ so that a deadline means one thing at the head of a queue and at the sink.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ from floodway.spark.source.backend import Piece
 from floodway.spark.source.decode import decode_json, decode_rows, json_schema, raw_schema
 from floodway.spark.source.options import SourceOptions
 
+Answer = TypeVar("Answer")
+_PASSING = frozenset({KafkaCode.LEADER_NOT_AVAILABLE, KafkaCode.NOT_LEADER_FOR_PARTITION})
+_AGAIN_SECONDS = 0.1
 _POLL_MESSAGES = 10_000
 _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 0.5
@@ -112,14 +115,21 @@ class KafkaBackend:
     def first_since(self, partition: int, span: Span, time_us: int) -> int:
         """As the broker's index of times has it."""
         asked = TopicPartition(self._topic, partition, -(-time_us // 1000))
-        try:
+
+        def offset() -> int:
             (found,) = self._consumer().offsets_for_times([asked], timeout=self._timeout)
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return found.offset
+
+        try:
+            at = asked_again(offset, self._timeout)
         except KafkaException as error:
             raise KafkaSourceError(
                 f"topic {self._topic} partition {partition} does not say what is how old: {error}",
                 hint="Is the broker there, and do its records have timestamps?",
             ) from error
-        return span.end if found.offset < 0 else min(max(found.offset, span.first), span.end)
+        return span.end if at < 0 else min(max(at, span.first), span.end)
 
     def read(self, partition: int, runs: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         """The records of the runs. Near ones are read in one go, and what lies between them is thrown away undecoded.
@@ -213,23 +223,26 @@ class KafkaBackend:
         )
 
     def _watermarks(self) -> dict[int, tuple[int, int]]:
-        consumer = self._consumer()
         try:
-            metadata = consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
-            if metadata.error is not None or not metadata.partitions:
-                raise KafkaSourceError(
-                    f"topic {self._topic} is not there", hint="Create it, or check the option 'topic'"
-                )
-            return {
-                partition: consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=self._timeout)
-                for partition in sorted(metadata.partitions)
-            }
+            return asked_again(self._ends, self._timeout)
         except KafkaException as error:
             raise KafkaSourceError(
                 f"Kafka at {self._settings['bootstrap.servers']} did not answer within {self._timeout:g} s "
                 f"({error.args[0].str()})",
                 hint="Start the broker or check the address; the query continues from its checkpoint",
             ) from None
+
+    def _ends(self) -> dict[int, tuple[int, int]]:
+        consumer = self._consumer()
+        metadata = consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
+        if metadata.error is not None and metadata.error.code() in _PASSING:
+            raise KafkaException(metadata.error)
+        if metadata.error is not None or not metadata.partitions:
+            raise KafkaSourceError(f"topic {self._topic} is not there", hint="Create it, or check the option 'topic'")
+        return {
+            partition: consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=self._timeout)
+            for partition in sorted(metadata.partitions)
+        }
 
     def _consumer(self) -> Consumer:
         if self._open is None:
@@ -241,6 +254,24 @@ class KafkaBackend:
         if self._open_sparse is None:
             self._open_sparse = Consumer({**_DEFAULTS, **_SPARSE, **self._settings})
         return self._open_sparse
+
+
+def asked_again(
+    ask: Callable[[], Answer],
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Answer:
+    """What a broker answers; while a partition changes its leader it is asked again, for so many seconds."""
+    end = clock() + seconds
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or clock() >= end:
+                raise
+            sleep(_AGAIN_SECONDS)
 
 
 def first_group(runs: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from floodway.errors import InputError, did_you_mean
+from floodway.errors import InputError, suggestion
 from floodway.network.flow import flows
 from floodway.network.model import Arc, Network, Operator
 from floodway.planning.fit.cluster import Cluster, cluster_forest
@@ -70,7 +70,7 @@ class ClusterTopology:
         """The cluster that a node belongs to."""
         if node not in self.index:
             message = f"no operator runs on node {node!r} of network {self.network.name!r}"
-            raise InputError(message, hint=did_you_mean(node, self.index))
+            raise InputError(message, hint=suggestion(node, self.index))
         return self.index[node]
 
     def leader(self, cluster: int) -> str:

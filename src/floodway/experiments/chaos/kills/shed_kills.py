@@ -3,7 +3,7 @@
 The sink holds what every try of a batch kept (`shed_job.py`): all tries of a batch hold the same tuples, no tuple is in
 two batches, and a batch has as many as the shed's ledger says were kept. A report that was lost with the driver is a
 gap, which the ledger must say: batches without a line and without a gap are a difference, and so is a batch that is
-counted twice or otherwise.
+counted twice or otherwise. In the end a backfill closes the gaps: then every tuple is offered once, kept or dropped.
 """
 
 from __future__ import annotations
@@ -78,17 +78,18 @@ class ShedJob(FedJob):
         return self._command("-m", MODULE, str(self._folder), *options, *self.source)
 
     def phases(self) -> Mapping[str, KillPhase]:
-        """Cut, sink and commit of Spark; the shed's ledger and its control table."""
+        """Cut, read, sink and commit of Spark; the shed's ledger and its control table."""
         return {
             "cut": KillPhase(self._checkpoint / "offsets", str.isdecimal),
+            "read": KillPhase(self._checkpoint / "offsets", str.isdecimal),
             "sink": KillPhase(self._folder / "sinks"),
             "commit": KillPhase(self._checkpoint / "commits", str.isdecimal),
             "ledger": KillPhase(self._files.folder / "ledger"),
             "steer": KillPhase(self._files.folder),
         }
 
-    def look(self) -> JobFindings:
-        """Sink, ledger and journal."""
+    def look(self, *, closed: bool = False) -> JobFindings:
+        """Sink, ledger and journal; with `closed` gaps, everything that was read is on the ledger."""
         self._feeding.flow(False)
         found = JobFindings()
         tries = self._tries()
@@ -100,7 +101,7 @@ class ShedJob(FedJob):
         ids = np.concatenate([np.zeros(0, dtype=np.int64), *(first for first, *_ in tries.values())])
         found.doubled = len(ids) - len(np.unique(ids))
         found.differences += self.cut_again()
-        found.differences += self._ledger({batch: len(first) for batch, (first, *_) in tries.items()})
+        found.differences += self._ledger({batch: len(first) for batch, (first, *_) in tries.items()}, closed=closed)
         return found
 
     def finish(self) -> JobFindings:
@@ -115,7 +116,10 @@ class ShedJob(FedJob):
             with self._started("--drain") as job:
                 if not job.ended() or job.exit_code:
                     return JobFindings(differences=[f"undisturbed it did not end well: {job.said()}"])
-        found = self.look()
+        with self._started("--recount") as job:
+            if not job.ended() or job.exit_code:
+                return JobFindings(differences=[f"its gaps were not closed: {job.said()}"])
+        found = self.look(closed=True)
         if not found.repeated:
             found.differences.append("no batch was repeated, so nothing shows that replays keep the same tuples")
         return found
@@ -123,7 +127,7 @@ class ShedJob(FedJob):
     def consumed(self) -> int:
         return sum(sum(offset.end.values()) for offset in committed_offsets(self._checkpoint).values())
 
-    def _ledger(self, rows: Mapping[int, int]) -> list[str]:
+    def _ledger(self, rows: Mapping[int, int], *, closed: bool) -> list[str]:
         """Every batch with a line has its rows in the sink; every committed batch has a line, or a gap that says so."""
         if not committed_batches(self._checkpoint):
             return []
@@ -138,6 +142,10 @@ class ShedJob(FedJob):
             audited = audit_shed(NAME, self._files, time.time() + LONG_SECONDS, full=True)
         except FloodwayError as error:
             return [*wrong, str(error)]
+        if closed:
+            offered, read = audited.offered, self.consumed()
+            wrong += [f"{read} tuples were read, the ledger says {offered}"] if offered != read else []
+            return [*wrong, *audited.differences]
         last = max(kept, default=-1)
         return [*wrong, *(text for text in audited.differences if self._matters(text, last))]
 

@@ -15,7 +15,9 @@ from floodway.spark.query.drops import column
 from floodway.spark.shed.control_columns import QUOTAS
 from floodway.spark.shed.keys.group_points import GROUP_BITS, LEAST_LOG, MAGNITUDES, STEPS, VALUES
 from floodway.spark.shed.keys.key_columns import ACCURACY, KEY, LEVELS, key_hash
+from floodway.spark.shed.quantiles import quantiles
 
+POINT = "_floodway_point"
 _SALT = "floodway sample"
 _HASHES = 1 << 53
 
@@ -36,8 +38,8 @@ def group_hash(by: str) -> Column:
     return key_hash(fn.expr(by), GROUP_BITS)
 
 
-def sample_metrics(accuracy: Accuracy, identity: Sequence[str], counted: Column) -> list[Column]:
-    """The points of the tuples that count, and how many tuples they are drawn from."""
+def sample_inputs(accuracy: Accuracy, identity: Sequence[str], counted: Column) -> dict[str, Column]:
+    """The column that `sample_metrics` are of: the point of a tuple that is in the sample, null for any other."""
     value = aggregated(accuracy)
     sizes = fn.col(QUOTAS)["sizes"]
     drawn = key_hash(fn.struct(*[column(name) for name in identity], fn.lit(_SALT)))
@@ -47,8 +49,9 @@ def sample_metrics(accuracy: Accuracy, identity: Sequence[str], counted: Column)
     exponent = fn.log2(fn.abs(value)) + fn.lit(LEAST_LOG)
     magnitude = fn.least(fn.greatest(fn.floor(exponent * STEPS), fn.lit(0)), fn.lit(MAGNITUDES - 1))
     code = fn.coalesce(magnitude, fn.lit(0)) + fn.when(value < 0, MAGNITUDES).otherwise(0)
-    point = fn.when(sampled, fn.col(KEY) * VALUES + code)
-    return [
-        fn.percentile_approx(point, list(LEVELS), ACCURACY).alias("sample"),
-        fn.count_if(sampled).alias("sampled"),
-    ]
+    return {POINT: fn.when(sampled, fn.col(KEY) * VALUES + code)}
+
+
+def sample_metrics() -> list[Column]:
+    """The points of a batch's sample, and how many tuples they are drawn from."""
+    return [quantiles(fn.col(POINT), LEVELS, ACCURACY).alias("sample"), fn.count(POINT).alias("sampled")]

@@ -16,6 +16,7 @@ from floodway.errors import InputError
 from floodway.spark.query.drops import literal
 from floodway.spark.shed.control_columns import AIMED, KEEP, QUOTAS
 from floodway.spark.shed.keys.quotas import KEY_BITS, MOST_KEYS, MOST_NAME, MOST_STEPS, STEPS
+from floodway.spark.shed.quantiles import quantiles
 from floodway.units import PPM
 
 KEY = "_floodway_key"
@@ -24,6 +25,9 @@ QUOTA = "_floodway_quota"
 OVER = "_floodway_over"
 LEVEL = "_floodway_level"
 OTHERS = "_floodway_others"
+COUNTED_KEY = "_floodway_counted_key"
+COUNTED_AT = "_floodway_counted_at"
+ASKED_NAME = "_floodway_asked_name"
 
 LEVELS = tuple((i + 0.5) / 1000 for i in range(1000))
 ACCURACY = 20_000
@@ -50,15 +54,23 @@ def key_hash(key: Column, bits: int = KEY_BITS) -> Column:
     return fn.shiftrightunsigned(fn.xxhash64(key), 64 - bits)
 
 
-def key_metrics(share_by: str, counted: Column) -> list[Column]:
-    """What a batch tells of the keys of the tuples that count."""
+def key_inputs(share_by: str, counted: Column) -> dict[str, Column]:
+    """The columns that `key_metrics` are of; tuples that do not count are null."""
     asked = fn.col(KEY) == fn.col(QUOTAS)["asked"]
-    place = fn.col(KEY_AT).cast("double")  # of a whole number Spark would cut 7.999 to 7
     name = fn.substring(fn.coalesce(fn.expr(share_by).cast("string"), fn.lit("null")), 1, MOST_NAME)
+    return {
+        COUNTED_KEY: fn.when(counted, fn.col(KEY)),
+        COUNTED_AT: fn.when(counted, fn.col(KEY_AT).cast("double")),  # of a whole number Spark would cut 7.999 to 7
+        ASKED_NAME: fn.when(asked, name),
+    }
+
+
+def key_metrics() -> list[Column]:
+    """What a batch tells of its keys."""
     return [
-        fn.percentile_approx(fn.when(counted, fn.col(KEY)), list(LEVELS), ACCURACY).alias("key_points"),
-        fn.histogram_numeric(fn.when(counted, place), fn.lit(MOST_KEYS + 1)).alias("key_counts"),
-        fn.max(fn.when(asked, name)).alias("key_name"),
+        quantiles(fn.col(COUNTED_KEY), LEVELS, ACCURACY).alias("key_points"),
+        fn.histogram_numeric(fn.col(COUNTED_AT), fn.lit(MOST_KEYS + 1)).alias("key_counts"),
+        fn.max(ASKED_NAME).alias("key_name"),
     ]
 
 

@@ -32,7 +32,7 @@ def first_of_key(key: Column, number: int, most: int = MOST_COUNTED_KEYS) -> Col
     try:
         import pandas as pd
     except ImportError as error:
-        raise InputError("keep_rare= needs pandas, here and on the executors", hint="pip install pandas") from error
+        raise InputError("keep_rare= needs pandas, here and on the executors", hint="Run pip install pandas") from error
     count = counter(number, most)
     count.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
     make: Any = pandas_udf  # its types know no function whose annotations are set later

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from floodway.control.registry import make_controller
 from floodway.errors import InputError
+from floodway.job.decision import write_mode
 from floodway.job.places import ShedFiles
 from floodway.spark.shed import listener
 from floodway.spark.shed.loop import ShedLoop
@@ -100,7 +101,7 @@ def test_the_kill_switch_is_in_force_for_the_batch_after_the_one_that_runs(spark
 
     def held(batch: DataFrame) -> None:
         if stream.files > last:
-            stream.shed.files.write_mode("off")
+            write_mode(stream.shed.files.store, "off")
             wait_until(lambda: stream.shed.loop.control.latest.mode == "off", "the mode")
             valid_us = stream.shed.loop.control.latest.valid_from_us
             wait_until(lambda: time.time_ns() // 1000 > valid_us)

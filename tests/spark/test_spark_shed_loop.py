@@ -208,14 +208,14 @@ def test_the_kill_switch_holds_for_the_next_batch_while_one_runs(tmp_path: Path)
     began_us = job.now_us
     assert job.loop.control.table.at(began_us).keep_at(began_us) < PPM
     job.now_us += 5 * SECOND
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     job.loop.follow_mode()
     job.now_us += 5 * SECOND
     assert job.loop.control.table.at(began_us).mode == "enforce" and job.loop.control.table.at(job.now_us).mode == "off"
     status = job.loop.files.read_status()
     assert status is not None and status.mode == "off"
     job.loop.on_end("q")
-    job.loop.files.write_mode("enforce")
+    write_mode(job.loop.files.store, "enforce")
     job.loop.follow_mode()  # no query is left
     assert job.loop.control.latest.mode == "off"
 
@@ -242,7 +242,7 @@ def test_a_fault_of_the_users_law_costs_no_account_and_no_kill_switch(tmp_path: 
     job.loop.on_start("q", None)
     job.run(3)
     assert [line.batch for line in Ledger(job.loop.files.store).read()] == list(range(9))
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     job.loop.follow_mode()
     assert job.loop.errors == 2 and job.loop.control.latest.mode == "off"
 

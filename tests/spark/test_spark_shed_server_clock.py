@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from floodway.job.decision import write_mode
 from floodway.job.places import ShedFiles
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.server_clock import AGAIN_US, GOOD_US, QUESTIONS, ServerClock
@@ -60,7 +61,7 @@ def test_decisions_and_the_kill_switch_go_by_the_servers_clock(
     alike = Remote(tmp_path / "alike", expires=expires)
     job = Remote(tmp_path / "job", expires=expires, ahead=ahead)
     assert job.batch_keeps(20) == pytest.approx(alike.batch_keeps(20), abs=0.02)
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     assert job.batch_keeps(5)[2:] == [1.0] * 3
     assert not job.loop.warnings and job.loop.control.late_writes == 0
 
@@ -71,9 +72,9 @@ def test_a_servers_clock_that_is_set_is_followed_within_seconds(tmp_path: Path, 
     assert min(job.batch_keeps(20)) < 0.9
     job.ahead = step
     job.batch_keeps(4)
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     assert job.batch_keeps(6)[3:] == [1.0] * 3
-    job.loop.files.write_mode("enforce")
+    write_mode(job.loop.files.store, "enforce")
     assert max(job.batch_keeps(20)[10:]) < 0.9
 
 
@@ -112,7 +113,7 @@ def test_what_a_batch_needs_of_doubt_is_kept_for_it(tmp_path: Path) -> None:
     job.loop.on_idle("q", job.loop.clock_us())
     began_us = job.loop.clock_us() - SECOND // 4
     before = job.loop.control.table.at(began_us)
-    job.loop.files.write_mode("off")
+    write_mode(job.loop.files.store, "off")
     job.loop.follow_mode()
     assert job.loop.control.latest.mode == "off" and job.loop.control.table.at(began_us) == before
     assert before.keep_at(began_us) < PPM

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from floodway.job.decision import write_mode
 from floodway.job.ledger.backfill import BackfillStep, Recount, counted_lines, recovered_lines
 from floodway.job.ledger.facts import BatchFacts, FactsLog, OffsetRange
 from floodway.job.ledger.ledger import Ledger, Reason
@@ -81,7 +82,7 @@ def test_the_decisions_of_unreported_batches_are_found_after_a_restart(tmp_path:
 @pytest.mark.parametrize("mode", ["observe", "off"])
 def test_unreported_batches_that_kept_everything_can_be_counted_too(tmp_path: Path, mode: str) -> None:
     job = Job(tmp_path / "job", rate=25_000.0)
-    job.loop.files.write_mode(mode)
+    write_mode(job.loop.files.store, mode)
     found = restarted(job, tmp_path / "checkpoint", range(6, 8), 8)
     assert job.loop.control.table.at(job.previous_us).keep_ppm < PPM or mode == "off"
     assert [(found[batch].counted, found[batch].keep_ppm, found[batch].ranges) for batch in (6, 7)] == [

@@ -20,7 +20,7 @@ from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
-from floodway.agent.federation.moving import Moving
+from floodway.agent.federation.moves import Moving
 from floodway.agent.federation.participant_figures import ParticipantFigures
 from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.partners import Partners, Reach

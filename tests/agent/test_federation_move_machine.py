@@ -18,7 +18,7 @@ import pytest
 from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.journal_rows import MoveRow
 from floodway.agent.federation.move_machine import MoveState, step
-from floodway.agent.federation.moving import Moving
+from floodway.agent.federation.moves import Moving
 from tests.agent.federation_sides import Sides
 from tests.agent.simulated_moves import FAULT, Budget, Moves, Step, World
 

@@ -25,12 +25,12 @@ from floodway.agent.federation.credentials import Credentials, check_move, check
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.journal_rows import OPEN, BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
-from floodway.agent.federation.moving import Moving
-from floodway.agent.federation.negotiating import LoadMeter, Negotiating
+from floodway.agent.federation.member_steering import MemberSteering, Shed, target_of, values_of
+from floodway.agent.federation.moves import Moving
+from floodway.agent.federation.negotiation import LoadMeter, Negotiating
 from floodway.agent.federation.participant_figures import MemberRecord, ParticipantFigures
 from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.partners import Pace, Partners, Reach
-from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.federation.storage_settlement import remove_leftovers
 from floodway.agent.loop.run_files import locked
 from floodway.agent.wire.client import PeerError

@@ -18,7 +18,7 @@ from typing import assert_never
 from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.errors import FragmentLostError, MoveError, StorageError
-from floodway.agent.federation.holding import Holdings
+from floodway.agent.federation.holdings import Holdings
 from floodway.agent.federation.journal_rows import OPEN, MoveRow, Role
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
 from floodway.agent.federation.move_machine import MoveState, beginning, resuming, step

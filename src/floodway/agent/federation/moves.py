@@ -40,7 +40,7 @@ STEPS = (
     "taker:started",
     "taker:done",
 )
-"""Every point of a move that goes well at which a test kills one side; `Moving.at` is called there."""
+"""Every point of a move that goes well at which a test kills one side; `ParticipantMoves.at` is called there."""
 
 
 Ask = Callable[[Move, Mapping[str, int]], Mapping[str, float]]
@@ -50,7 +50,7 @@ Post = Callable[[], Mapping[str, float]]
 
 
 @dataclass
-class Moving:
+class ParticipantMoves:
     """The moves that bring one participant its fragments and take them away; `at` is told each step."""
 
     name: str

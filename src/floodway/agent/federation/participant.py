@@ -97,10 +97,8 @@ class ParticipantAgent:
         self.journal = Journal(state / FILE, name)
         self.store = store
         self.engine = engine
-        self._figures = ParticipantFigures()
-        self.moving = ParticipantMoves(
-            name, federation.fragments, store, self.journal, engine, clock, at, self._figures.fail
-        )
+        self._figures = figures = ParticipantFigures()
+        self.moving = ParticipantMoves(name, federation.fragments, store, self.journal, engine, clock, at, figures.fail)
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
         member = federation.members[name]
         self._loads = LoadMeter(member, federation.fragments)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -427,6 +428,11 @@ def test_identity_is_found(spark: SparkSession) -> None:
         identity_columns(spark.createDataFrame([], "m map<string, int>"))
 
 
+def untyped(value: Any) -> Any:
+    """What somebody gives who checks no types."""
+    return value
+
+
 def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="target_latency"):
         floodway.shed("x", target_latency="soon")
@@ -443,11 +449,11 @@ def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(InputError, match="is no share in"):
         floodway.shed("x", target_latency="2s", utility="a", floor=0.9)
     with pytest.raises(InputError, match="window='10 seconds' does not name a time column"):
-        floodway.shed("x", target_latency="2s", window="10 seconds")
+        floodway.shed("x", target_latency="2s", window=untyped("10 seconds"))
     with pytest.raises(InputError, match="lossless='no' is neither True nor False"):
-        floodway.shed("x", target_latency="2s", lossless="no")
+        floodway.shed("x", target_latency="2s", lossless=untyped("no"))
     with pytest.raises(InputError, match="shed name 3"):
-        floodway.shed(3, target_latency="2s")
+        floodway.shed(untyped(3), target_latency="2s")
     with pytest.raises(InputError, match="not a stream"):
         spark.range(3).transform(floodway.shed("x", target_latency="2s", state_dir=str(tmp_path)))
     source = spark.readStream.format("rate").load()

@@ -95,9 +95,9 @@ def test_a_new_state_in_an_old_query_without_a_checkpoint_to_read_is_said(tmp_pa
         job.loop = job.start()  # what is on record needs no words
         job.run(2)
         assert not job.loop.warnings
-    assert "batches 0 to 6 of query q are not accounted for" in status.warnings[0] and "the mode is enforce" in str(
-        status.warnings
-    )
+        if said:
+            assert "batches 0 to 6 of query q are not accounted for" in status.warnings[0]
+            assert "the mode is enforce" in status.warnings[0]
 
 
 def test_without_a_copy_the_first_decision_of_a_replay_is_not_known(tmp_path: Path) -> None:

@@ -168,8 +168,9 @@ def _progress(data: bytes) -> None:
     ranges, why = positions(sources)
     if any(one.end < one.start for one in ranges):
         raise EffectError("a batch that went back was believed")
-    if backlog(sources) is None and not waiting(sources) and not ranges:
-        raise FloodwayError(why or "offsets of an unknown form")
+    # A source of another kind has no positions, and it is said why.
+    if backlog(sources) is None and not waiting(sources) and not ranges and not why:
+        raise FloodwayError("offsets of an unknown form")
 
 
 def _mark(data: bytes) -> None:

@@ -20,7 +20,7 @@ from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.journal_rows import BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
-from floodway.agent.federation.moving import Moving
+from floodway.agent.federation.moves import ParticipantMoves
 from floodway.agent.federation.participant_figures import ParticipantFigures
 from floodway.agent.federation.participant_journal import Journal
 from floodway.agent.federation.partners import Partners, Reach
@@ -120,7 +120,7 @@ class Side:
 
     engine: PlainEngine
     journal: Journal
-    moving: Moving
+    moving: ParticipantMoves
     books: Books
     billing: Billing
     figures: ParticipantFigures
@@ -161,7 +161,7 @@ class Sides:
 
         fragments, contracts = self.federation.fragments, self.federation.contracts
         clock = partial(self.clock, name)
-        moving = Moving(
+        moving = ParticipantMoves(
             name, fragments, self.store, journal, engine, clock, at, figures.fail, monotonic=lambda: self.now
         )
         books = Books(name, journal, self.store, contracts, period_seconds=PERIOD, kept_seconds=self.kept_seconds)

@@ -411,7 +411,7 @@ class Moves:
             yield "the answer arrives", self._told(world._replace(answers=world.answers - {taken}), giver, event)
 
     def _heard(self, world: World, taker: Side) -> World:
-        """As `Moving.take`: one that is known or under way is answered, another is judged by its leases and begins."""
+        """As `take` of `moves.py`: one that is known or under way is answered, another is judged by its leases."""
         if taker.work is not None or taker.row is not None:
             done = taker.work is None and taker.row is not None and taker.row.state == "done"
             return world._replace(answers=world.answers | {done})

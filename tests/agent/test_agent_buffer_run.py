@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.feeds import Feed, Feeder
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steering
 from floodway.agent.loop.steering_loop import TICK_SECONDS, LoopOptions, SteeringLoop, fragments_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from floodway.agent.loop.capacity_wait import CapacityWait
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeds import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steered
 from floodway.control.loop import Patience

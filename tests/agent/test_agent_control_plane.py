@@ -189,7 +189,7 @@ def test_alone_plans_for_itself_with_the_costs_it_measures(tmp_path: Path) -> No
 
 
 def test_unknown_kinds_and_nodes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="did you mean"):
+    with pytest.raises(InputError, match="Did you mean"):
         make_control_plane("d-fit", NETWORK, "A", Security(), {}, tmp_path)
     for kind in ("alone", "dfit", "coordinator"):
         with pytest.raises(InputError, match="no operator runs"):

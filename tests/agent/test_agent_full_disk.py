@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeds import Feed
 from floodway.agent.loop.runner import RunError, RunOptions, run_network
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.status.status import Status

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeds import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.errors import InputError
 from floodway.job.ledger.backfill import Live

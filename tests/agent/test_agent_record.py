@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.finished import LastCuts, finished_batch, loop_status, reason_of, result_latencies
+from floodway.agent.loop.batch_figures import LastCuts, finished_batch, loop_status, reason_of, result_latencies
 from floodway.agent.loop.record import RunRecord, score_of
 from floodway.agent.loop.steering import Steering
 from floodway.job.ledger.fold import Counts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeds import Feed
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.job.options.values import Target
 from floodway.network.file import parse_network

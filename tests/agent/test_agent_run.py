@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.feeds import Feed, Feeder
 from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.steering import Steered, Steering

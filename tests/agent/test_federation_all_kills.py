@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.moving import STEPS
+from floodway.agent.federation.moves import STEPS
 from tests.agent.federation_sides import Killed, Sides
 
 Story = tuple[Callable[[Sides], object], Callable[[Sides], object]]

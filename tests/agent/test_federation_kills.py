@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.moving import STEPS
+from floodway.agent.federation.moves import STEPS
 from tests.agent.federation_world import FederationWorld
 from tests.patience import PATIENCE_SECONDS
 

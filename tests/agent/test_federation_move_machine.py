@@ -18,7 +18,7 @@ import pytest
 from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.journal_rows import MoveRow
 from floodway.agent.federation.move_machine import MoveState, step
-from floodway.agent.federation.moving import Moving
+from floodway.agent.federation.moves import ParticipantMoves
 from tests.agent.federation_sides import Sides
 from tests.agent.simulated_moves import FAULT, Budget, Moves, Step, World
 
@@ -151,9 +151,9 @@ def simulated(failing: int) -> tuple[int, Ending]:
 def real(root: Path, failing: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Ending]:
     """The same on real journals and leases."""
     sides, count = Sides(root), 0
-    outcome = Moving._outcome
+    outcome = ParticipantMoves._outcome
 
-    def faulty(moving: Moving, row: MoveRow, action: Any, *posts: Any) -> act.MoveEvent:
+    def faulty(moving: ParticipantMoves, row: MoveRow, action: Any, *posts: Any) -> act.MoveEvent:
         nonlocal count
         if isinstance(action, NEVER_FAIL):
             return outcome(moving, row, action, *posts)
@@ -162,7 +162,7 @@ def real(root: Path, failing: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int
 
     try:
         with monkeypatch.context() as patch, suppress(OSError):
-            patch.setattr(Moving, "_outcome", faulty)
+            patch.setattr(ParticipantMoves, "_outcome", faulty)
             sides.give("A/1", "B", "f0")
         sides.live(30.0)
         lease = sides.store.current("f0")

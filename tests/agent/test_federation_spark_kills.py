@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.federation.moving import STEPS
+from floodway.agent.federation.moves import STEPS
 from floodway.experiments.chaos.kills.spark_partners import SparkWorld
 
 

@@ -62,4 +62,4 @@ def test_an_unknown_id_is_refused_with_the_nearest_one(name: str, meant: str) ->
     result = runner.invoke(app, [name])
     assert isinstance(result.exception, InputError)
     assert result.exception.exit_code == 2
-    assert f"did you mean {meant}?" in str(result.exception)
+    assert f"Did you mean {meant}?" in str(result.exception)

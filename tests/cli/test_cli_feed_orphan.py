@@ -11,7 +11,7 @@ from tests.patience import wait_until
 START = """
 import sys
 from pathlib import Path
-from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.feeds import Feed, Feeder
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.spark.query.layout import RunLayout
 

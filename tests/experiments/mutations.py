@@ -195,7 +195,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a parent's own load",
-        (("floodway.experiments.staying_fit.propagation.within_load", lambda table, cost, capacity: table),),
+        (("floodway.experiments.staying_fit.propagation.within_load", lambda table, cost: table),),
         {"staying-fit-propagation": "no row earns more than the optimum"},
         quick=True,
     ),

@@ -51,7 +51,7 @@ class TestRegistry:
             load(identifier)
 
     def test_an_unknown_name_is_refused(self) -> None:
-        with pytest.raises(InputError, match="did you mean spark-source"):
+        with pytest.raises(InputError, match="Did you mean spark-source"):
             choose(["spark-sorce"])
 
     @pytest.mark.parametrize("identifier", ["planning-fit-build", "planning-fit-memory", "planning-lp-1000"])

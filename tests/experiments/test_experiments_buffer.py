@@ -9,7 +9,7 @@ import pytest
 from floodway.errors import InputError
 from floodway.experiments.buffer import common
 from floodway.experiments.registry import EXPERIMENTS, load
-from floodway.experiments.result import Claim, Criterion, Result
+from floodway.experiments.result import Claim, Criterion, Reproduction, Result
 from tests.experiments.verdicts import check_verdict
 
 BUFFER = [name for name in EXPERIMENTS if name.startswith("buffer-")]
@@ -19,8 +19,7 @@ BUFFER = [name for name in EXPERIMENTS if name.startswith("buffer-")]
 def test_the_claim_holds_and_the_plot_is_drawn(name: str, tmp_path: Path) -> None:
     fractions: list[float] = []
     result = load(name).run(seeds=[11], trace=None, progress=fractions.append)
-    assert result.id == name
-    check_verdict(result)
+    check_verdict(name, result)
     assert result.where == "simulation"
     assert fractions == sorted(fractions)
     assert fractions[-1] == pytest.approx(1.0)
@@ -56,8 +55,8 @@ def test_unknown_ids_get_the_nearest_one() -> None:
 
 def test_results_become_json_without_their_plots() -> None:
     criteria = (Criterion("one", met=True), Criterion("two", met=False, found="3"))
-    result = Result("x", "t", Claim("contracts", "Table 1", "c"), {"a": 1}, criteria, where="computation", why="w")
-    assert result.to_dict(seconds=0.12345) == {
+    result = Result({"a": 1}, criteria, where="computation", why="w")
+    assert Reproduction("x", "t", Claim("contracts", "Table 1", "c"), result, 0.12345).to_dict() == {
         "id": "x",
         "title": "t",
         "paper": {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from floodway.errors import FloodwayError
-from floodway.experiments.registry import EXPERIMENTS, LONG, load, not_run
+from floodway.experiments.registry import EXPERIMENTS, LONG, load
 from floodway.experiments.result import Result
 from tests.experiments.mutations import MUTATIONS, Mutation
 from tests.experiments.outcomes import BROKEN, OUTCOMES, Broken
@@ -36,7 +36,7 @@ def judged(name: str) -> Result:
     try:
         return load(name).run(seeds=[1], trace=None, progress=lambda _: None)
     except FloodwayError as error:
-        return not_run(name, error)
+        return Result({}, (), where="nowhere", failed=str(error))
 
 
 @cache
@@ -65,8 +65,7 @@ def test_a_result_fails_without_its_mechanism(mutation: Mutation, name: str, mon
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_outcome_as_claimed_holds(name: str, tmp_path: Path) -> None:
     result = OUTCOMES[name](tmp_path)
-    assert result.id == name and result.holds, result.reason
-    assert result.to_dict(seconds=1.0)["holds"]
+    assert result.holds, result.reason
     assert all(path.stat().st_size > 0 for path in result.save_plots(tmp_path / "plots"))
 
 

@@ -54,7 +54,7 @@ def test_nodes_that_plan_alone_earn_less_by_more_than_is_asked_for(example: Node
 def test_it_runs_and_its_accounts_agree(name: str) -> None:
     """Whether the claim holds is for `floodway reproduce` to say: that depends on what else the machine does."""
     result = load(name).run(seeds=[1], trace=None, progress=lambda share: None)
-    print(result.id, result.holds, result.headline, result.reason)
+    print(name, result.holds, result.headline, result.reason)
     assert result.where == "spark" and result.criteria and not result.failed
     assert all(one.met for one in result.criteria if one.text.startswith("something was dropped"))
 

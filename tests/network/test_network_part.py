@@ -52,7 +52,7 @@ def test_a_branch_that_leaves_is_known_by_its_name_in_the_whole() -> None:
 
 
 def test_an_unknown_node_is_refused_with_a_hint() -> None:
-    with pytest.raises(InputError, match="did you mean"):
+    with pytest.raises(InputError, match="Did you mean"):
         node_part(example("figure1"), "a")
 
 

@@ -96,7 +96,7 @@ def _leaf(name: str, costs: tuple[float, ...], selectivity: float = 1.0) -> FitT
 def test_merge_equals_brute_force() -> None:
     left, right = _leaf("a", (1.0, 2.0)), _leaf("b", (4.0,), 0.5)
     cost = np.array([1.0, 0.5, 2.0])
-    merged = within_load(merge_tables([left, right]), cost, capacity=1.0)
+    merged = within_load(merge_tables([left, right]), cost)
     expected = []
     for (one, score), (two, other) in itertools.product(
         zip(left.rates, left.scores, strict=True), zip(right.rates, right.scores, strict=True)

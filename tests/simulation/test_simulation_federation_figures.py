@@ -16,8 +16,7 @@ from tests.experiments.verdicts import check_verdict
 def test_the_claim_holds_and_the_plot_is_drawn(name: str, tmp_path: Path) -> None:
     fractions: list[float] = []
     result = load(f"contracts-{name}").run(seeds=[1], trace=None, progress=fractions.append)
-    assert result.id == f"contracts-{name}"
-    check_verdict(result)
+    check_verdict(f"contracts-{name}", result)
     assert fractions == sorted(fractions)
     assert fractions[-1] == pytest.approx(1.0)
     (written,) = result.save_plots(tmp_path / "plots")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import tempfile
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from html import escape as html_escape
@@ -60,33 +59,27 @@ def reproduce(
     usable_folder("--plots", plots)
     writable("--html", html)
     left_out = [] if ids else [name for name in registry.EXPERIMENTS if name not in modules]
-    found: list[tuple[Any, float]] = []
+    found: list[Any] = []
     if trace is not None and len(on_trace) < len(chosen):
         typer.echo(f"on {trace}: {', '.join(on_trace)}; the others take no such trace", err=True)
     with progress_bar("results", quiet=as_json) as advance, own_home():
-        for place, (name, module) in enumerate(modules.items()):
-            started = time.perf_counter()
+        for place, name in enumerate(modules):
             progress = partial(_advance, advance, name, place, len(modules))
             progress(0.0)
-            try:
-                given = trace if name in on_trace else None
-                result = module.run(seeds=range(1, seeds + 1), trace=given, progress=progress)
-            except Exception as error:
-                # One that cannot run must not cost the results of the others.
-                result = registry.not_run(name, error)
-            found.append((result, time.perf_counter() - started))
+            given = trace if name in on_trace else None
+            found.append(registry.reproduce(name, seeds=range(1, seeds + 1), trace=given, progress=progress))
     if plots is not None:
-        for result, _ in found:
-            result.save_plots(plots)
+        for one in found:
+            one.result.save_plots(plots)
     if html is not None:
         html.write_text(reproduce_html(found, left_out), encoding="utf-8")
     if as_json:
-        results = [result.to_dict(seconds=seconds) for result, seconds in found]
-        print_json({"results": results, "holds": all(result.holds for result, _ in found), "left_out": left_out})
+        results = [one.to_dict() for one in found]
+        print_json({"results": results, "holds": all(one.result.holds for one in found), "left_out": left_out})
     else:
         _print(found)
         _say_more(left_out, html)
-    if not all(result.holds for result, _ in found):
+    if not all(one.result.holds for one in found):
         raise typer.Exit(1)
 
 
@@ -104,22 +97,22 @@ def _list(modules: Mapping[str, Any], long: Collection[str], *, as_json: bool) -
     print_list("experiments", listed, ("id", "paper", "title"), as_json=as_json)
 
 
-def _print(found: Sequence[tuple[Any, float]]) -> None:
+def _print(found: Sequence[Any]) -> None:
     table = Table("id", "paper and claim", "measured", "holds", "ran in", "seconds", show_lines=True)
-    for result, seconds in found:
-        verdict = "[green]yes[/green]" if result.holds else "[red]NO[/red]"
+    for one in found:
+        verdict = "[green]yes[/green]" if one.result.holds else "[red]NO[/red]"
         table.add_row(
-            result.id,
-            escape(f"{result.paper.paper}: {result.paper.text}"),
-            _measured(result),
-            "[red]FAILED[/red]" if result.failed else verdict,
-            result.where,
-            f"{seconds:.1f}",
+            one.id,
+            escape(f"{one.paper.paper}: {one.paper.text}"),
+            _measured(one.result),
+            "[red]FAILED[/red]" if one.result.failed else verdict,
+            one.result.where,
+            f"{one.seconds:.1f}",
         )
     Console().print(table)
-    held = sum(result.holds for result, _ in found)
-    missed = [result.id for result, _ in found if not result.holds and not result.failed]
-    failed = [result.id for result, _ in found if result.failed]
+    held = sum(one.result.holds for one in found)
+    missed = [one.id for one in found if not one.result.holds and not one.result.failed]
+    failed = [one.id for one in found if one.result.failed]
     told = f"; not: {', '.join(missed)}" if missed else ""
     typer.echo(f"{held} of {len(found)} hold{told}" + (f"; could not run: {', '.join(failed)}" if failed else ""))
 
@@ -151,15 +144,14 @@ article { border-top: 1px solid var(--line); margin-top: 28px; }
 """
 
 
-def reproduce_html(found: Sequence[tuple[Any, float]], left_out: Sequence[str] = ()) -> str:
-    """The page of these results with the seconds each took, and the ids of those that were not run."""
-    held = sum(result.holds for result, _ in found)
+def reproduce_html(found: Sequence[Any], left_out: Sequence[str] = ()) -> str:
+    """The page of these results, and the ids of those that were not run."""
+    held = sum(one.result.holds for one in found)
     rows = "".join(
-        f'<tr><td><a href="#{html_escape(result.id)}">{html_escape(result.id)}</a></td><td>'
-        f"{html_escape(result.paper.paper)}"
-        f"</td><td>{html_escape(result.headline)}</td><td>{_verdict(result)}</td>"
-        f"<td>{html_escape(result.where)}</td><td>{seconds:.1f}</td></tr>"
-        for result, seconds in found
+        f'<tr><td><a href="#{html_escape(one.id)}">{html_escape(one.id)}</a></td><td>{html_escape(one.paper.paper)}'
+        f"</td><td>{html_escape(one.result.headline)}</td><td>{_verdict(one.result)}</td>"
+        f"<td>{html_escape(one.result.where)}</td><td>{one.seconds:.1f}</td></tr>"
+        for one in found
     )
     without = f" Left out, because they take minutes: {', '.join(left_out)} (run with --long)." if left_out else ""
     heads = "".join(f"<th>{name}</th>" for name in ("id", "paper", "measured", "holds", "ran in", "seconds"))
@@ -170,7 +162,7 @@ def reproduce_html(found: Sequence[tuple[Any, float]], left_out: Sequence[str] =
         f"<p>{held} of {len(found)} hold. “simulation” ran the same policies on a simulated clock, “spark” on real "
         f"Spark, “computation” is arithmetic.{html_escape(without)}</p>"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-        f"{''.join(_article(result, seconds) for result, seconds in found)}</body></html>"
+        f"{''.join(map(_article, found))}</body></html>"
     )
 
 
@@ -180,15 +172,16 @@ def _verdict(result: Any) -> str:
     return '<span class="yes">yes</span>' if result.holds else '<span class="no">NO</span>'
 
 
-def _article(result: Any, seconds: float) -> str:
+def _article(one: Any) -> str:
+    result = one.result
     notes = "".join(f"<li>{html_escape(note)}</li>" for note in result.notes)
     reason = "" if result.holds else f'<p class="no">{html_escape(result.reason)}.</p>'
     with tempfile.TemporaryDirectory() as folder:
-        plots = "".join(_image(path, result.title) for path in result.save_plots(Path(folder)))
+        plots = "".join(_image(path, one.title) for path in result.save_plots(Path(folder)))
     return (
-        f'<article id="{html_escape(result.id)}"><h2>{html_escape(result.id)}: {html_escape(result.title)}</h2>'
-        f"<p><b>{html_escape(result.paper.paper)}:</b> {html_escape(result.paper.text)}. Holds: {_verdict(result)}. "
-        f"Ran in {html_escape(result.where)}, {seconds:.1f} s.</p>{reason}<pre>{html_escape(result.headline)}\n"
+        f'<article id="{html_escape(one.id)}"><h2>{html_escape(one.id)}: {html_escape(one.title)}</h2>'
+        f"<p><b>{html_escape(one.paper.paper)}:</b> {html_escape(one.paper.text)}. Holds: {_verdict(result)}. "
+        f"Ran in {html_escape(result.where)}, {one.seconds:.1f} s.</p>{reason}<pre>{html_escape(result.headline)}\n"
         f"{html_escape(summary(result.measured, most_lines=LINES_SHOWN))}</pre>{plots}<ul>{notes}</ul></article>"
     )
 

@@ -51,7 +51,7 @@ def run(
 
     Example: floodway run net.yaml --seconds 60s --target 2s --state runs/net
     """
-    from floodway.agent.loop.feeding import Feed
+    from floodway.agent.loop.feeds import Feed
     from floodway.agent.loop.runner import RunOptions, run_network
     from floodway.job.options import values
     from floodway.job.options.flags import parsed

@@ -63,7 +63,7 @@ def up(
 
     Example: floodway up net.yaml --seconds 60s --target 6s --control dfit --state runs/net
     """
-    from floodway.agent.loop.feeding import Feed
+    from floodway.agent.loop.feeds import Feed
     from floodway.agent.loop.run_files import claimed
     from floodway.agent.node.node_options import parse_control
     from floodway.agent.node.up import UpOptions, bring_up

@@ -183,9 +183,6 @@ def judged(table: Mapping[str, Sequence[PlaneFigures]]) -> Result:
     worst = max(one.error for rows in table.values() for found in rows for one in found.reactions.values())
     rise = {kind: slow[kind]["rates rise"] for kind in KINDS}
     return Result(
-        id="control-planes",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             kind: {
                 "seconds until all decide rightly": {change: round(value, 3) for change, value in slow[kind].items()},

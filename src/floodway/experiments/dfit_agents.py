@@ -92,9 +92,6 @@ def judged(runs: Sequence[AgentsRun]) -> Result:
     smaller = all(found.first.bytes < found.first.paper_bytes for found in runs)
     local = all(found.change.rows < found.first.rows for found in runs[1:])
     return Result(
-        id="dfit-agents",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             f"{found.agents} agents": {
                 "depth": found.depth,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import cast
 
 from floodway.errors import InputError, suggestion
-from floodway.experiments.result import Experiment, Result
+from floodway.experiments.result import Experiment, Progress, Reproduction, Result
 
 ON_SPARK = "floodway.experiments.on_spark.examples"
 WINDOWS_ON_SPARK = "floodway.experiments.on_spark.window_examples"
@@ -93,18 +96,13 @@ def load(identifier: str) -> Experiment:
     return cast(Experiment, getattr(import_module(module), name))
 
 
-def not_run(identifier: str, error: Exception) -> Result:
-    """The result of an experiment that could not run (no Java, no memory, a fault): it does not hold, and says why."""
-    module = load(identifier)
-    text = str(error).strip() or type(error).__name__
-    reason = text.splitlines()[0][:400]
-    return Result(
-        id=identifier,
-        title=module.TITLE,
-        paper=module.CLAIM,
-        measured={},
-        criteria=(),
-        where="nowhere",
-        headline=f"could not run: {reason}",
-        failed=reason,
-    )
+def reproduce(identifier: str, *, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Reproduction:
+    """Run one; where it cannot run (no Java, no memory, a fault) it does not hold, and says why."""
+    found, started = load(identifier), time.perf_counter()
+    try:
+        result = found.run(seeds=seeds, trace=trace, progress=progress)
+    except Exception as error:
+        # One that cannot run must not cost the results of the others.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:400]
+        result = Result({}, (), where="nowhere", headline=f"could not run: {reason}", failed=reason)
+    return Reproduction(identifier, found.TITLE, found.CLAIM, result, time.perf_counter() - started)

@@ -58,23 +58,19 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One reproduced table or figure. It holds if all its criteria are met.
+    """What came of a table or figure. It holds if all its criteria are met.
 
     `measured` holds what JSON can hold. `why` is the cause of a contradiction, as far as it is known; it is shown only
     where a criterion is not met. `plots` maps a file name without suffix to a function that draws it, so that nothing
     is drawn unless asked for. `headline` is one line of the numbers that matter, for people. `failed` says why there
     are no numbers, where the experiment could not run.
 
-    >>> claim = Claim("buffer-preposed", "Figure 3", "EDF misses fewer deadlines than FIFO")
     >>> criteria = (Criterion("EDF misses less than FIFO", met=False, found="0.03 and 0.02"),)
-    >>> result = Result("demo", "a demo", claim, {"edf": 0.03}, criteria, where="simulation")
+    >>> result = Result({"edf": 0.03}, criteria, where="simulation")
     >>> result.holds, result.reason
     (False, 'not met: EDF misses less than FIFO (0.03 and 0.02)')
     """
 
-    id: str
-    title: str
-    paper: Claim
     measured: Mapping[str, Any]
     criteria: tuple[Criterion, ...]
     where: Where
@@ -104,28 +100,6 @@ class Result:
         texts = [one.text + (f" ({one.found})" if one.found else "") for one in self.unmet]
         return f"not met: {'; '.join(texts)}" + (f". {self.why}" if self.why else "")
 
-    def to_dict(self, *, seconds: float) -> dict[str, Any]:
-        """The fields that scripts read; `seconds` is the wall time the run took."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "paper": {
-                "source": self.paper.source,
-                "name": PAPERS[self.paper.source],
-                "where": self.paper.where,
-                "claim": self.paper.text,
-            },
-            "measured": dict(self.measured),
-            "headline": self.headline,
-            "holds": self.holds,
-            "reason": self.reason or None,
-            "criteria": [{"text": one.text, "met": one.met, "found": one.found or None} for one in self.criteria],
-            "failed": self.failed or None,
-            "seconds": round(seconds, 3),
-            "where": self.where,
-            "notes": list(self.notes),
-        }
-
     def save_plots(self, directory: Path) -> list[Path]:
         """Draw every plot as PNG into `directory`, which is created if missing; returns the paths written."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -135,6 +109,40 @@ class Result:
             draw().savefig(path)
             written.append(path)
         return written
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """A result with what it is of, and the seconds that it took."""
+
+    id: str
+    title: str
+    paper: Claim
+    result: Result
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that scripts read."""
+        found = self.result
+        return {
+            "id": self.id,
+            "title": self.title,
+            "paper": {
+                "source": self.paper.source,
+                "name": PAPERS[self.paper.source],
+                "where": self.paper.where,
+                "claim": self.paper.text,
+            },
+            "measured": dict(found.measured),
+            "headline": found.headline,
+            "holds": found.holds,
+            "reason": found.reason or None,
+            "criteria": [{"text": one.text, "met": one.met, "found": one.found or None} for one in found.criteria],
+            "failed": found.failed or None,
+            "seconds": round(self.seconds, 3),
+            "where": found.where,
+            "notes": list(found.notes),
+        }
 
 
 class Experiment(Protocol):

@@ -1,6 +1,6 @@
 """What a move asks its surroundings to do, and what it is told came of it: the actions and events of `move_machine.py`.
 
-All are plain data. `moving.py` carries the actions out.
+All are plain data. `moves.py` carries the actions out.
 """
 
 from __future__ import annotations

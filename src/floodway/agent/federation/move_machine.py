@@ -9,7 +9,7 @@ given back by a lease that names the giver. Until the taker has confirmed, the g
 it cannot find out how the move was decided, the fragments wait, and the move is settled later. What was prepared
 changes no owner: a move goes on without it.
 
-A state names the last point reached, as a kill test does, and the one action under way; `moving.py` carries the action
+A state names the last point reached, as a kill test does, and the one action under way; `moves.py` carries the action
 out on journal, leases and engine, and `step` turns its outcome into the next state. A crash loses the state: what was
 begun is taken up from its row in the journal by `resuming`.
 

@@ -25,12 +25,12 @@ from floodway.agent.federation.credentials import Credentials, check_move, check
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.journal_rows import OPEN, BookedEntry
 from floodway.agent.federation.leases import FragmentLease, LeaseStore
-from floodway.agent.federation.moving import Moving
-from floodway.agent.federation.negotiating import LoadMeter, Negotiating
+from floodway.agent.federation.member_steering import MemberSteering, Shed, target_of, values_of
+from floodway.agent.federation.moves import ParticipantMoves
+from floodway.agent.federation.negotiation import LoadMeter, Negotiation
 from floodway.agent.federation.participant_figures import MemberRecord, ParticipantFigures
 from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.partners import Pace, Partners, Reach
-from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
 from floodway.agent.federation.storage_settlement import remove_leftovers
 from floodway.agent.loop.run_files import locked
 from floodway.agent.wire.client import PeerError
@@ -97,8 +97,8 @@ class ParticipantAgent:
         self.journal = Journal(state / FILE, name)
         self.store = store
         self.engine = engine
-        self._figures = ParticipantFigures()
-        self.moving = Moving(name, federation.fragments, store, self.journal, engine, clock, at, self._figures.fail)
+        self._figures = figures = ParticipantFigures()
+        self.moving = ParticipantMoves(name, federation.fragments, store, self.journal, engine, clock, at, figures.fail)
         self.books = Books(name, self.journal, store, federation.contracts, period_seconds=self.pace.bill)
         member = federation.members[name]
         self._loads = LoadMeter(member, federation.fragments)
@@ -107,7 +107,7 @@ class ParticipantAgent:
         )
         serial = self.journal.next_serial()
         machine = participant(name, member.costs(), federation.contracts, settings=settings, serial=serial)
-        self._negotiating = Negotiating(machine, federation, self.journal, self._figures, clock)
+        self._negotiating = Negotiation(machine, federation, self.journal, self._figures, clock)
         reach = Reach(first_seconds=self.pace.measure, longest_seconds=30 * self.pace.measure)
         self.partners = Partners(name, federation, self._credentials, reach, self._figures, clock)
         self._billing = Billing(name, self.books, self.journal, self.partners, federation.contracts, self._figures, at)

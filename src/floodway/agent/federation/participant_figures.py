@@ -15,8 +15,8 @@ from pathlib import Path
 
 from floodway.agent.federation.engine import EndedBatch, Measure
 from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, fragment_of
-from floodway.agent.federation.shedding import Shed
-from floodway.agent.loop.finished import loop_status
+from floodway.agent.federation.member_steering import Shed
+from floodway.agent.loop.batch_figures import loop_status
 from floodway.agent.loop.plan_book import PlanBook
 from floodway.contracts.cost import unit_cost
 from floodway.contracts.messages import Offer

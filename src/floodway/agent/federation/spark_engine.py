@@ -18,7 +18,7 @@ from pathlib import Path
 from floodway.agent.federation.engine import EndedBatch, Fence, Measure
 from floodway.agent.federation.errors import FragmentLostError
 from floodway.agent.loop.backlog import RateMeter
-from floodway.agent.loop.finished import finished_batch
+from floodway.agent.loop.batch_figures import finished_batch
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.federation_file import FragmentSpec
 from floodway.contracts.member_network import stream_name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from floodway.agent.loop.backlog import Backlog
-from floodway.agent.loop.finished import reason_of
+from floodway.agent.loop.batch_figures import reason_of
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering
 from floodway.control.base import Decision
 from floodway.job.decision import Mode, named

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from floodway.agent.loop.classes import by_target
-from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.feeds import Feed, Feeder
 from floodway.agent.loop.record import RunReport, score_of
 from floodway.agent.loop.run_files import claimed, save_network, save_report
 from floodway.agent.loop.sizes import MeasuredSizes

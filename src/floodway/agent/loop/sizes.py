@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from floodway.agent.loop.refining import Counted
+from floodway.agent.loop.refinement import Counted
 from floodway.network.flow import link_of
 from floodway.network.model import Arc, Network, Operator, OperatorKind
 from floodway.planning.selectivities import tuples_through

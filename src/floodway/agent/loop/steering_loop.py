@@ -14,10 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from floodway.agent.loop.backlog import RateMeter
-from floodway.agent.loop.buffer.deadlines import Deadlines
-from floodway.agent.loop.capacity_wait import CapacityWait
-from floodway.agent.loop.classes import Classes
-from floodway.agent.loop.finished import (
+from floodway.agent.loop.batch_figures import (
     LastCuts,
     capacity_needed,
     finished_batch,
@@ -25,9 +22,12 @@ from floodway.agent.loop.finished import (
     loop_status,
     result_latencies,
 )
+from floodway.agent.loop.buffer.deadlines import Deadlines
+from floodway.agent.loop.capacity_wait import CapacityWait
+from floodway.agent.loop.classes import Classes
 from floodway.agent.loop.plan_book import PlanBook
 from floodway.agent.loop.record import OutputLatencies, RunRecord
-from floodway.agent.loop.refining import Counted, Refining
+from floodway.agent.loop.refinement import Counted, Refinement
 from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
 from floodway.control.loop import Patience
@@ -159,7 +159,7 @@ class SteeringLoop:
         self._meter = RateMeter(options.rate_window_seconds)
         # Only where one query's CPU time is all there is can it be told whose it was.
         self._cpu = cpu_meter(spark) if len(parts) == 1 else None
-        self.refining = Refining(self.network) if self._cpu is not None else None
+        self.refining = Refinement(self.network) if self._cpu is not None else None
         self.sizes = NetworkSizes(self.network)
         self._on_costs = on_costs
         self._on_sizes = on_sizes

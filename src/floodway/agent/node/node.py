@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from floodway.agent.loop.finished import result_latencies
+from floodway.agent.loop.batch_figures import result_latencies
 from floodway.agent.loop.stages import stages
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.agent.loop.steering_loop import SteeringLoop, fragments_of

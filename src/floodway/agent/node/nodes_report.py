@@ -89,7 +89,7 @@ def report_nodes(
     measured = {node: _measured(layout, node, window) for node in audited.nodes}
     spans = {node: _spans(found, window) for node, found in measured.items()}
     throughput = _throughput(network, spans)
-    nodes = {node: _node(network, layout, node, measured[node], restarts.get(node, 0)) for node in measured}
+    nodes = {node: _node(layout, node, measured[node], restarts.get(node, 0)) for node in measured}
     offered, keeps = _offered(layout, spans, rates)
     kept = flows(network, offered, keeps)
     had = {
@@ -122,7 +122,7 @@ def _measured(layout: NodeLayout, node: str, window: tuple[float, float]) -> lis
     return [batch for batch in batches if window[0] <= batch.ended_seconds <= window[1]]
 
 
-def _node(network: Network, layout: NodeLayout, node: str, measured: Sequence[Batch], restarts: int) -> NodeFigures:
+def _node(layout: NodeLayout, node: str, measured: Sequence[Batch], restarts: int) -> NodeFigures:
     busy = sum(item.busy_seconds for item in measured)
     work = sum(item.work_seconds for item in measured)
     length = max((item.ended_seconds for item in measured), default=0.0) - min(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.feeds import Feed, Feeder
 from floodway.agent.loop.run_files import save_network
 from floodway.agent.loop.steering_loop import fragments_of
 from floodway.agent.node.node_options import Control

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeds import Feed
 from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.buffering.options import Manager

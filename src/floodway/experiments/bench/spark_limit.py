@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from floodway.agent.loop.feeding import Feed, Feeder
+from floodway.agent.loop.feeds import Feed, Feeder
 from floodway.control.base import BATCH_SHARE
 from floodway.experiments.bench.result import BenchResult, rounded
 from floodway.experiments.bench.spark_common import NARROW, BenchError, Frame, Workbench, workbench

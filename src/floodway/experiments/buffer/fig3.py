@@ -36,9 +36,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         for cycle, by_load in found.items()
     }
     return Result(
-        id="buffer-fig3",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=tuple(_criterion(cycle, by_load, len(seeds)) for cycle, by_load in found.items()),
         where="simulation",

@@ -30,9 +30,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     }
     progress(1.0)
     return Result(
-        id="buffer-fig4",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             *_criteria(common.PAPERS_CYCLE, seldom),

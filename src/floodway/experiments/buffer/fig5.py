@@ -34,9 +34,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     medians = [float(np.median(ratios(one))) for one in runs["PID"]]
     means = {name: [float(ratios(one).mean()) for one in found] for name, found in runs.items()}
     return Result(
-        id="buffer-fig5",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

@@ -59,9 +59,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     apart = {name: abs(common.mean(common.misses(found)) - exact) for name, found in learnt.items()}
     late = max(one.total.miss_ratio for found in runs.values() for one in found)
     return Result(
-        id="buffer-fig6",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             *(_slight(cycle, found) for cycle, found in by_cycle.items()),

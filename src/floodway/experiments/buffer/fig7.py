@@ -63,9 +63,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     }
     measured["utilisation_std_by_cycle"] = {name: common.mean(found) for name, found in fluctuation.items()}
     return Result(
-        id="buffer-fig7",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             *better(by_ratio, seldom),

@@ -41,9 +41,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     measured |= {"traffic": name, "hurst": bursty.hurst(seeds), "gaps": gaps}
     measured["poisson"] = common.table(poisson)
     return Result(
-        id="buffer-fig8",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             *better(by_ratio, seldom),

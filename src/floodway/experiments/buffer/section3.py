@@ -49,9 +49,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     on_time = {name: [one.on_time_ratio for one in found] for name, found in queued.items()}
     free = {name: common.mean(common.on_time(found)) for name, found in taking.items()}
     return Result(
-        id="buffer-section3",
-        title=TITLE,
-        paper=CLAIM,
         measured={"processor with a queue": inside, "processor that takes when free": common.table(taking)},
         criteria=(
             Criterion(

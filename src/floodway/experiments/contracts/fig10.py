@@ -52,9 +52,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     settle = {variant: measured[variant.value]["seconds_to_settle"] for variant in Variant}
     later = {variant.value: measured[variant.value]["saving_to_come_after_15s"] for variant in Variant}
     return Result(
-        id="contracts-fig10",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

@@ -95,9 +95,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     measured = {start: {name: _moves(name, each) for name, each in found.items()} for start, found in stories.items()}
     even, crowded = measured.values()
     return Result(
-        id="contracts-fig11",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=_criteria(even),
         where="simulation",

@@ -42,9 +42,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     measured["excess_falls_with_contracts"] = falls
     left = {count: sum(ranged[count].excess_after) for count in (7, 9, 10)}
     return Result(
-        id="contracts-fig8",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

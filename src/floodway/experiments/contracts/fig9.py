@@ -37,9 +37,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     better = all(sum(ranged[count].room_after) < sum(fixed[count].room_after) for count in common.CONTRACTS)
     measured["range_beats_fixed"] = better
     return Result(
-        id="contracts-fig9",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

@@ -107,9 +107,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     three_each = all(one.messages == 3 * pairs for pairs, one in best.items())
     level = all(after <= 1.25 * before for before, after in pairwise(per_contract.values()))
     return Result(
-        id="contracts-lemmas",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "chain_needs_delta": {str(count): fine for count, fine in needed.items()},
             "counterexample": {"start": list(COUNTEREXAMPLE), "end": counterexample, "room": PAPER_LEVEL},

@@ -40,9 +40,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
 def judged(measured: dict[str, Any], seeds: int) -> Result:
     """The verdict on what `settle` found, by variant and size."""
     return Result(
-        id="contracts-scale",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion("every federation comes to rest", all(one["settled"] for one in measured.values())),

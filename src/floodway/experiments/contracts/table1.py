@@ -37,9 +37,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         widest.append(common.mean([int(one.max()) for one in distances]))
         progress((step + 1) / len(common.CONTRACTS))
     return Result(
-        id="contracts-table1",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "min_contracts": list(common.CONTRACTS),
             "max_contracts": most,

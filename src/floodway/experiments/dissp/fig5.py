@@ -32,9 +32,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     )
     at = measured["200"]
     return Result(
-        id="dissp-fig5",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(f"up to 80 queries latency stays below {LOW_SECONDS:g} s", low),

@@ -41,9 +41,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     gathering = [table[t][200]["locked"] for t in common.TARGETS]
     bounds = {f"{t:g} s": round(stability_bound(t, common.TICK_SECONDS), 4) for t in common.TARGETS}
     return Result(
-        id="dissp-fig6",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "worst relative error of the mean, always overloaded": worst,
             "relative error of the mean from 120 queries on": {"highest": highest, "lowest": lowest},

@@ -39,9 +39,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     spreads = [table[target]["spread"] for target in common.TARGETS]
     close = all(abs(table[target]["mean"] / target - 1.0) < CLOSE for target in common.TARGETS)
     return Result(
-        id="dissp-fig7",
-        title=TITLE,
-        paper=CLAIM,
         measured={f"target {target:g} s": row for target, row in table.items()},
         criteria=(
             Criterion(f"the mean is within {CLOSE:.0%} of every target", close),

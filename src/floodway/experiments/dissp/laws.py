@@ -76,9 +76,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     ours, late = every["latency law, gain 0.1"], "mean, last quarter"
     limits = {name: table[name][late] for name in LIMITS}
     return Result(
-        id="dissp-laws",
-        title=TITLE,
-        paper=CLAIM,
         measured=table,
         criteria=(
             Criterion(

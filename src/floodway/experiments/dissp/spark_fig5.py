@@ -36,9 +36,6 @@ def judged(limit: EngineLimit, runs: Mapping[int, EngineRun], trace: Path | None
     highest = {queries: max(one.latency for one in found.batches) for queries, found in runs.items()}
     last = {queries: found.batches[-1].latency for queries, found in runs.items()}
     return Result(
-        id="dissp-spark-fig5",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "limit": spark_runs.limit_measured(limit),
             **{

@@ -48,9 +48,6 @@ def judged(found: ControlledRuns, trace: Path | None) -> Result:
             ),
         ]
     return Result(
-        id="dissp-spark-fig6",
-        title=TITLE,
-        paper=CLAIM,
         measured=found.measured(),
         criteria=tuple(criteria),
         where="spark",

@@ -32,9 +32,6 @@ def judged(found: ControlledRuns, trace: Path | None) -> Result:
     targets = found.limit.targets
     spreads = {law: [found.runs[target, law].spread for target in targets] for law in LAWS}
     return Result(
-        id="dissp-spark-fig7",
-        title=TITLE,
-        paper=CLAIM,
         measured=found.measured(),
         criteria=(
             *(spark_runs.close_to_target(found, law) for law in LAWS),

@@ -227,9 +227,6 @@ def _result(
     mean = {phase: sum(found) / max(1, len(found)) for phase, found in phases.items()}
     same = all(one.same and one.written > 0 for one in unmoved.values())
     return Result(
-        id="federation-fig13",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "moves": [
                 {"route": route, "fragments": list(move.fragments), "seconds": dict(move.seconds), "price": move.price}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from floodway.agent.loop.feeding import Feed
+from floodway.agent.loop.feeds import Feed
 from floodway.agent.loop.record import RunReport
 from floodway.agent.loop.runner import RunOptions, run_network
 from floodway.agent.loop.stages import stages
@@ -85,9 +85,6 @@ class _SparkRun:
         every = ("rates", "score", "optimum", "throughput", "dropped", "latency", "differences")
         mean = report.latency.mean
         return Result(
-            id=self.id,
-            title=self.TITLE,
-            paper=self.CLAIM,
             measured={**{key: told[key] for key in every}, **shown},
             criteria=(*((near,) if scored else ()), *criteria, accounts),
             where="spark",

@@ -63,9 +63,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         progress(place / len(networks))
     elsewhere = max(found.worst for found in outside.values())
     return Result(
-        id="staying-fit-adaptive",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "traffic": traffic,
             **{

@@ -58,9 +58,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     measured = {f"{nodes} nodes": _means(found) for nodes, found in trees.items()}
     most = max(tree.resent / tree.depth for tree in every)
     return Result(
-        id="staying-fit-dfit",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             within("D-FIT", EPSILON, (tree.first for tree in every)),

@@ -44,9 +44,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     expected = [(check["solver-w"].mean, row["expected error"]) for check, row in zip(checks, rows, strict=True)]
     last = rows[-1]
     return Result(
-        id="staying-fit-fig10",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

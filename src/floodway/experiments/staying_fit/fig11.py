@@ -65,9 +65,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         "mean error at rates of the workload": [round(error, 6) for error in errors],
     }
     return Result(
-        id="staying-fit-fig11",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion("calls rise with λ on every network", rises, str(by_lambda)),

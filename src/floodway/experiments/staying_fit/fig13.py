@@ -46,9 +46,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     first, last = measured[str(FAN_OUTS[0])], measured[str(FAN_OUTS[-1])]
     calls = [row["solver calls"] for row in measured.values()]
     return Result(
-        id="staying-fit-fig13",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion("Solver's calls rise with fan-out", calls == sorted(calls) and calls[0] < calls[-1], str(calls)),

@@ -68,9 +68,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     hour = fit[8][-1]["seconds"]
     counts = [needed[inputs] for inputs in INPUTS]
     return Result(
-        id="staying-fit-fig14",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "solver calls until 1% expected error": {str(inputs): calls for inputs, calls in needed.items()},
             "solver-w": {str(inputs): _thinned(steps) for inputs, steps in converging.items()},

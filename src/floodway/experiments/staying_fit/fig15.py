@@ -59,9 +59,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     by_epsilon = all(more > less for counts in rows.values() for more, less in pairwise(counts))
     by_load = all(light > heavy for heavy, light in pairwise(counts[0] for counts in rows.values()))
     return Result(
-        id="staying-fit-fig15",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "rows": {"epsilon": list(EPSILONS), **rows},
             "selectivity change": {"allowed difference": list(DIFFERENCES), **selectivity},

@@ -74,9 +74,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     found = [*spreads, *measured["best row"], *look["row"], look["load"], look["score"], look["drop"]]
     numbers = ", ".join(f"{float(value):.4g}" for value in found)
     return Result(
-        id="staying-fit-fit-examples",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion("spreads, best entry and look-up as printed", bool(np.allclose(found, wanted)), numbers),

@@ -65,7 +65,7 @@ def chain_case() -> Case:
 
     def table(epsilon: float) -> FitTable:
         below = outside_triangle(leaf((3.0, 1.0), epsilon), np.array([1 / 3, 1 / 2]))
-        return within_load(through_chain(below, ("s1", "s2"), np.array([1.0, 1.0])), np.array([1.0, 2.0]), 1.0)
+        return within_load(through_chain(below, ("s1", "s2"), np.array([1.0, 1.0])), np.array([1.0, 2.0]))
 
     return Case(figure1(), table, _plain)
 
@@ -83,7 +83,7 @@ def children_case() -> Case:
     def table(epsilon: float) -> FitTable:
         merged = merge_tables([leaf((2.0,), epsilon), leaf((5.0,), epsilon)])
         above = through_split(through_chain(merged, ("s", "s"), np.array([0.8, 0.8])), ("s", "s"))
-        return within_load(above, np.array([0.5]), 1.0)
+        return within_load(above, np.array([0.5]))
 
     def score(found: FitTable, observed: Vector) -> Vector:
         kept = np.minimum(found.rates[:, :1], observed)
@@ -115,7 +115,7 @@ def pair_case(kind: OperatorKind) -> Case:
     def table(epsilon: float) -> FitTable:
         below = leaf((2.0,), epsilon)
         points = percent_points(epsilon, float(below.rates.max()) / min(gives), 2)
-        return within_load(through_pair(below, 0, ("s1", "s2"), gives, points), np.array([0.5, 0.5]), 1.0)
+        return within_load(through_pair(below, 0, ("s1", "s2"), gives, points), np.array([0.5, 0.5]))
 
     def score(found: FitTable, observed: Vector) -> Vector:
         earned: Vector = np.minimum(found.rates, observed) @ np.array(gives)
@@ -147,9 +147,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     fewer = {name: row["similar rows merged"]["worst error"] for name, row in measured.items()}
     lost = {name: row["without dominated rows"]["points without a row, as printed"] for name, row in measured.items()}
     return Result(
-        id="staying-fit-propagation",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

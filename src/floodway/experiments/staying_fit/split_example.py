@@ -61,9 +61,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
     wanted = [1 / 8, 1 / 3, 0.6, 0.28, 0.25, 0.375, 0.0]
     found = [value for value in measured.values() if isinstance(value, float)]
     return Result(
-        id="staying-fit-split-example",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

@@ -53,9 +53,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         scores[plan] = served.score
         progress(place / len(kept))
     return Result(
-        id="staying-fit-table1",
-        title=TITLE,
-        paper=CLAIM,
         measured={
             "rows": {plan: dict(zip(COLUMNS, row, strict=True)) for plan, row in rows.items()},
             "printed": {plan: dict(zip(COLUMNS, row, strict=True)) for plan, row in PRINTED.items()},

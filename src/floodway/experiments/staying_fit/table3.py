@@ -49,9 +49,6 @@ def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Resu
         progress(place / len(PRINTED))
     ours = [row["rows of one server"] for row in measured.values()]
     return Result(
-        id="staying-fit-table3",
-        title=TITLE,
-        paper=CLAIM,
         measured=measured,
         criteria=(
             Criterion(

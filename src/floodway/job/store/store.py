@@ -127,7 +127,8 @@ def probe(store: Store) -> None:
     """Refuse a place that cannot do what a job needs: at the start, not in the middle of a run. StoreError says why."""
     name = f"probe-{token_hex(8)}"
     try:
-        store.create(name, b"")
+        if isinstance(store, LocalStore):
+            store.create(name, b"")  # needs hard links, which not every file system has; elsewhere it leaves a trace
         store.write(name, b"")
         store.remove(name)
     except StoreError as error:

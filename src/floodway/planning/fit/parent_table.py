@@ -91,8 +91,8 @@ def through_pair(
     return replace(table.take(row), inputs=names, rates=rates)
 
 
-def within_load(table: FitTable, cost: Vector, capacity: float) -> FitTable:
+def within_load(table: FitTable, cost: Vector) -> FitTable:
     """Rows that this node's own operators can take; `cost` is CPU-seconds per tuple of each input, all it triggers."""
     loads = table.rates @ cost
-    fits = loads <= capacity * (1 + FEASIBILITY_TOLERANCE)
+    fits = loads <= 1 + FEASIBILITY_TOLERANCE
     return replace(table, loads=loads).take(fits)

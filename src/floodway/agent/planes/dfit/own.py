@@ -119,14 +119,14 @@ class ClusterTable:
         locations = part.network.drop_locations
         if whole:
             return dict.fromkeys(locations, 1.0)
-        flow = np.array([float(carried[self._arc(part.network, arc)][0]) for arc in part.variables])
+        flow = np.array([float(carried[self._arc(arc)][0]) for arc in part.variables])
         seen = np.array([rates.get(name, 0.0) for name in part.streams])
         keeps = dict(zip(locations, part.keeps(flow, seen).tolist(), strict=True))
         # Between members nothing is dropped on arrival: it was where it was written.
         inner = [name for name in part.streams if self._is_inner(name)]
         return {at: 1.0 if at in inner or keep > 1 - 1e-6 else keep for at, keep in keeps.items()}
 
-    def _arc(self, part: Network, arc: Arc) -> Arc:
+    def _arc(self, arc: Arc) -> Arc:
         """The local program's name for an arc of a member's part."""
         if "->" in arc.producer:
             producer, _, consumer = arc.producer.partition("->")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from floodway.agent.federation.moving import STEPS
+from floodway.agent.federation.moves import STEPS
 from floodway.experiments.chaos.federation_world import FAST, SETTINGS, FederationWorld, try_point
 from floodway.experiments.chaos.result import FaultResult, Trial
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodway.agent.loop.feeding import Feed, Feeder, FeedError
+from floodway.agent.loop.feeds import Feed, Feeder, FeedError
 from floodway.network.file import parse_network
 from floodway.spark.log import LogReader
 from floodway.spark.query.layout import RunLayout

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.agent.loop.refining import Counted, Refining
+from floodway.agent.loop.refinement import Counted, Refinement
 from floodway.job.ledger.ledger import LedgerLine
 from floodway.network.model import Network, Node, Operator, Output, Stream
 
@@ -38,8 +38,8 @@ def batch(true: Network, tuples: int, keeps: dict[str, float]) -> tuple[list[Led
     return lines, reached
 
 
-def learn(declared: Network, true: Network, batches: int, seed: int) -> tuple[Refining, list[Network]]:
-    refining, rng, cpu, told = Refining(declared), random.Random(seed), 0.0, []
+def learn(declared: Network, true: Network, batches: int, seed: int) -> tuple[Refinement, list[Network]]:
+    refining, rng, cpu, told = Refinement(declared), random.Random(seed), 0.0, []
     for _ in range(batches):
         keeps = {"cheap": rng.random(), "dear": rng.random()}
         lines, reached = batch(true, rng.randint(200, 1000), keeps)

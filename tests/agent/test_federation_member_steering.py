@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from floodway.agent.federation.engine import Measure
-from floodway.agent.federation.shedding import MemberSteering, Shed, target_of, values_of
+from floodway.agent.federation.member_steering import MemberSteering, Shed, target_of, values_of
 from floodway.agent.loop.steering import FragmentBatch
 from floodway.contracts.contract import Contract, Service
 from floodway.contracts.cost import InFlight

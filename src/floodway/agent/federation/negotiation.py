@@ -41,7 +41,7 @@ from floodway.contracts.participant_state import Participant
 LEAST_UNITS = 1e-9
 
 
-class Negotiating:
+class Negotiation:
     """One participant's machine; hold `lock` to read it more than once."""
 
     def __init__(

@@ -48,7 +48,7 @@ class Counted:
         return cls(entered, emitted)
 
 
-class Refining:
+class Refinement:
     """Refines a network that runs as one query; CPU time is cumulative, as `CpuMeter` gives it."""
 
     def __init__(self, network: Network) -> None:

@@ -18,7 +18,7 @@ from typing import assert_never
 from floodway.agent.federation import move_actions as act
 from floodway.agent.federation.engine import FragmentEngine
 from floodway.agent.federation.errors import FragmentLostError, MoveError, StorageError
-from floodway.agent.federation.holding import Holdings
+from floodway.agent.federation.holdings import Holdings
 from floodway.agent.federation.journal_rows import OPEN, MoveRow, Role
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
 from floodway.agent.federation.move_machine import MoveState, beginning, resuming, step
@@ -40,7 +40,7 @@ STEPS = (
     "taker:started",
     "taker:done",
 )
-"""Every point of a move that goes well at which a test kills one side; `Moving.at` is called there."""
+"""Every point of a move that goes well at which a test kills one side; `ParticipantMoves.at` is called there."""
 
 
 Ask = Callable[[Move, Mapping[str, int]], Mapping[str, float]]
@@ -50,7 +50,7 @@ Post = Callable[[], Mapping[str, float]]
 
 
 @dataclass
-class Moving:
+class ParticipantMoves:
     """The moves that bring one participant its fragments and take them away; `at` is told each step."""
 
     name: str

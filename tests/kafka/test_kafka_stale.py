@@ -87,7 +87,7 @@ def test_after_downtime_results_are_fresh_within_three_batches(
 
 @pytest.mark.slow
 @pytest.mark.timing
-def test_half_an_hour_of_backlog_is_behind_after_three_batches(
+def test_half_an_hour_of_backlog_is_behind_with_the_third_batch(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     """As after downtime: records of every moment of the last half hour, and new ones all the time."""
@@ -102,7 +102,7 @@ def test_half_an_hour_of_backlog_is_behind_after_three_batches(
     batches = sorted({one.batch for one in job.results})
     means = {at: fmean(one.latency for one in job.results if one.batch == at) for at in batches}
     print("\nmean latency by batch:", {at: round(mean, 2) for at, mean in means.items()})
-    assert all(mean <= TARGET_SECONDS for at, mean in means.items() if at >= 3)
+    assert all(mean <= TARGET_SECONDS for at, mean in means.items() if at >= 2)
     total = job.ledger.fold().total
     assert job.ledger.fold().differences() == []
     assert total.dropped["clicks", "stale"] == stale_by_journal(job)

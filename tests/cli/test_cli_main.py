@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from floodway.agent.wire.ports import free_ports
+from floodway.cli import main
 from floodway.cli.main import ALIASES, COMMANDS, MEANT, wanted
 from floodway.errors import InputError
 from tests.docs.pages import command_line
@@ -71,3 +74,16 @@ def test_options_are_shown_in_panels() -> None:
     said = floodway("run", "--help").stdout
     for panel in ("Target and control", "Planning", "Drops and losses", "Buffer", "Spark", "Watching"):
         assert f"─ {panel} ─" in said
+
+
+def test_a_process_that_has_ended_is_told_as_that(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setattr(main, "register", lambda names: None)
+    monkeypatch.setattr(main, "app", lambda: socket.create_connection(("127.0.0.1", port)))
+    monkeypatch.setattr("sys.argv", ["floodway", "demo"])
+    with pytest.raises(SystemExit, match="1"):
+        main.main()
+    said = capsys.readouterr().err
+    assert said.startswith("error: a process that this command needs has ended: Connection refused. If it was Spark's")

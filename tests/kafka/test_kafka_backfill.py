@@ -70,13 +70,21 @@ class Job:
         self.kept += [row.id for row in batch.select("id").collect()]
 
     def send(self) -> None:
-        """One batch, processed and accounted for."""
+        """Records, processed and accounted for: one batch, or two if one is cut while they are still being sent."""
+        self.produce()
+        self.settle()
+
+    def produce(self) -> None:
+        """The next records."""
         for number in range(self.sent, self.sent + RECORDS):
             hour = number // RECORDS
             body = {"id": number, "user": number % 20, "value": number % 10, "ts": f"2026-01-01T{hour:02d}:00:00Z"}
             self.producer.produce(self.topic, value=json.dumps(body).encode(), partition=number % PARTITIONS)
         self.sent += RECORDS
         assert self.producer.flush(PATIENCE_SECONDS) == 0
+
+    def settle(self) -> None:
+        """Wait until all that was sent is processed and accounted for, and the next decision is in force."""
         self.query.processAllAvailable()
         wait_until(lambda: Ledger(self.shed.files.store).fold().total.offered.total() >= self.sent)
         valid = self.shed.loop.control.latest.valid_from_us
@@ -236,22 +244,20 @@ def test_a_batch_that_only_the_sink_had_committed_is_counted_by_the_backfill(
         job.send()
     end_of(job)  # files that nobody writes any more can be copied
     shutil.copytree(tmp_path / "state", tmp_path / "before")
-    known = max(line.batch for line in Ledger(job.shed.files.store).lines())
+    job.produce()  # before the query starts again: one batch takes all of it
     sent, job = job.sent, FileJob(spark, broker, topic, tmp_path, {"identity": "id"})
     job.sent = sent
-    job.send()
-    sent = job.sent
+    job.settle()
     end_of(job)
     shutil.rmtree(tmp_path / "state")
     shutil.copytree(tmp_path / "before", tmp_path / "state")
     last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink()
-    lost = int(last.name) - known  # two, if a batch was cut while its records were still being sent
 
     again = FileJob(spark, broker, topic, tmp_path, {"identity": "id"})
     try:
-        wait_until(lambda: Ledger(again.shed.files.store).fold().lost_batches == lost, "the gap")
+        wait_until(lambda: Ledger(again.shed.files.store).fold().lost_batches == 1, "the gap")
     finally:
         again.query.stop()
     written: list[int] = []

@@ -531,6 +531,16 @@ def test_a_write_that_takes_place_after_the_store_said_it_failed_is_known() -> N
     world.read("a")
 
 
+@pytest.mark.parametrize("number", ['"rate": 1e999', '"budget": -1e999', '"seq": 99999999999', '"salt": 9e30'])
+def test_a_table_that_no_decision_could_follow_is_refused(number: str) -> None:
+    """Taken, it could not be written again, nor could Spark read it: the operator could not turn the shed off."""
+    world = World({"a": Query()})
+    entry = {"seq": 3, "valid_from_us": 0, "keep_ppm": 5, "mode": "enforce", **json.loads(f"{{{number}}}")}
+    world.store.objects["control.json"] = json.dumps({"version": 2, "latest": entry}).encode()
+    with pytest.raises(ControlTableError, match="not a control table of version 2"):
+        world.boot()
+
+
 def test_a_foreign_control_table_is_refused() -> None:
     world = World({"a": Query()})
     world.store.objects["control.json"] = b'{"version": 1, "history": []}'

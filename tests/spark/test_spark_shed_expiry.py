@@ -137,6 +137,24 @@ def test_a_clock_that_is_set_is_followed_at_once_and_not_with_the_next_beat(tmp_
         heartbeat.stop()
 
 
+def test_a_mode_that_cannot_be_looked_at_ends_no_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ShedSettings("job", 2.0, make_controller("batch", target_seconds=2.0), "enforce", 1, expires_seconds=1)
+    loop = ShedLoop(settings, ShedFiles(tmp_path), clock_us=lambda: time.time_ns() // 1000)
+    loop.on_start("q", None)
+
+    def fail() -> None:
+        raise RuntimeError("no words")
+
+    monkeypatch.setattr(loop, "follow_mode", fail)
+    heartbeat = listener.Heartbeat(loop)
+    heartbeat.start()
+    try:
+        began_us = loop.clock_us()
+        wait_until(lambda: (loop.control.latest.until_us or 0) > began_us + 2_000_000)
+    finally:
+        heartbeat.stop()
+
+
 def test_a_query_that_is_started_again_is_renewed_again(spark: SparkSession, tmp_path: Path) -> None:
     """From the same DataFrame, as whoever restarts what has failed does: the shed is not applied again."""
     again = shed("again", target_latency="2s", expires_after="1s", state_dir=str(tmp_path / "state"))

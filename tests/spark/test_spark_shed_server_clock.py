@@ -91,17 +91,31 @@ def test_an_answer_is_from_between_the_question_and_its_arrival() -> None:
         server[0] += half
         return told
 
+    def pass_by(seconds: int) -> None:
+        steady[0] += seconds * SECOND
+        server[0] += seconds * SECOND
+
+    def is_right() -> bool:
+        return clock() - clock.doubt_us <= server[0] <= clock()
+
     clock = ServerClock(ask, lambda: steady[0])
-    assert clock.doubt_us == 30_000 <= GOOD_US and QUESTIONS > 2
-    assert clock() - clock.doubt_us <= server[0] <= clock()
+    assert clock.doubt_us == 30_000 <= GOOD_US and QUESTIONS > 2 and is_right()
     clock.look()
     clock.look(server[0])  # neither is it time, nor does a batch speak against it
-    assert clock.doubt_us == 30_000
-    steady[0] += AGAIN_US
-    server[0] += AGAIN_US
-    takes = iter([20_000])
+    assert next(takes) == 90_000
+    takes = iter([600_000, 20_000])
+    pass_by(AGAIN_US // SECOND)
+    clock.look()  # a server that is busy tells nothing new
+    assert 30_000 < clock.doubt_us < 50_000 and is_right()
+    pass_by(AGAIN_US // SECOND)
     clock.look()
-    assert clock.doubt_us == 20_000 and clock() - clock.doubt_us <= server[0] <= clock()
+    assert clock.doubt_us == 20_000 and is_right()
+    for step in (HOUR, -HOUR, 0.5, -0.5):  # told by a batch at once, if it is far
+        server[0] += round(step * SECOND)
+        takes = iter([10_000, 40_000])
+        pass_by(2 if abs(step) > 1 else AGAIN_US // SECOND)
+        clock.look(server[0])
+        assert clock.doubt_us == 40_000 and is_right()
 
 
 def test_what_a_batch_needs_of_doubt_is_kept_for_it(tmp_path: Path) -> None:

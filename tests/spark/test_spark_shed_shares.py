@@ -139,7 +139,9 @@ def test_no_key_is_a_key_and_stale_tuples_are_nobodys(spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize(
-    "options", [{"share_by": "value % 7"}, {"accuracy": Accuracy("sum(value)", by="value % 7")}], ids=list
+    "options",
+    [{"share_by": "value % 7"}, {"accuracy": Accuracy("sum(value)", by="value % 7")}],
+    ids=["share", "accuracy"],
 )
 def test_no_tuple_carries_the_quotas_of_all_keys_to_where_it_is_counted(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any]

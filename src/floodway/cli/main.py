@@ -151,9 +151,12 @@ def main() -> None:
     except OSError as error:
         if error.strerror is None:
             raise
-        # What no command foresaw: a disk that is full, a file that others may not read.
+        # What no command foresaw: a disk that is full, a file that others may not read, Spark's Java that has died.
         where = "" if error.filename is None else f"{error.filename}: "
         hint = "Check the path, the room on its disk, and who may read and write there"
+        if isinstance(error, ConnectionError):
+            where = "a process that this command needs has ended: "
+            hint = "If it was Spark's Java, look for the reason above; often the machine's memory is too small"
         report(FloodwayError(f"{where}{error.strerror}", hint=hint), as_json="--json" in sys.argv)
         sys.exit(1)
     except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ from floodway.spark.log.kafka_links import Mark
 from floodway.spark.log.segments import open_segment, parse_name
 from floodway.spark.shed.checkpoints import backlog, positions, waiting
 from floodway.spark.shed.control_file import FILE, ControlTable
-from floodway.spark.shed.control_table import Entry
+from floodway.spark.shed.control_table import Entry, Table
+from floodway.spark.shed.keys.quotas import Quotas
 from floodway.spark.source.decode import ERROR, decode_json, decode_rows, encode_rows, json_schema
 from floodway.spark.source.offsets import BatchOffset, parse_offset
 
@@ -190,12 +192,19 @@ def _decisions(folder: Path) -> Reader:
 def _control(folder: Path) -> Reader:
     store = LocalStore(folder / "shed")
     table = ControlTable(store, lambda: 1000, Entry(0, 0), {})
-    table.put(Entry(1, 0, mode="enforce", keep_ppm=5))
+    quotas = Quotas((7, 9), (0.5, 0.25), (0.8, 0.9), (1, 2), sizes=(3.0,))
+    full = Entry(1, 0, 5, 3, "enforce", 0.5, 9, 300.0, 20.0, 70, 5000, quotas, 4, {"clicks": (5, 6)})
+    table.put(full)
     example = store.read(FILE) or b""
 
     def read(data: bytes) -> None:
+        """Whatever is taken, the operator can turn it off."""
         (folder / "shed" / FILE).write_bytes(data)
-        ControlTable(store, lambda: 1000, Entry(0, 0), {})
+        found = ControlTable(store, lambda: 1000, Entry(0, 0), {})
+        found.put(replace(found.latest, mode="off"))
+        written = Table.decode(store.read(FILE) or b"")
+        if written is None or written.latest.mode != "off":
+            raise EffectError("a kill switch is not in force")
 
     return Reader([example], read, 5)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OVERLOAD = 2.0
 MOST_PROCESSED = 0.8
 """A run without Floodway that processes more of its load than this was not overloaded: half of it would be."""
+ALL = 0.97
 LARGE_EVENTS = 40_000
 CALIBRATION_SECONDS = 25.0
 """After that many the measurement ends at the latest: a machine that does much else is never steady."""
@@ -69,12 +70,14 @@ class Calibrated:
 def faster(machine: Calibrated, run: DemoRun) -> Calibrated | None:
     """The machine as a run without Floodway has found it, where it could do far more than was measured; else None.
 
-    A compiler that was held up while it was measured makes it faster by half and more.
+    A compiler, or another program, that took the CPU while it was measured makes it faster by half and more.
     """
     offered, processed = (sum(count(kind) for kind in WORTH) for count in (run.load.of, run.processed))
     if processed <= MOST_PROCESSED * offered:
         return None
-    return replace(machine, capacity=max(OVERLOAD * machine.capacity, processed / run.counted_seconds))
+    found = processed / run.counted_seconds
+    # Who processed all of it may have done so in half of the time.
+    return replace(machine, capacity=found if processed < ALL * offered else max(OVERLOAD * machine.capacity, found))
 
 
 def load_seconds(target: float) -> float:

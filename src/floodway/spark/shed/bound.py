@@ -39,7 +39,6 @@ from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
 from floodway.spark.shed.recovery.rule import Rule, write_rule
-from floodway.spark.shed.server_clock import server_clock
 from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
 
@@ -94,7 +93,11 @@ class BoundShed:
 
     def _new_loop(self, df: DataFrame) -> ShedLoop:
         asking = f"shed {self.settings.name!r}: ask_executors="
-        server = server_clock(self.spark) if is_connect(self.spark) else None
+        server = None
+        if is_connect(self.spark):
+            from floodway.spark.shed.server_clock import server_clock
+
+            server = server_clock(self.spark)
         return ShedLoop(
             self.settings,
             self.files,

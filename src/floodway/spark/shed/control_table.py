@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from floodway.job.decision import Mode
 from floodway.planning.lag import Positions
@@ -41,6 +41,10 @@ MOST_OTHERS = 64
 """Entries beside the latest one; of more the oldest are dropped, and their batches find the latest."""
 
 KeepPpm = Annotated[int, Field(ge=0, le=PPM)]
+Seq = Annotated[int, Field(ge=0, lt=1 << 30)]
+"""With a mode it is within Spark's int; a decision a second would take thirty years to it."""
+Bigint = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+TimeUs = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
 Span = tuple[int, int]
 """Timestamps in microseconds from the first on, the second left out."""
 
@@ -104,17 +108,17 @@ class Entry:
     [625000, 300000, 125000]
     """
 
-    seq: int
-    valid_from_us: int
+    seq: Seq
+    valid_from_us: TimeUs
     keep_ppm: KeepPpm = PPM
-    salt: int = 0
+    salt: Bigint = 0
     mode: Mode = "observe"
-    threshold: float | None = None
+    threshold: FiniteFloat | None = None
     tie_ppm: KeepPpm = PPM
-    budget: float | None = None
-    rate: float | None = None
-    base_us: int | None = None
-    until_us: int | None = None
+    budget: FiniteFloat | None = None
+    rate: FiniteFloat | None = None
+    base_us: TimeUs | None = None
+    until_us: TimeUs | None = None
     quotas: Quotas | None = None
     rare_ppm: KeepPpm = 0
     skip: Positions | None = None
@@ -176,8 +180,8 @@ class Entry:
 class Other:
     """What is in force in place of the latest entry for timestamps from `begin_us` on and before `end_us`."""
 
-    begin_us: int
-    end_us: int
+    begin_us: TimeUs
+    end_us: TimeUs
     entry: Entry
 
     def is_within(self, entry: Entry) -> bool:

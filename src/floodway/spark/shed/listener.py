@@ -92,8 +92,14 @@ class Heartbeat:
         period = (self._loop.settings.expires_seconds or EVER_SECONDS) / BEATS
         while not self._stopped_within(period) and not self._is_over():
             self._loop.look_at_clock()
-            self._loop.follow_mode()
+            self._follow_mode()
             self._loop.renew()
+
+    def _follow_mode(self) -> None:
+        try:
+            self._loop.follow_mode()
+        except Exception:  # what a store's client raises without words must not end the beats
+            log.exception("floodway shed %s could not look at its mode", self._loop.settings.name)
 
     def _stopped_within(self, seconds: float) -> bool:
         """Wait for the next beat, which comes at once when the machine's clock is set: a step makes nothing expire."""
@@ -106,7 +112,7 @@ class Heartbeat:
                 return False
             if began + passed - looked >= MODE_SECONDS:
                 looked = began + passed
-                self._loop.follow_mode()
+                self._follow_mode()
         return True
 
     def _is_over(self) -> bool:

@@ -194,7 +194,7 @@ class ShedLoop:
                 self.renew()
 
     def on_foreign(self, query: str) -> None:
-        """A query has progressed, and the shed is not in it; or Spark left the shed out of one batch's plan."""
+        """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
             if query in self._running and not self._knows(query):
                 del self._running[query]

@@ -24,6 +24,9 @@ AGAIN_US, SOON_US = 10_000_000, 1_000_000
 LATE_US = 2_000_000
 """How long after its end a batch is reported, at most, for all that is known of clocks."""
 
+DRIFT = 5_000
+"""Clocks drift apart by less than one part in so many."""
+
 QUESTIONS, GOOD_US = 5, 50_000
 """How often the server is asked at most, and how exact an answer is that ends it."""
 
@@ -34,7 +37,7 @@ class ServerClock:
     >>> passed = iter(range(0, 1000, 10))
     >>> clock = ServerClock(lambda: 5_000_000, lambda: next(passed))
     >>> clock(), clock.doubt_us
-    (5000030, 10)
+    (5000020, 10)
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class ServerClock:
         self._ask = ask
         self._steady_us = steady_us
         self._lock = Lock()
+        self.doubt_us = self._ahead_us = self._asked_us = 0
         self._set()
 
     def __call__(self) -> int:
@@ -54,23 +58,30 @@ class ServerClock:
         now_us = self()
         contradicted = ended_us is not None and not now_us - LATE_US <= ended_us <= now_us
         with self._lock:
-            if self._steady_us() - self._asked_us >= (SOON_US if contradicted else AGAIN_US):
-                self._set()
+            passed_us = self._steady_us() - self._asked_us
+            if passed_us >= (SOON_US if contradicted else AGAIN_US):
+                doubt_us, ahead_us = self._question()
+                drift_us = passed_us // DRIFT
+                known_us = self.doubt_us + 2 * drift_us
+                if ahead_us - doubt_us > self._ahead_us + drift_us or ahead_us < self._ahead_us + drift_us - known_us:
+                    self._set()  # both cannot be: it was set
+                elif doubt_us < known_us:
+                    self.doubt_us, self._ahead_us = doubt_us, ahead_us
+                else:  # a server that is busy answers late
+                    self.doubt_us, self._ahead_us = known_us, self._ahead_us + drift_us
 
     def _set(self) -> None:
-        best: tuple[int, int] | None = None
-        for _ in range(QUESTIONS):
-            before_us = self._steady_us()
-            told_us = self._ask()
-            doubt_us = self._steady_us() - before_us
-            if best is None or doubt_us < best[0]:
-                best = doubt_us, told_us - before_us
-            if doubt_us <= GOOD_US:
-                break
-        assert best is not None
-        # The answer is no older than the question: what has passed since then has passed there at most.
-        self.doubt_us, self._ahead_us = best
+        answers = [self._question()]
+        while answers[-1][0] > GOOD_US and len(answers) < QUESTIONS:
+            answers.append(self._question())
+        self.doubt_us, self._ahead_us = min(answers)
+
+    def _question(self) -> tuple[int, int]:
+        """How long the answer took, and by how much the server is ahead of the steady clock, at most."""
+        before_us = self._steady_us()
+        told_us = self._ask()
         self._asked_us = self._steady_us()
+        return self._asked_us - before_us, told_us - before_us
 
 
 def server_clock(spark: SparkSession) -> ServerClock:

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import FiniteFloat
+
 from floodway.units import PPM
 
 STEPS = 16
@@ -71,11 +73,11 @@ class Quotas:
     """
 
     keys: tuple[int, ...] = ()
-    bases: tuple[float, ...] = ()
-    levels: tuple[float, ...] = ()
+    bases: tuple[FiniteFloat, ...] = ()
+    levels: tuple[FiniteFloat, ...] = ()
     others: tuple[int, ...] = ()
     asked: int | None = None
-    sizes: tuple[float, ...] = ()
+    sizes: tuple[FiniteFloat, ...] = ()
 
     @classmethod
     def fair(

@@ -49,14 +49,18 @@ class Job:
     fed: int = 0
     query: Any = None
 
-    def start(self, after: Callable[[DataFrame], DataFrame] = lambda df: df) -> None:
-        self.shed = floodway.shed(
+    def line(self) -> Any:
+        """The one line, as the job has it."""
+        return floodway.shed(
             "clicks",
             target_latency="2s",
             state_dir=str(self.folder / "state"),
             # Of a decision that nobody renewed in time, because the machine stood still, nothing is seen here.
             **{"mode": "enforce", "expires_after": "never", **self.options},
         )
+
+    def start(self, after: Callable[[DataFrame], DataFrame] = lambda df: df) -> None:
+        self.shed = self.line()
         source = (
             self.spark.readStream.schema("id long, user int, value double, ts timestamp")
             .option("maxFilesPerTrigger", 1)
@@ -308,10 +312,7 @@ def test_what_a_shed_needs_later_is_there(module: str) -> None:
 def test_applying_a_shed_twice_is_harmless(job: Job) -> None:
     job.start()
     source = job.spark.readStream.format("rate").load().selectExpr("value as id", "timestamp as ts")
-    again = floodway.shed(
-        "clicks", target_latency="2s", state_dir=str(job.folder / "state"), mode="enforce", **job.options
-    )
-    source.transform(again)  # a pipeline whose code is evaluated once more, and never started
+    source.transform(job.line())  # a pipeline whose code is evaluated once more, and never started
     job.feed()
     assert job.totals().offered == ROWS
 

@@ -148,7 +148,8 @@ class BoundShed:
         if asked:
             arrival = [] if at is None else [fn.avg(fn.when(fn.col(KEPT), time_us(at))).alias("arrival_us")]
             kept = fn.count_if(KEPT).alias("kept")
-            told = self._marked(df).withColumns(self._metric_inputs(df))
+            inputs = [of.alias(name) for name, of in self._metric_inputs(df).items()]
+            told = self._marked(df).select("*", *inputs)
             return told.observe(name, offered, kept, *decision, *arrival, *asked).filter(KEPT)
         arrival = [] if at is None else [fn.avg(time_us(at)).alias("arrival_us")]
         passed = self._marked(df.observe(offered_name(self.metric_key), offered)).filter(KEPT)

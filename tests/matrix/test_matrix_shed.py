@@ -23,6 +23,7 @@ from floodway.job.status.status import Status, Totals
 from floodway.job.store.line_log import KeptLines
 from floodway.spark.shed.recovery.fate import fate, missing
 from floodway.spark.shed.recovery.rule import Rule
+from floodway.spark.shed.shed import Shedder
 from floodway.spark.source import register
 
 PATIENCE_SECONDS = 240.0
@@ -49,7 +50,7 @@ class Job:
     fed: int = 0
     query: Any = None
 
-    def line(self) -> Any:
+    def line(self) -> Shedder:
         """The one line, as the job has it."""
         return floodway.shed(
             "clicks",

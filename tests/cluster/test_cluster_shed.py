@@ -151,7 +151,7 @@ def test_a_state_that_the_driver_alone_sees_is_refused_and_its_decisions_would_a
     assert code == 1 and "whose executors do not see" in said and "Set spark.floodway.state to" in said
     # Somebody says that the folder is mounted everywhere, and it is not: decisions do not travel by it.
     driver = Driver(cluster, state, checkpoint, {"spark.floodway.state.shared": "true"})
-    code, said = driver.run(stop_at=3)
+    code, said = driver.run(stop_at=8)  # a decision is made after the second batch, and in force soon after
     assert code == 0, said
     found = driver.audit()
     assert found["dropped"] > 0 and found["decision_seen"] is True and not found["warnings"]

@@ -27,7 +27,7 @@ from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.checks import stands_on_source
-from floodway.spark.shed.control_columns import with_control
+from floodway.spark.shed.control_columns import ENFORCED, KEEP, with_control
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, Entry, Table
 from floodway.spark.shed.control_view import live_row
 from floodway.spark.shed.open_batches import journaled_time
@@ -166,6 +166,8 @@ def test_everything_is_compiled_and_the_decision_is_made_in_the_drivers_memory(
         spark.conf.set(adaptive, before or "true")
     heads = [line.partition("Project [")[0] for line in plan.splitlines() if " Project [" in line]
     assert heads and all("*(" in head for head in heads)
+    filtered = found.filter(f"{ENFORCED} AND {KEEP} > 5")._jdf.queryExecution().optimizedPlan().toString()
+    assert filtered.count("scalar-subquery") == 1, "each copy would be planned in every batch"
     in_subquery = plan.partition("Subquery")[2]
     assert "LocalTableScan" in in_subquery and "Scan text" not in in_subquery
 

@@ -9,9 +9,8 @@ reads it. It does so for an expression that is read once. In the main plan itsel
 the code that Spark generates, and every batch would be compiled anew.
 
 What stands in the subquery is planned for every batch, so that is as little as can be: one projection of one row. What
-follows from the entry is computed for every tuple, by compiled code, in some ten nanoseconds. Spark would copy the
-subquery to each place that asks for a part of what it found, and plan every copy; it does not copy what it takes for
-nondeterministic.
+follows from the entry is computed for every tuple, by compiled code. Spark would copy the subquery to each place that
+asks for a part of what it found, and plan every copy; it does not copy what it takes for nondeterministic.
 
 A table that is missing or torn gives nulls, and everything is kept.
 """

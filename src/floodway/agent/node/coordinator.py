@@ -38,8 +38,7 @@ def run_coordinator(
 ) -> None:
     """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
     files = NodeLayout(root)
-    # Nodes with links over Kafka drop single tuples.
-    kinds = {} if files.links() is not None else drop_kinds(network, timeless_streams(network, options))
+    kinds = drop_kinds(network, timeless_streams(network, options, over_kafka=files.links() is not None))
     shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
     plane = make_coordinator(network, security, urls, files.control(COORDINATOR), options, shapes)
     ended = threading.Event()

@@ -75,10 +75,7 @@ class NodeAgent:
             options,
         )
         self.plane.keep_mode = partial(write_mode, self.layout.store)
-        timeless = timeless_streams(network, options)
-        if self.files.links() is not None:
-            # Nodes may share no folder then, and nobody could tell which windows the nodes before have dropped.
-            timeless = dict.fromkeys(network.streams, "links over Kafka do not carry the keeps of windows")
+        timeless = timeless_streams(network, options, over_kafka=self.files.links() is not None)
         parts = fragments_of(self.part)
         self._windows = fragment_windows(network, self.part, parts, self.files.shared.windows, timeless)
         self._keys = key_drops(network, options, self._windows)

@@ -1,16 +1,16 @@
 """The decision in force for the micro-batch that is running, as columns of the stream.
 
 A scalar subquery reads the control table (`control_view.py`) once in every micro-batch and finds the entry in force by
-the batch's journaled timestamp. What a tuple meets follows from that entry and the timestamp.
+the batch's journaled timestamp, and what tuples meet by it.
 
 Spark gives `current_timestamp()` the journaled timestamp in the main plan, but not inside subqueries. A common table
 expression of the main plan is both: Spark puts the timestamp in, and then moves the expression into the subquery that
 reads it. It does so for an expression that is read once. In the main plan itself the timestamp would be a constant of
 the code that Spark generates, and every batch would be compiled anew.
 
-What stands in the subquery is planned for every batch, so that is as little as can be: one projection of one row. What
-follows from the entry is computed for every tuple, by compiled code. Spark would copy the subquery to each place that
-asks for a part of what it found, and plan every copy; it does not copy what it takes for nondeterministic.
+All that follows from the entry is computed in the subquery, once per batch and while Spark plans it: in the main plan
+code would be generated for it in every batch. Spark would copy the subquery to each place that asks for a part of what
+it found, and plan every copy; it does not copy what it takes for nondeterministic.
 
 A table that is missing or torn gives nulls, and everything is kept.
 """
@@ -49,6 +49,7 @@ others are null.
 
 _TABLE = "_floodway_table"
 _FOUND = "_floodway_found"
+_ENTRY = "_floodway_entry"
 _STREAM = "floodway_stream"
 _KEEPS = 1 << 20
 _BATCH_TIME = "unix_micros(current_timestamp())"
@@ -59,21 +60,15 @@ _PIECE = f"int(array_position(sort_array(concat({_LOOKUP}.breaks, array({_LATER}
 _IN_FORCE = f"get({_LOOKUP}.entries, get({_LOOKUP}.which, {_PIECE}))"
 """The entry in force: that of the piece of time which the batch is in (`Table.lookup`)."""
 
-_KNOWN = f"slice({_TABLE}.epochs, 1, {_IN_FORCE}.epochs)"
-_EPOCHS = (
-    f"named_struct('known', {_KNOWN}, 'last', try_element_at({_KNOWN}, -1), 'former', try_element_at({_KNOWN}, -2))"
-)
-
-_TIME = f"{_FOUND}.time"
-_ENTRY = f"{_FOUND}.entry"
+_KNOWN = f"slice({_TABLE}.epochs, 1, {_ENTRY}.epochs)"
 _WHOLE = f"""try_cast(greatest({_ENTRY}.low, least({_ENTRY}.high,
-    {_ENTRY}.scaled / greatest({_TIME} - {_ENTRY}.base_us, 1))) AS int)"""
+    {_ENTRY}.scaled / greatest({TIME} - {_ENTRY}.base_us, 1))) AS int)"""
 """Its keep (`Entry.keep_at`). A file that somebody has broken stops no query."""
 
-_ENFORCES = f"{_TIME} < {_ENTRY}.enforced_until_us"
+_ENFORCES = f"{TIME} < {_ENTRY}.enforced_until_us"
 _FIELDS = {
-    TIME: _TIME,
-    ENFORCED: f"coalesce({_ENFORCES}, false)",
+    TIME: TIME,
+    ENFORCED: _ENFORCES,
     KEEP: _WHOLE,
     SALT: f"{_ENTRY}.salt",
 }
@@ -88,7 +83,10 @@ _FIELDS_OF_OPTIONS = {
         AIMED: rest_sql(f"{_ENTRY}.keep_ppm", f"{_ENTRY}.rare_ppm"),
     },
     "skip": {SKIP: f"{_ENTRY}.skip"},
-    "epochs": {EPOCHS: f"{_FOUND}.epochs"},
+    "epochs": {
+        EPOCHS: f"named_struct('known', {_KNOWN}, 'last', try_element_at({_KNOWN}, -1),"
+        f" 'former', try_element_at({_KNOWN}, -2))"
+    },
 }
 """What a decision says, from the batch's time and the entry in force: its keep is that of all but rare tuples."""
 
@@ -109,18 +107,27 @@ def with_control(df: DataFrame, uri: str, options: Collection[str]) -> DataFrame
 
 
 def in_force_sql(tables: str, options: Collection[str] = (), time: str = _BATCH_TIME) -> str:
-    """A query for the entry in force at that time, for each row of a view of tables."""
-    found = f"'time', {time}, 'entry', {_IN_FORCE}" + (f", 'epochs', {_EPOCHS}" if "epochs" in options else "")
-    return f"SELECT named_struct({found}) AS {_FOUND} FROM {tables}".replace("{time}", time)
+    """A query for the decision in force at that time, for each row of a view of tables."""
+    fields = _fields(options)
+    fields[DECIDED] = f"({_ENTRY}.code * 2 + int({_ENFORCES})) * {_KEEPS} + {fields[KEEP]}"
+    found = ", ".join(f"'{name}', {sql}" for name, sql in fields.items())
+    entry = f"SELECT {time} AS {TIME}, {_IN_FORCE} AS {_ENTRY}, {_TABLE} FROM {tables}".replace("{time}", time)
+    return f"SELECT named_struct({found}) AS {_FOUND} FROM ({entry})"
 
 
 def decision_columns(options: Collection[str] = ()) -> list[Column]:
-    """What the entry in force says."""
+    """What the decision in force says."""
+    found = fn.col(_FOUND)
+    enforced = fn.coalesce(found[ENFORCED], fn.lit(False)).alias(ENFORCED)
+    others = [found[name].alias(name) for name in (*_fields(options), DECIDED) if name != ENFORCED]
+    return [enforced, *others]
+
+
+def _fields(options: Collection[str]) -> dict[str, str]:
     fields = dict(_FIELDS)
     for option in options:
         fields |= _FIELDS_OF_OPTIONS.get(option, {})
-    fields[DECIDED] = f"({_ENTRY}.code * 2 + int({_ENFORCES})) * {_KEEPS} + {fields[KEEP]}"
-    return [fn.expr(sql).alias(name) for name, sql in fields.items()]
+    return fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def test_a_backfill_on_spark_recovers_nothing_that_was_kept_or_made_good(spark: 
     with pytest.raises(InputError, match="is older than the checkpoint of query"):
         backfill()
     job = ran_on(job, 2, keep=0.5)
-    with pytest.raises(InputError, match=r"what was made good from the copy to .* is not known"):
+    with pytest.raises(InputError, match=r"what a backfill processed since, up to .* is not known"):
         backfill()
     backfill(json.loads((job.folder / "state" / "clicks" / RESTORED).read_text())["time_us"])
     assert sorted([*recovered, *job.kept]) == list(range(job.sent)), "neither what was kept nor what was made good"

@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 
 RESTORED = "restored.json"
 OLDER = (
-    "the state at {place} is older than the checkpoint of query {query}, as after a restore from a copy: decisions go "
-    "on from the checkpoint; what the ledger had since is lost, also what a backfill has made good"
+    "the state at {place} is older than the checkpoint of query {query}, as after a restore from a copy: decisions "
+    "continue from the checkpoint; what the ledger had since is lost, also what a backfill has processed"
 )
 
 
@@ -179,12 +179,12 @@ def check_restored(files: ShedFiles, shed: str, since_us: int | None, open_store
     for query, copy in later.items():
         if table is not None and copy.table.is_after(table):
             raise InputError(
-                OLDER.format(place=place, query=query), hint="Start the job first, which goes on from its checkpoint"
+                OLDER.format(place=place, query=query), hint="Start the job first, which continues from its checkpoint"
             )
 
 
 def _check_since(place: str, raw: bytes, since_us: int | None) -> None:
-    when, remove = "its restore", f"if nothing was made good, remove {place}/{RESTORED}"
+    when, remove = "its restore", f"if no backfill ran then, remove {place}/{RESTORED}"
     with suppress(ValueError, LookupError, TypeError, OverflowError, OSError):
         until_us = int(load_json(raw)["time_us"])
         when = datetime.fromtimestamp(until_us // 10**6 + 1, UTC).isoformat()
@@ -192,6 +192,6 @@ def _check_since(place: str, raw: bytes, since_us: int | None) -> None:
             return
         remove = f"leave out what was dropped before by --since {when}; or, {remove}"
     raise InputError(
-        f"the state at {place} was restored from a copy: what was made good from the copy to {when} is not known",
+        f"the state at {place} was restored from a copy: what a backfill processed since, up to {when}, is not known",
         hint=remove[0].upper() + remove[1:],
     )

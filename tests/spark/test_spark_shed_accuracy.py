@@ -12,6 +12,7 @@ from pyspark.sql import functions as fn
 
 from floodway import Accuracy, estimates
 from floodway.errors import InputError
+from floodway.job.ledger.facts import read_rule
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.status.parts import AccuracyPart
 from floodway.planning.estimates.group_sample import Points
@@ -20,7 +21,6 @@ from floodway.spark.shed.keys.group_columns import group_hash, sample_inputs, sa
 from floodway.spark.shed.keys.group_points import points_of
 from floodway.spark.shed.keys.key_columns import KEY
 from floodway.spark.shed.recovery.fate import fate
-from floodway.spark.shed.recovery.rule import read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.units import PPM
 from tests.spark.shedding import Stream

@@ -23,19 +23,15 @@ from floodway.job.places import ShedFiles
 from floodway.job.status.batches import Batch, BatchLog
 from floodway.job.status.figures import read_figures
 from floodway.job.store.lease import hold
-from floodway.job.store.line_log import KeptLines
+from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.job.store.store import StoreError
-from floodway.job.store.unwritten import Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
-from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, first_follow, source_limit_of
-from floodway.spark.shed.control_file import ControlTable
+from floodway.spark.shed.checkpoints import StateCopies, StateFound, earlier_batches, note_checkpoint, noted_checkpoints
+from floodway.spark.shed.chooser import Chooser, QueryMemory, ShedSettings, first_follow, source_limit_of
+from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.decision_watch import DecisionWatch
-from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
-from floodway.spark.shed.settings import QueryMemory, ShedSettings
 from floodway.units import PPM
 
 if TYPE_CHECKING:

@@ -9,13 +9,10 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodway.control.loop import FinishedBatch, KeepDecision
-from floodway.job.decision import Mode
-from floodway.job.ledger.facts import OffsetRange
 from floodway.job.status.batches import Batch, Sketch
-from floodway.job.status.figures import Figures
 from floodway.job.status.parts import (
     NO_MEASUREMENT,
     AccuracyPart,
@@ -26,10 +23,15 @@ from floodway.job.status.parts import (
     would_words,
 )
 from floodway.job.status.status import KeyPart, ShedPart, Status, at_inputs
-from floodway.planning.lag import Waiting
 from floodway.spark.shed.checkpoints import NOT_RUN
-from floodway.spark.shed.settings import QueryMemory, ShedSettings
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.decision import Mode
+    from floodway.job.ledger.facts import OffsetRange
+    from floodway.job.status.figures import Figures
+    from floodway.planning.lag import Waiting
+    from floodway.spark.shed.chooser import QueryMemory, ShedSettings
 
 log = logging.getLogger(__name__)
 

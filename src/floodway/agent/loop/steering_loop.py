@@ -22,11 +22,10 @@ from floodway.agent.loop.batch_figures import (
     loop_status,
     result_latencies,
 )
-from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.capacity_wait import CapacityWait
 from floodway.agent.loop.classes import Classes
 from floodway.agent.loop.plan_book import PlanBook
-from floodway.agent.loop.record import OutputLatencies, RunRecord
+from floodway.agent.loop.record import Deadlines, OutputLatencies, RunRecord
 from floodway.agent.loop.refinement import Counted, Refinement
 from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
@@ -58,7 +57,7 @@ from floodway.spark.shed.executors import executor_count, executor_requests
 from floodway.spark.source.keys import KeyDrops
 
 if TYPE_CHECKING:
-    from floodway.agent.loop.buffer.buffering import Buffering
+    from floodway.agent.loop.buffering import Buffering
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
@@ -176,7 +175,7 @@ class SteeringLoop:
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
         if self._buffering is not None:
-            from floodway.agent.loop.buffer.buffering import Buffering
+            from floodway.agent.loop.buffering import Buffering
 
             self._buffer = Buffering(self._buffering, self.network, self._parts, self.layout, self.clock)
         self.steer(now)

@@ -256,8 +256,7 @@ class BoundShed:
 
             slotted = with_quota(slotted, key_hash(fn.expr(self.settings.share_by)))
         elif self.settings.accuracy_by is not None:
-            from floodway.spark.shed.keys.group_columns import group_hash
-            from floodway.spark.shed.keys.key_columns import with_quota
+            from floodway.spark.shed.keys.key_columns import group_hash, with_quota
 
             slotted = with_quota(slotted, group_hash(self.settings.accuracy_by))
         below = fn.col(SLOT) < self._keep
@@ -317,7 +316,7 @@ class BoundShed:
 
             inputs |= key_inputs(self.settings.share_by, ~self._skipped)
         if self.settings.accuracy is not None:
-            from floodway.spark.shed.keys.group_columns import sample_inputs
+            from floodway.spark.shed.keys.key_columns import sample_inputs
 
             inputs |= sample_inputs(self.settings.accuracy, self._hashed(df), ~self._skipped)
         if self.window is not None:
@@ -343,7 +342,7 @@ class BoundShed:
             metrics += key_metrics()
             metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(FATE)).alias("over"))
         if self.settings.accuracy is not None:
-            from floodway.spark.shed.keys.group_columns import sample_metrics
+            from floodway.spark.shed.keys.key_columns import sample_metrics
 
             metrics += sample_metrics()
         if self.settings.rare_by is not None:

@@ -222,7 +222,7 @@ class Chooser:
         return entry if self.groups is None else self._accurate(self.groups, entry, rest)
 
     def _take_sample(self, groups: GroupKeeps, report: BatchReport, cut_by: Entry) -> None:
-        from floodway.spark.shed.keys.group_points import points_of
+        from floodway.spark.shed.keys.group_keeps import points_of
 
         before, self._begun_us[report.query] = self._begun_us.get(report.query), report.started_us
         seconds = None if before is None or before >= report.started_us else (report.started_us - before) / 1e6

@@ -14,8 +14,7 @@ from floodway.errors import InputError
 from floodway.job.ledger.facts import BatchFacts, Rule
 from floodway.job.ledger.ledger_line import Reason
 from floodway.spark.query.drops import hash_ppm, time_us
-from floodway.spark.shed.keys.group_columns import group_hash
-from floodway.spark.shed.keys.key_columns import keep_of_key, key_hash
+from floodway.spark.shed.keys.key_columns import group_hash, keep_of_key, key_hash
 from floodway.spark.shed.keys.rare import FIRST, NOBODY, first_of_key
 from floodway.spark.shed.utility import utility_column
 from floodway.spark.shed.window_drop import KeepAt, missing_windows, passes

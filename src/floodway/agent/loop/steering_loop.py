@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodway.agent.loop.backlog import RateMeter
@@ -190,23 +190,24 @@ class SteeringLoop:
 
     def status(self, target_seconds: float, steered: Steered, kind: Kind = "run") -> Status:
         """The job at this moment."""
-        return loop_status(
-            self.network,
-            self.figures,
-            steered,
+        found = loop_status(
+            *(self.network, self.figures, steered),
             kind=kind,
             now=time.time(),
             target_seconds=target_seconds,
             waiting=self.waiting(),
             reason=self.reason,
             decision_seen=self._plans.seen,
+            executors=self._executors(),
+            efficiency=self._wait.efficiency.measured,
+        )
+        return replace(
+            found,
             errors=self.errors + self._operator.errors,
             behind=self._behind,
             keys=self._last.keys(),
-            would_drop=self._last.would_drop(self.mode),
-            executors=self._executors(),
-            efficiency=self._wait.efficiency.measured,
-            accuracy=self._last.accuracy(self.figures.latency(target_seconds).mean, target_seconds),
+            would_drop_tuples=self._last.would_drop(self.mode),
+            accuracy=self._last.accuracy(found.latency.mean, target_seconds),
             warnings=(*self._operator.warnings, *self._last.warnings()),
             outputs=self.output_latencies.now(),
         )

@@ -7,10 +7,9 @@ from dataclasses import replace
 from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.planning.lag import Waiting
-from floodway.spark.shed.chooser import Chooser, first_follow
+from floodway.spark.shed.chooser import Chooser, ShedSettings, first_follow
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 
 SETTINGS = ShedSettings("job", 2.0, make_controller("batch", target_seconds=2.0), "enforce", salt=1, skip_when_lag=300)
 REPORT = BatchReport(

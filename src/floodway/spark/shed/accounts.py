@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.store.store import Store, StoreError
 from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
-from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.keys.quotas import MOST_COUNTED_KEYS, rest_ppm
 from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.decision import Mode
+    from floodway.spark.shed.chooser import ShedSettings
+    from floodway.spark.shed.control_table import Table
 
 UNCERTAIN = (
     "query {query} reads its batches several times, and Spark counted only a part of some: where foreachBatch has "

@@ -24,8 +24,8 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from floodway.errors import FloodwayError, InputError
+from floodway.job.decision import Mode
 from floodway.job.ledger.facts import OffsetRange
-from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.planning.lag import Waiting
@@ -34,6 +34,8 @@ from floodway.spark.shed.open_batches import journaled_batches
 from floodway.units import PPM
 
 if TYPE_CHECKING:
+    from floodway.job.places import ShedFiles
+    from floodway.spark.shed.report import BatchReport
     from floodway.spark.source.offsets import BatchOffset
 
 log = logging.getLogger(__name__)
@@ -286,3 +288,50 @@ def _noted_since(state: str, checkpoint: Store) -> int | None:
 
 def _record(shed: str) -> str:
     return f"floodway/{shed}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFound:
+    """The state of a shed as this process has found it: whether it is a new one, and when it was opened."""
+
+    shed: str
+    place: str
+    is_new: bool
+    opened_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierBatches:
+    """From which batch on nothing is on record (None: nothing is missing), and what is to be said of it."""
+
+    since: int | None = None
+    words: tuple[str, ...] = ()
+
+
+def earlier_batches(
+    report: BatchReport, checkpoint: Store | None, state: StateFound, mode: Mode, *, restored: bool
+) -> EarlierBatches:
+    """A query that the ledger does not know is new; unless its checkpoint, where the shed leaves a record, knows it.
+
+    `restored` says that decisions were found in the state, or in its copy.
+    """
+    query, batch = report.query, report.batch
+    if checkpoint is None:
+        if not state.is_new or batch == 0:
+            return EarlierBatches()
+        unknown = (
+            f"batches 0 to {batch - 1} of query {query} are not accounted for, and its checkpoint cannot be read from "
+            f"here: if this shed was in them, its state and the operator's mode are lost; the mode is {mode}"
+        )
+        return EarlierBatches(words=(unknown,))
+    record = first_record(checkpoint, state.shed, Record(batch, state.place))
+    if record.since >= batch:
+        return EarlierBatches()
+    lost = f"batches {record.since} to {batch - 1} of query {query} are not accounted for"
+    if state.is_new or record.state != state.place:
+        words = [f"the state that this shed had at {record.state} is not here: {lost}; the mode is {mode}"]
+    else:
+        words = [f"{lost}: the driver ended before it had their reports"]
+    if not restored and (report.batch_time_us or report.started_us) < state.opened_us:
+        words.append(f"batch {batch} of query {query} is a replay; its first decision is not known")
+    return EarlierBatches(record.since, tuple(words))

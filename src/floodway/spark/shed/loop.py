@@ -9,7 +9,7 @@ What the keep is to be is decided in `control/loop.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -20,21 +20,19 @@ from floodway.job.decision import Mode, OperatorMode
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
-from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.batches import Batch, BatchLog, Latency
 from floodway.job.status.figures import read_figures
+from floodway.job.status.parts import executors_more
+from floodway.job.status.status import Place, Status
 from floodway.job.store.lease import hold
-from floodway.job.store.line_log import KeptLines
-from floodway.job.store.unwritten import Unwritten
+from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
-from floodway.spark.shed.checkpoints import note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, first_follow, source_limit_of
-from floodway.spark.shed.control_file import ControlTable
+from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
+from floodway.spark.shed.chooser import Chooser, QueryMemory, ShedSettings, first_follow, source_limit_of
+from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.decision_watch import DecisionWatch
-from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
-from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
-from floodway.spark.shed.settings import QueryMemory, ShedSettings
+from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
 from floodway.spark.shed.state_copies import FoundState
 from floodway.units import PPM
 
@@ -85,7 +83,10 @@ class ShedLoop:
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
-        self._lines, self._facts = Unwritten(self.ledger.append), Unwritten[BatchFacts](self._add_facts)
+        self._lines, self._facts = (
+            Unwritten(self.ledger.append),
+            Unwritten[BatchFacts](lambda facts: self.facts.add(*facts)),
+        )
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
         self.control = ControlTable(
@@ -189,7 +190,8 @@ class ShedLoop:
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
-            if query in self._running and not self._knows(query):
+            unheard = query in self._running and query not in self._queries
+            if unheard and self.ledger.last_batch(query, self.settings.name) is None:
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
@@ -333,12 +335,6 @@ class ShedLoop:
         entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
         self.control.put(self._chooser.completed(entry))
 
-    def _knows(self, query: str) -> bool:
-        return query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
-
-    def _add_facts(self, facts: Sequence[BatchFacts]) -> None:
-        self.facts.add(*facts)
-
     def _save_dropped(self, report: BatchReport) -> None:
         place = {"query": report.query, "batch": report.batch}
         if report.dropped_tuples:
@@ -357,29 +353,34 @@ class ShedLoop:
         return None if groups is None else groups.part(query.latency_seconds, self.settings.target_seconds)
 
     def _report(self, query: QueryMemory, report: BatchReport, batch: Batch) -> None:
-        latest, seen_us = self.control.latest, None if self.windows is None else self.windows.seen_us
-        part = shed_part(report, query.loop.snapshot(), seen_us, self.control.late_writes)
-        self._status = shed_status(
-            self.settings.name,
-            self.figures,
-            part,
-            batch,
+        latest, decided, efficiency = self.control.latest, query.decided, self._efficiency.measured
+        control, needed = (None, None) if decided is None else (decided.control, decided.capacity_needed)
+        keep, seen_us = latest.keep_ppm / PPM, None if self.windows is None else self.windows.seen_us
+        told = Status(
+            name=self.settings.name,
+            kind="shed",
             mode=latest.mode,
-            keep=latest.keep_ppm / PPM,
-            now_seconds=self.clock_us() / 1e6,
-            target_seconds=self.settings.target_seconds,
-            decided=query.decided,
-            executors=self.present(),
-            efficiency=self._efficiency.measured,
-            accuracy=self._accuracy(query),
-            behind=query.behind,
-            would_drop=report.would_drop,
-            keys=() if self.keys is None else self.keys.shown(latest.quotas),
+            time=self.clock_us() / 1e6,
+            latency=Latency(target=self.settings.target_seconds),
+            keep=keep,
             decision_seen=self._watch.seen,
             decision_until=self._decision_until(),
-            warnings=self._said(),
+            reason=batch.reason,
             errors=self.errors + self._operator.errors,
+            warnings=self._said(),
+            unreachable=control is not None and control.unreachable,
+            floor_seconds=None if control is None else control.floor_seconds,
+            capacity_needed=needed,
+            executors_more=executors_more(self.present(), needed, efficiency),
+            executor_efficiency=efficiency,
+            accuracy=self._accuracy(query),
+            behind=query.behind,
+            keys=() if self.keys is None else self.keys.shown(latest.quotas),
+            would_drop_tuples=report.would_drop,
+            places={self.settings.name: Place(keep)},
+            shed=shed_part(report, query.loop.snapshot(), seen_us, self.control.late_writes),
         )
+        self._status = self.figures.refreshed(told)
         self.files.write_status(self._status)
 
     def _said(self) -> tuple[str, ...]:

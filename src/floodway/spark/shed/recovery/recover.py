@@ -19,14 +19,13 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.job.ledger.backfill import Recount
-from floodway.job.ledger.facts import BatchFacts, FactsLog, between
+from floodway.job.ledger.facts import BatchFacts, FactsLog, Rule, between, read_rule
 from floodway.job.ledger.ledger_line import Reason
 from floodway.job.options.values import moment_us
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store
 from floodway.spark.session.stores import open_store, place_files
 from floodway.spark.shed.recovery.fate import fate, missing, reasons
-from floodway.spark.shed.recovery.rule import Rule, read_rule
 from floodway.spark.shed.recovery.streams import stream_recovery
 from floodway.spark.shed.state_copies import check_restored
 from floodway.spark.source import register

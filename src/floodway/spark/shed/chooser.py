@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodway.control.base import BATCH_SHARE
-from floodway.control.loop import KeepDecision
+from floodway.control.loop import Budget, KeepDecision
 from floodway.job.decision import Mode
 from floodway.job.places import ShedFiles
 from floodway.job.status.parts import BehindPart
 from floodway.planning.lag import Positions, left_waiting, skip_positions
-from floodway.spark.shed.control_table import Entry
+from floodway.spark.shed.control_table import Entry, Follow
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.spark.shed.report import BatchReport, Warnings
 from floodway.spark.shed.settings import ShedSettings
@@ -39,7 +39,7 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
     return SourceLimit(files, settings.mean_seconds, max_age)
 
 
-def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> tuple[float, float, int] | None:
+def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> Follow | None:
     """Budget, rate and base time after a run's first batch, often a slow one, which tells nothing of costs.
 
     What the last run decided goes on from its end. Where nobody has decided and the job was down, what came within
@@ -47,12 +47,17 @@ def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> 
     may have what comes in the time of a batch at the target, r T / 1.5: a job that keeps up has the capacity for that.
     """
     if before.budget is not None and before.rate is not None:
-        return before.budget, before.rate, report.ended_us
+        return Follow(before.budget, before.rate, report.ended_us)
     fresh = report.offered - report.skipped - report.passed_over
     if settings.max_age_us is None or settings.shed_after_seconds or report.backlog or not report.skipped or not fresh:
         return None
     rate = fresh / settings.max_age_us * 1e6
-    return rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us
+    return Follow(rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us)
+
+
+def follow_of(budget: Budget, rate: float, ended_us: int) -> Follow:
+    """What a controller allows after the batch that ended then."""
+    return Follow(budget.tuples, rate, ended_us + round(budget.delay_seconds * 1e6), budget.surge)
 
 
 class RareShare:
@@ -161,4 +166,4 @@ class Chooser:
         if entry.mode == "off" or not groups.is_firm:
             return replace(entry, quotas=quotas)
         raised = math.ceil(self.rare.ppm + keep * (PPM - self.rare.ppm)) if keep > rest else entry.keep_ppm
-        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised), budget=None, rate=None, base_us=None)
+        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised)).following(None)

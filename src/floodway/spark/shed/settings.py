@@ -10,6 +10,7 @@ from floodway.control.loop import KeepDecision, KeepLoop, Patience
 from floodway.job.decision import Mode
 from floodway.job.options.values import Target
 from floodway.job.status.parts import BehindPart
+from floodway.spark.shed.control_table import Follow
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class QueryMemory:
     """Of the last batch; None where it is not known."""
     behind: BehindPart | None = None
     """How far behind a query is that drops nothing, where its source tells."""
-    follow: tuple[float, float, int] | None = None
-    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
+    follow: Follow | None = None
+    """Of the last decision, if the keep is to follow the batch's own length."""
 
     @property
     def keep_ppm(self) -> int | None:

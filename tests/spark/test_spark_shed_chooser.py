@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from floodway.control.loop import Budget
+from floodway.control.loop import BatchBudget
 from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.planning.lag import Waiting
-from floodway.spark.shed.chooser import Chooser, first_follow, follow_of
+from floodway.spark.shed.chooser import Chooser, entry_budget, first_follow
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.report import BatchReport
 from floodway.spark.shed.settings import ShedSettings
@@ -60,7 +60,7 @@ def test_after_downtime_the_first_batch_bounds_the_third() -> None:
     bounded, base_us = entry("enforce").following(found), found.base_us
     assert [bounded.keep_at(base_us + seconds * 1_000_000) for seconds in (1, 4, 60)] == [1_000_000, 500_000, 250_000]
     # What the last run decided knows more.
-    before = bounded.following(follow_of(Budget(90.0, surge=3.0, delay_seconds=1.5), 200.0, 0))
+    before = bounded.following(entry_budget(BatchBudget(90.0, surge=3.0, delay_seconds=1.5), 200.0, 0))
     assert first_follow(down, settings, before) == (90.0, 200.0, down.ended_us, 1.0)
     # The batch under way takes long for another reason than a rising load: the process is new.
     assert [before.keep_at(seconds * 1_000_000) for seconds in (1, 2, 60)] == [1_000_000, 300_000, 250_000]

@@ -19,9 +19,9 @@ they came. If they go on to come like that, the next one is offered
 
     N(e) = e (e - a) / (w P_last)
 
-A keep follows a straight line (`Budget`): that through N(P) = r P and N(2 P), of the slope g r from P (1 - 1 / g) on,
-with g = 1 + 2 P / (r w P_last). A pause looks the same. So below `NEAR` of the capacity a long batch is taken for a
-pause, and r e for what the next one is offered.
+A keep follows a straight line (`BatchBudget`): that through N(P) = r P and N(2 P), of the slope g r from
+P (1 - 1 / g) on, with g = 1 + 2 P / (r w P_last). A pause looks the same. So below `NEAR` of the capacity a long
+batch is taken for a pause, and r e for what the next one is offered.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class FinishedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BatchBudget:
     """Tuples for the batch after the running one, and what it is offered if that one takes e seconds.
 
     N(e) = surge rate (e - delay_seconds)
@@ -190,7 +190,7 @@ class KeepDecision:
     offered_rate: float
     latency_seconds: float
     batch_seconds: float
-    budget: Budget | None = None
+    budget: BatchBudget | None = None
     capacity_needed: float | None = None
     held_seconds: float | None = None
 
@@ -254,7 +254,7 @@ class KeepLoop:
         decision = self._loop.step(replace(seen, waiting=waiting))
         needed = forecast.capacity_needed(rate, target_seconds / BATCH_SHARE) if forecast else None
         tuples = self._budget(decision, waiting) if pace == 0.0 and not left else None
-        budget = None if tuples is None else Budget(tuples)
+        budget = None if tuples is None else BatchBudget(tuples)
         if budget is not None and forecast is not None and (needed is None or needed > NEAR):
             budget = _surging(budget, rate, running, batch.seconds * forecast.seconds_per_offered(keep_in_force))
         expected = forecast.seconds(waiting, decision.admit) if forecast else batch.seconds
@@ -284,11 +284,11 @@ def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
     return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals) if arrivals else 0.0
 
 
-def _surging(budget: Budget, rate: float, running: float, seconds: float) -> Budget:
+def _surging(budget: BatchBudget, rate: float, running: float, seconds: float) -> BatchBudget:
     """For a load that may rise; `seconds` is w P_last.
 
-    >>> _surging(Budget(300.0), rate=100.0, running=2.0, seconds=0.02)
-    Budget(tuples=300.0, surge=3.0, delay_seconds=1.3333333333333335)
+    >>> _surging(BatchBudget(300.0), rate=100.0, running=2.0, seconds=0.02)
+    BatchBudget(tuples=300.0, surge=3.0, delay_seconds=1.3333333333333335)
     """
     if rate * seconds <= 0.0:
         return budget

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodway.control.base import BATCH_SHARE
-from floodway.control.loop import Budget, KeepDecision
+from floodway.control.loop import BatchBudget, KeepDecision
 from floodway.job.decision import Mode
 from floodway.job.places import ShedFiles
 from floodway.job.status.parts import BehindPart
 from floodway.planning.lag import Positions, left_waiting, skip_positions
-from floodway.spark.shed.control_table import Entry, Follow
+from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.spark.shed.report import BatchReport, Warnings
 from floodway.spark.shed.settings import ShedSettings
@@ -39,7 +39,7 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
     return SourceLimit(files, settings.mean_seconds, max_age)
 
 
-def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> Follow | None:
+def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> EntryBudget | None:
     """Budget, rate and base time after a run's first batch, often a slow one, which tells nothing of costs.
 
     What the last run decided goes on from its end. Where nobody has decided and the job was down, what came within
@@ -47,17 +47,17 @@ def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> 
     may have what comes in the time of a batch at the target, r T / 1.5: a job that keeps up has the capacity for that.
     """
     if before.budget is not None and before.rate is not None:
-        return Follow(before.budget, before.rate, report.ended_us)
+        return EntryBudget(before.budget, before.rate, report.ended_us)
     fresh = report.offered - report.skipped - report.passed_over
     if settings.max_age_us is None or settings.shed_after_seconds or report.backlog or not report.skipped or not fresh:
         return None
     rate = fresh / settings.max_age_us * 1e6
-    return Follow(rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us)
+    return EntryBudget(rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us)
 
 
-def follow_of(budget: Budget, rate: float, ended_us: int) -> Follow:
+def entry_budget(budget: BatchBudget, rate: float, ended_us: int) -> EntryBudget:
     """What a controller allows after the batch that ended then."""
-    return Follow(budget.tuples, rate, ended_us + round(budget.delay_seconds * 1e6), budget.surge)
+    return EntryBudget(budget.tuples, rate, ended_us + round(budget.delay_seconds * 1e6), budget.surge)
 
 
 class RareShare:

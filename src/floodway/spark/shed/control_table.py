@@ -87,7 +87,7 @@ def table_schema(options: Collection[str]) -> str:
     return ", ".join((f"lookup struct<{found}>", *([_EPOCHS] if "epochs" in options else [])))
 
 
-class Follow(NamedTuple):
+class EntryBudget(NamedTuple):
     """What a keep follows the length of its batch by: see `Entry`."""
 
     budget: float
@@ -135,9 +135,9 @@ class Entry:
     skip: Positions | None = None
     surge: FiniteFloat | None = None
 
-    def following(self, follow: Follow | None) -> Entry:
+    def following(self, follow: EntryBudget | None) -> Entry:
         """The entry with a keep that follows the length of the batch, or (None) does not."""
-        return replace(self, **dict.fromkeys(Follow._fields) if follow is None else follow._asdict())
+        return replace(self, **dict.fromkeys(EntryBudget._fields) if follow is None else follow._asdict())
 
     def expired(self, batch_time_us: int) -> bool:
         """Whether a batch with this timestamp keeps everything, because nobody has renewed the decision."""

@@ -28,9 +28,9 @@ from floodway.job.store.store import StoreError
 from floodway.job.store.unwritten import Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, first_follow, follow_of, source_limit_of
+from floodway.spark.shed.chooser import Chooser, entry_budget, first_follow, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
-from floodway.spark.shed.control_table import Entry, Follow
+from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.decision_watch import DecisionWatch
 from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
@@ -308,7 +308,7 @@ class ShedLoop:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
-                query.follow = follow_of(decided.budget, decided.offered_rate, report.ended_us)
+                query.follow = entry_budget(decided.budget, decided.offered_rate, report.ended_us)
         elif query.decided is None:
             query.follow = first_follow(report, self.settings, latest)
         self._put(self._keep_ppm())
@@ -318,7 +318,7 @@ class ShedLoop:
         asked = [query.keep_ppm for query in self._queries.values() if query.keep_ppm is not None]
         return min(asked, default=self.control.latest.keep_ppm)
 
-    def _follow(self, keep_ppm: int) -> Follow | None:
+    def _follow(self, keep_ppm: int) -> EntryBudget | None:
         """That of the query which asked for this keep, or else of one that has not asked for any yet."""
         queries = [query for asked in (keep_ppm, None) for query in self._queries.values() if query.keep_ppm == asked]
         return queries[0].follow if queries else None

@@ -10,7 +10,7 @@ from floodway.control.loop import KeepDecision, KeepLoop, Patience
 from floodway.job.decision import Mode
 from floodway.job.options.values import Target
 from floodway.job.status.parts import BehindPart
-from floodway.spark.shed.control_table import Follow
+from floodway.spark.shed.control_table import EntryBudget
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class QueryMemory:
     """Of the last batch; None where it is not known."""
     behind: BehindPart | None = None
     """How far behind a query is that drops nothing, where its source tells."""
-    follow: Follow | None = None
+    follow: EntryBudget | None = None
     """Of the last decision, if the keep is to follow the batch's own length."""
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from floodway.control.loop import BatchBudget
 from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.planning.lag import Waiting
-from floodway.spark.shed.chooser import Chooser, ShedSettings, first_follow
+from floodway.spark.shed.chooser import Chooser, ShedSettings, entry_budget, first_follow
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.report import BatchReport
 
@@ -54,12 +55,14 @@ def test_after_downtime_the_first_batch_bounds_the_third() -> None:
     settings = replace(SETTINGS, target_seconds=3.0, skip_when_lag=None, max_age_us=10_000_000)
     down = BatchReport("q", "r", 0, 0, 15.0, offered=90_000, kept=2000, seq=0, stale=88_000, skipped=88_000)
     found = first_follow(down, settings, entry("enforce"))
-    assert found == (400.0, 200.0, down.ended_us)
-    budget, rate, base_us = found
-    bounded = replace(entry("enforce"), budget=budget, rate=rate, base_us=base_us)
+    assert found == (400.0, 200.0, down.ended_us, 1.0)
+    bounded, base_us = entry("enforce").following(found), found.base_us
     assert [bounded.keep_at(base_us + seconds * 1_000_000) for seconds in (1, 4, 60)] == [1_000_000, 500_000, 250_000]
     # What the last run decided knows more.
-    assert first_follow(down, settings, replace(bounded, budget=90.0)) == (90.0, 200.0, down.ended_us)
+    before = bounded.following(entry_budget(BatchBudget(90.0, surge=3.0, delay_seconds=1.5), 200.0, 0))
+    assert first_follow(down, settings, before) == (90.0, 200.0, down.ended_us, 1.0)
+    # The batch under way takes long for another reason than a rising load: the process is new.
+    assert [before.keep_at(seconds * 1_000_000) for seconds in (1, 2, 60)] == [1_000_000, 300_000, 250_000]
     # How old the rest is nobody knows; nothing was skipped; an autoscaler has its time; nothing is dropped.
     assert first_follow(replace(down, backlog=100), settings, entry("enforce")) is None
     assert first_follow(replace(down, skipped=0), settings, entry("observe")) is None

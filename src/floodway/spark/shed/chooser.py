@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from floodway.control.base import BATCH_SHARE, Controller
 from floodway.job.options.values import Target
 from floodway.planning.lag import Positions, left_waiting, skip_positions
+from floodway.spark.shed.control_table import EntryBudget
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.units import PPM
 
 if TYPE_CHECKING:
-    from floodway.control.loop import KeepDecision, KeepLoop, Patience
+    from floodway.control.loop import BatchBudget, KeepDecision, KeepLoop, Patience
     from floodway.job.decision import Mode
     from floodway.job.options.accuracy import Accuracy
     from floodway.job.places import ShedFiles
@@ -97,8 +98,10 @@ class QueryMemory:
     """Of the last batch; None where it is not known."""
     behind: BehindPart | None = None
     """How far behind a query is that drops nothing, where its source tells."""
-    follow: tuple[float, float, int] | None = None
-    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
+    follow: EntryBudget | None = None
+    """Of the last decision, if the keep is to follow the batch's own length."""
+    first: BatchReport | None = None
+    """The last batch, while nothing was decided: the first one of the run."""
 
     @property
     def keep_ppm(self) -> int | None:
@@ -116,7 +119,7 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
     return SourceLimit(files, settings.mean_seconds, max_age)
 
 
-def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> tuple[float, float, int] | None:
+def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> EntryBudget | None:
     """Budget, rate and base time after a run's first batch, often a slow one, which tells nothing of costs.
 
     What the last run decided goes on from its end. Where nobody has decided and the job was down, what came within
@@ -124,12 +127,17 @@ def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> 
     may have what comes in the time of a batch at the target, r T / 1.5: a job that keeps up has the capacity for that.
     """
     if before.budget is not None and before.rate is not None:
-        return before.budget, before.rate, report.ended_us
+        return EntryBudget(before.budget, before.rate, report.ended_us)
     fresh = report.offered - report.skipped - report.passed_over
     if settings.max_age_us is None or settings.shed_after_seconds or report.backlog or not report.skipped or not fresh:
         return None
     rate = fresh / settings.max_age_us * 1e6
-    return rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us
+    return EntryBudget(rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us)
+
+
+def entry_budget(budget: BatchBudget, rate: float, ended_us: int) -> EntryBudget:
+    """What a controller allows after the batch that ended then."""
+    return EntryBudget(budget.tuples, rate, ended_us + round(budget.delay_seconds * 1e6), budget.surge)
 
 
 class RareShare:
@@ -238,4 +246,4 @@ class Chooser:
         if entry.mode == "off" or not groups.is_firm:
             return replace(entry, quotas=quotas)
         raised = math.ceil(self.rare.ppm + keep * (PPM - self.rare.ppm)) if keep > rest else entry.keep_ppm
-        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised), budget=None, rate=None, base_us=None)
+        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised)).following(None)

@@ -28,9 +28,16 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, QueryMemory, ShedSettings, first_follow, source_limit_of
+from floodway.spark.shed.chooser import (
+    Chooser,
+    QueryMemory,
+    ShedSettings,
+    entry_budget,
+    first_follow,
+    source_limit_of,
+)
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
-from floodway.spark.shed.control_table import Entry
+from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
 from floodway.spark.shed.state_copies import FoundState
@@ -306,7 +313,7 @@ class ShedLoop:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
-                query.follow = decided.budget, decided.offered_rate, report.ended_us
+                query.follow = entry_budget(decided.budget, decided.offered_rate, report.ended_us)
         elif query.decided is None:
             query.follow = first_follow(report, self.settings, latest)
         self._put(self._keep_ppm())
@@ -316,7 +323,7 @@ class ShedLoop:
         asked = [query.keep_ppm for query in self._queries.values() if query.keep_ppm is not None]
         return min(asked, default=self.control.latest.keep_ppm)
 
-    def _follow(self, keep_ppm: int) -> tuple[float, float, int] | None:
+    def _follow(self, keep_ppm: int) -> EntryBudget | None:
         """That of the query which asked for this keep, or else of one that has not asked for any yet."""
         queries = [query for asked in (keep_ppm, None) for query in self._queries.values() if query.keep_ppm == asked]
         return queries[0].follow if queries else None
@@ -331,8 +338,7 @@ class ShedLoop:
             keep_ppm, follow = PPM, None
         elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
-        budget, rate, base_us = follow or (None, None, None)
-        entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
+        entry = replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)
         self.control.put(self._chooser.completed(entry))
 
     def _save_dropped(self, report: BatchReport) -> None:

@@ -9,7 +9,7 @@ What the keep is to be is decided in `control/loop.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from floodway.job.store.store import StoreError
 from floodway.job.store.unwritten import Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, entry_budget, first_follow, source_limit_of
+from floodway.spark.shed.chooser import Chooser, entry_budget, first_follow, follow_seconds, source_limit_of
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.decision_watch import DecisionWatch
@@ -85,7 +85,8 @@ class ShedLoop:
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
-        self._lines, self._facts = Unwritten(self.ledger.append), Unwritten[BatchFacts](self._add_facts)
+        self._lines = Unwritten(self.ledger.append)
+        self._facts = Unwritten[BatchFacts](lambda facts: self.facts.add(*facts))
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
         first = self._first()
@@ -117,8 +118,7 @@ class ShedLoop:
             quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        limit = source_limit_of(self.settings, self.files)
-        self._chooser = Chooser(self.settings, self.keys, skip, limit)
+        self._chooser = Chooser(self.settings, self.keys, skip, source_limit_of(self.settings, self.files))
         self.windows = None
         if self.settings.window is not None:
             from floodway.spark.shed.window_drop import WindowSteering
@@ -193,10 +193,17 @@ class ShedLoop:
                 self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
                 self.renew()
 
+    def follow_second(self) -> None:
+        """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
+        with self._lock:
+            if follow_seconds(self._queries.values(), self.control.open_batches.journal, self.settings):
+                self._put(self._keep_ppm())
+
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
-            if query in self._running and not self._knows(query):
+            known = query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
+            if query in self._running and not known:
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
@@ -302,7 +309,7 @@ class ShedLoop:
         if decided is not None:
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
-            query.decided = decided
+            query.decided, query.first = decided, None
             self._efficiency.take(self.present(), decided.capacity)
             if self.executors is not None:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
@@ -311,6 +318,7 @@ class ShedLoop:
                 query.follow = entry_budget(decided.budget, decided.offered_rate, report.ended_us)
         elif query.decided is None:
             query.follow = first_follow(report, self.settings, latest)
+            query.first = report
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:
@@ -335,12 +343,6 @@ class ShedLoop:
             keep_ppm = latest.keep_ppm
         entry = replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)
         self.control.put(self._chooser.completed(entry))
-
-    def _knows(self, query: str) -> bool:
-        return query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
-
-    def _add_facts(self, facts: Sequence[BatchFacts]) -> None:
-        self.facts.add(*facts)
 
     def _save_dropped(self, report: BatchReport) -> None:
         place = {"query": report.query, "batch": report.batch}

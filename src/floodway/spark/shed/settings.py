@@ -16,6 +16,7 @@ from floodway.units import PPM
 if TYPE_CHECKING:
     from floodway.job.options.accuracy import Accuracy
     from floodway.planning.windows.window_drop import WindowShape
+    from floodway.spark.shed.report import BatchReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class QueryMemory:
     """How far behind a query is that drops nothing, where its source tells."""
     follow: EntryBudget | None = None
     """Of the last decision, if the keep is to follow the batch's own length."""
+    first: BatchReport | None = None
+    """The last batch, while nothing was decided: the first one of the run."""
 
     @property
     def keep_ppm(self) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from floodway.job.options.values import Target
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import EntryBudget
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
+from floodway.spark.shed.open_batches import journaled_time
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from floodway.job.options.accuracy import Accuracy
     from floodway.job.places import ShedFiles
     from floodway.job.status.parts import BehindPart
+    from floodway.job.store.store import Store
     from floodway.planning.windows.window_drop import WindowShape
     from floodway.spark.shed.control_table import Entry
     from floodway.spark.shed.keys.group_keeps import GroupKeeps
@@ -119,6 +122,10 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
     return SourceLimit(files, settings.mean_seconds, max_age)
 
 
+AT_ONCE_US = 100_000
+"""A batch that begins within that after the end of the one before has waited neither for a trigger nor for data."""
+
+
 def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> EntryBudget | None:
     """Budget, rate and base time after a run's first batch, often a slow one, which tells nothing of costs.
 
@@ -133,6 +140,35 @@ def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> 
         return None
     rate = fresh / settings.max_age_us * 1e6
     return EntryBudget(rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us)
+
+
+def second_follow(report: BatchReport, journal: Store | None, settings: ShedSettings) -> EntryBudget | None:
+    """What the third batch of a run follows, from the first one's length P1; None while the second one is not begun.
+
+    The second batch, should it take e, processes what came within P1 and so would need e * e / P1 for what comes
+    meanwhile. Of that T / 1.5 are there: the keep is 1 for e = sqrt(P1 T / 1.5), a quarter for twice that, and in
+    between on a straight line (`control/loop.py`). No cost and no rate is needed. But the second batch must have begun
+    at once: a query that waits for its trigger or for data is offered more than came within P1.
+    """
+    holds = settings.shed_after_seconds or settings.lossless or settings.window is not None or report.backlog
+    begun_us = None if holds or not report.offered or journal is None else journaled_time(journal, report.batch + 1)
+    if begun_us is None or begun_us > report.ended_us + AT_ONCE_US:
+        return None
+    period = settings.mean_seconds / BATCH_SHARE
+    fits_us = round(max(period, math.sqrt(report.seconds * period)) * 1e6)
+    return EntryBudget(1.0, 1e6 / fits_us, report.ended_us + 2 * fits_us // 3, surge=3.0)
+
+
+def follow_seconds(
+    queries: Iterable[QueryMemory], journal: Callable[[str], Store | None], settings: ShedSettings
+) -> bool:
+    """Let every run of which nothing is decided follow its second batch; whether one did."""
+    follows = False
+    for query in queries:
+        if query.first is not None and query.follow is None:
+            query.follow = second_follow(query.first, journal(query.first.query), settings)
+            follows |= query.follow is not None
+    return follows
 
 
 def entry_budget(budget: BatchBudget, rate: float, ended_us: int) -> EntryBudget:

@@ -28,14 +28,7 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import (
-    Chooser,
-    QueryMemory,
-    ShedSettings,
-    entry_budget,
-    first_follow,
-    source_limit_of,
-)
+from floodway.spark.shed.chooser import Chooser, QueryMemory, entry_budget, first_follow, follow_seconds, source_limit_of
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
@@ -45,6 +38,7 @@ from floodway.units import PPM
 
 if TYPE_CHECKING:
     from floodway.job.status.parts import AccuracyPart
+    from floodway.spark.shed.chooser import ShedSettings
     from floodway.spark.shed.executors import ExecutorRequests
     from floodway.spark.shed.keys.key_shares import KeyShares
     from floodway.spark.shed.server_clock import ServerClock
@@ -90,10 +84,8 @@ class ShedLoop:
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
-        self._lines, self._facts = (
-            Unwritten(self.ledger.append),
-            Unwritten[BatchFacts](lambda facts: self.facts.add(*facts)),
-        )
+        self._lines = Unwritten(self.ledger.append)
+        self._facts = Unwritten[BatchFacts](lambda facts: self.facts.add(*facts))
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
         self.control = ControlTable(
@@ -124,8 +116,7 @@ class ShedLoop:
             quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        limit = source_limit_of(self.settings, self.files)
-        self._chooser = Chooser(self.settings, self.keys, skip, limit)
+        self._chooser = Chooser(self.settings, self.keys, skip, source_limit_of(self.settings, self.files))
         self.windows = None
         if self.settings.window is not None:
             from floodway.spark.shed.window_drop import WindowSteering
@@ -194,11 +185,17 @@ class ShedLoop:
                 self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
                 self.renew()
 
+    def follow_second(self) -> None:
+        """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
+        with self._lock:
+            if follow_seconds(self._queries.values(), self.control.open_batches.journal, self.settings):
+                self._put(self._keep_ppm())
+
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
-            unheard = query in self._running and query not in self._queries
-            if unheard and self.ledger.last_batch(query, self.settings.name) is None:
+            known = query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
+            if query in self._running and not known:
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
@@ -307,7 +304,7 @@ class ShedLoop:
         if decided is not None:
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
-            query.decided = decided
+            query.decided, query.first = decided, None
             self._efficiency.take(self.present(), decided.capacity)
             if self.executors is not None:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
@@ -316,6 +313,7 @@ class ShedLoop:
                 query.follow = entry_budget(decided.budget, decided.offered_rate, report.ended_us)
         elif query.decided is None:
             query.follow = first_follow(report, self.settings, latest)
+            query.first = report
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:

@@ -35,7 +35,7 @@ from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
 from floodway.spark.shed.settings import QueryMemory, ShedSettings
-from floodway.spark.shed.state_copies import FoundState
+from floodway.spark.shed.state_copies import StateCheck
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ShedLoop:
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
-        self._state = FoundState(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
+        self._state = StateCheck(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
         self._copies = self._state.copies
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
         self._found = StateFound(self.settings.name, self.files.store.uri, not self.control.resumed, opened_us)

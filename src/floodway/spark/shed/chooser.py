@@ -159,7 +159,7 @@ def second_follow(report: BatchReport, journal: Store | None, settings: ShedSett
     return EntryBudget(1.0, 1e6 / fits_us, report.ended_us + 2 * fits_us // 3, surge=3.0)
 
 
-def follow_seconds(
+def follow_second(
     queries: Iterable[QueryMemory], journal: Callable[[str], Store | None], settings: ShedSettings
 ) -> bool:
     """Let every run of which nothing is decided follow its second batch; whether one did."""

@@ -28,12 +28,12 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, QueryMemory, entry_budget, first_follow, follow_seconds, source_limit_of
+from floodway.spark.shed.chooser import Chooser, QueryMemory, entry_budget, first_follow, follow_second, source_limit_of
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
-from floodway.spark.shed.state_copies import FoundState
+from floodway.spark.shed.state_copies import StateCheck
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ShedLoop:
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
-        self._state = FoundState(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
+        self._state = StateCheck(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
         self._copies = self._state.copies
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
         self._found = StateFound(self.settings.name, self.files.store.uri, not self.control.resumed, opened_us)
@@ -188,7 +188,7 @@ class ShedLoop:
     def follow_second(self) -> None:
         """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
         with self._lock:
-            if follow_seconds(self._queries.values(), self.control.open_batches.journal, self.settings):
+            if follow_second(self._queries.values(), self.control.open_batches.journal, self.settings):
                 self._put(self._keep_ppm())
 
     def on_foreign(self, query: str) -> None:

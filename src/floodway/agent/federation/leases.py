@@ -374,5 +374,9 @@ def _read(path: Path, form: TypeAdapter[Form]) -> Form:
         if not isinstance(body, dict) or body.pop("version", None) != 1:
             raise ValueError("not version 1")
         return form.validate_python(body)
-    except (OSError, ValueError, ValidationError) as error:
-        raise StorageError(f"{path} cannot be read: {error}", hint="Restore it from a copy") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}"
+    except (OSError, ValueError) as error:
+        why = str(error)
+    raise StorageError(f"{path} cannot be read: {why[:300]}", hint="Restore it from a copy")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from floodway.control.loop import Efficiency, KeepLoop, Patience
 from floodway.errors import FloodwayError
-from floodway.job.decision import SAFE, Mode, OperatorMode
+from floodway.job.decision import Mode, OperatorMode
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
@@ -26,14 +26,14 @@ from floodway.job.status.parts import executors_more
 from floodway.job.status.status import Place, Status
 from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
-from floodway.job.store.store import StoreError
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
-from floodway.spark.shed.checkpoints import StateCopies, StateFound, earlier_batches, note_checkpoint, noted_checkpoints
+from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
 from floodway.spark.shed.chooser import Chooser, QueryMemory, ShedSettings, first_follow, source_limit_of
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
+from floodway.spark.shed.state_copies import FoundState
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -89,11 +89,10 @@ class ShedLoop:
         )
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
-        first = self._first()
         self.control = ControlTable(
             self.files.store,
             self.clock_us,
-            first,
+            self._first(),
             noted_checkpoints(self.files),
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
@@ -103,16 +102,16 @@ class ShedLoop:
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
-        self._copies = StateCopies(self.files, self.settings.name, self._operator.wish)
+        self._state = FoundState(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
+        self._copies = self._state.copies
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
-        self._state_lost = is_new = not self.control.resumed
-        """Whether the state is a new one, and no batch has been reported: a checkpoint may know more."""
-        self._found = StateFound(self.settings.name, self.files.store.uri, is_new, opened_us)
-        self._begin(first)
+        self._found = StateFound(self.settings.name, self.files.store.uri, not self.control.resumed, opened_us)
+        self._state.look(self.control.open_batches.journals())
+        self._begin()
 
-    def _begin(self, first: Entry) -> None:
+    def _begin(self) -> None:
         """With the control table that there is, and what the code says."""
-        before = self.control.latest
+        before, first = self.control.latest, self._first()
         accuracy, quotas = self.settings.accuracy, before.quotas
         if quotas is None or not (self.keys if accuracy is None else accuracy) or bool(accuracy) != bool(quotas.sizes):
             quotas = None  # those of an option that was taken out of the code, or changed
@@ -125,7 +124,8 @@ class ShedLoop:
             from floodway.spark.shed.window_drop import WindowSteering
 
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
-            unsure = self.clock_us() if self.control.resumed and self._status is None else None
+            unknown = self._state.was_older or (self.control.resumed and self._status is None)
+            unsure = self.clock_us() if unknown else None
             self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=unsure)
 
     @property
@@ -150,22 +150,15 @@ class ShedLoop:
             self.renew()
 
     def _restore(self, query: str) -> None:
-        """Begin a state that was lost with what the query's checkpoint holds of it."""
+        """Begin a state that was lost, or is an older one, with what the query's checkpoint holds of it."""
         checkpoint = self.control.open_batches.journal(query)
-        try:
-            copy = None if checkpoint is None else self._copies.read(checkpoint)
-        except StoreError:
-            if self._state_lost:  # whatever the operator asked for, this drops nothing
-                self._operator.restore(SAFE)
-                self._begin(self._first())
-            raise
-        if checkpoint is None or copy is None:
+        if checkpoint is None:
             return
-        if self._state_lost and copy.table.latest.seq > self.control.latest.seq:
-            self._operator.restore(copy.mode)
-            self.control.adopt(copy.table)
-            self._begin(self._first())
-        self._copies.begin(query, checkpoint, self.control.table.encode())
+        try:
+            self._state.started(query, checkpoint)
+        finally:
+            if not self._state.in_use:
+                self._begin()
 
     def renew(self) -> None:
         """Let the decision hold for longer, while there is a query that may use it; the status says until when."""
@@ -208,14 +201,17 @@ class ShedLoop:
         self.look_at_clock(report.ended_us)
         with self._lock:
             self._running.setdefault(report.query, report.run)
-            self._state_lost = False
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             # Before a new decision: the table has the batch's own until then.
             checkpoint = self.control.open_batches.journal(report.query)
             report = with_decision(report, self.control.table, checkpoint)
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
-            facts = all_facts(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us())
+            facts = all_facts(
+                *(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us()),
+                vouched=self._state.vouches(report.query),
+            )
+            self._state.reported(report.query)
             seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
             self._guarded("writing the control table again", lambda: self._watch.look(report))
             self._guarded("deciding", lambda: self._decide(query, seen))

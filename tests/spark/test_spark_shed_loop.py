@@ -102,6 +102,21 @@ def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> Non
     assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
 
 
+@pytest.mark.parametrize(("waited_us", "keeps"), [(5_000, [PPM, PPM, 250_000]), (200_000, [PPM, PPM, PPM])])
+def test_a_start_in_overload_is_shed_from_the_third_batch_on(tmp_path: Path, waited_us: int, keeps: list[int]) -> None:
+    """Batches of 2, 5 and (kept whole) 10 s. One that waited for its trigger is offered more, and says nothing."""
+    job, journal = Job(tmp_path / "job", rate=10_000.0), LocalStore(tmp_path / "checkpoint")
+    job.loop.on_start("q", str(tmp_path / "checkpoint"), "r1")
+    found = []
+    for report in job.reports(3):
+        job.loop.on_batch(report)
+        found.append(report.keep_ppm)
+        job.now_us += waited_us
+        journal.write(f"offsets/{job.batch}", b'v1\n{"batchTimestampMs": %d}\n{}' % (job.now_us // 1000))
+        job.loop.follow_second()
+    assert found == keeps
+
+
 @pytest.mark.parametrize("back", [3600, 86_400])
 def test_a_clock_set_back_makes_no_overload_younger(tmp_path: Path, back: int) -> None:
     job = Job(tmp_path / "job", rate=8_000.0, shed_after=20.0)

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from floodway.control.base import BATCH_SHARE, Controller
 from floodway.job.options.values import Target
 from floodway.planning.lag import Positions, left_waiting, skip_positions
+from floodway.spark.shed.control_table import EntryBudget
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
+from floodway.spark.shed.open_batches import journaled_time
 from floodway.units import PPM
 
 if TYPE_CHECKING:
-    from floodway.control.loop import KeepDecision, KeepLoop, Patience
+    from floodway.control.loop import BatchBudget, KeepDecision, KeepLoop, Patience
     from floodway.job.decision import Mode
     from floodway.job.options.accuracy import Accuracy
     from floodway.job.places import ShedFiles
     from floodway.job.status.parts import BehindPart
+    from floodway.job.store.store import Store
     from floodway.planning.windows.window_drop import WindowShape
     from floodway.spark.shed.control_table import Entry
     from floodway.spark.shed.keys.group_keeps import GroupKeeps
@@ -97,8 +101,10 @@ class QueryMemory:
     """Of the last batch; None where it is not known."""
     behind: BehindPart | None = None
     """How far behind a query is that drops nothing, where its source tells."""
-    follow: tuple[float, float, int] | None = None
-    """Budget, rate and base time of the last decision, if the keep is to follow the batch's own length."""
+    follow: EntryBudget | None = None
+    """Of the last decision, if the keep is to follow the batch's own length."""
+    first: BatchReport | None = None
+    """The last batch, while nothing was decided: the first one of the run."""
 
     @property
     def keep_ppm(self) -> int | None:
@@ -116,7 +122,11 @@ def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | N
     return SourceLimit(files, settings.mean_seconds, max_age)
 
 
-def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> tuple[float, float, int] | None:
+AT_ONCE_US = 100_000
+"""A batch that begins within that after the end of the one before has waited neither for a trigger nor for data."""
+
+
+def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> EntryBudget | None:
     """Budget, rate and base time after a run's first batch, often a slow one, which tells nothing of costs.
 
     What the last run decided goes on from its end. Where nobody has decided and the job was down, what came within
@@ -124,12 +134,46 @@ def first_follow(report: BatchReport, settings: ShedSettings, before: Entry) -> 
     may have what comes in the time of a batch at the target, r T / 1.5: a job that keeps up has the capacity for that.
     """
     if before.budget is not None and before.rate is not None:
-        return before.budget, before.rate, report.ended_us
+        return EntryBudget(before.budget, before.rate, report.ended_us)
     fresh = report.offered - report.skipped - report.passed_over
     if settings.max_age_us is None or settings.shed_after_seconds or report.backlog or not report.skipped or not fresh:
         return None
     rate = fresh / settings.max_age_us * 1e6
-    return rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us
+    return EntryBudget(rate * settings.mean_seconds / BATCH_SHARE, rate, report.ended_us)
+
+
+def second_follow(report: BatchReport, journal: Store | None, settings: ShedSettings) -> EntryBudget | None:
+    """What the third batch of a run follows, from the first one's length P1; None while the second one is not begun.
+
+    The second batch, should it take e, processes what came within P1 and so would need e * e / P1 for what comes
+    meanwhile. Of that T / 1.5 are there: the keep is 1 for e = sqrt(P1 T / 1.5), a quarter for twice that, and in
+    between on a straight line (`control/loop.py`). No cost and no rate is needed. But the second batch must have begun
+    at once: a query that waits for its trigger or for data is offered more than came within P1.
+    """
+    holds = settings.shed_after_seconds or settings.lossless or settings.window is not None or report.backlog
+    begun_us = None if holds or not report.offered or journal is None else journaled_time(journal, report.batch + 1)
+    if begun_us is None or begun_us > report.ended_us + AT_ONCE_US:
+        return None
+    period = settings.mean_seconds / BATCH_SHARE
+    fits_us = round(max(period, math.sqrt(report.seconds * period)) * 1e6)
+    return EntryBudget(1.0, 1e6 / fits_us, report.ended_us + 2 * fits_us // 3, surge=3.0)
+
+
+def follow_second(
+    queries: Iterable[QueryMemory], journal: Callable[[str], Store | None], settings: ShedSettings
+) -> bool:
+    """Let every run of which nothing is decided follow its second batch; whether one did."""
+    follows = False
+    for query in queries:
+        if query.first is not None and query.follow is None:
+            query.follow = second_follow(query.first, journal(query.first.query), settings)
+            follows |= query.follow is not None
+    return follows
+
+
+def entry_budget(budget: BatchBudget, rate: float, ended_us: int) -> EntryBudget:
+    """What a controller allows after the batch that ended then."""
+    return EntryBudget(budget.tuples, rate, ended_us + round(budget.delay_seconds * 1e6), budget.surge)
 
 
 class RareShare:
@@ -238,4 +282,4 @@ class Chooser:
         if entry.mode == "off" or not groups.is_firm:
             return replace(entry, quotas=quotas)
         raised = math.ceil(self.rare.ppm + keep * (PPM - self.rare.ppm)) if keep > rest else entry.keep_ppm
-        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised), budget=None, rate=None, base_us=None)
+        return replace(entry, quotas=quotas, keep_ppm=min(PPM, raised)).following(None)

@@ -28,16 +28,17 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, QueryMemory, ShedSettings, first_follow, source_limit_of
+from floodway.spark.shed.chooser import Chooser, QueryMemory, entry_budget, first_follow, follow_second, source_limit_of
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
-from floodway.spark.shed.control_table import Entry
+from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
-from floodway.spark.shed.state_copies import FoundState
+from floodway.spark.shed.state_copies import StateCheck
 from floodway.units import PPM
 
 if TYPE_CHECKING:
     from floodway.job.status.parts import AccuracyPart
+    from floodway.spark.shed.chooser import ShedSettings
     from floodway.spark.shed.executors import ExecutorRequests
     from floodway.spark.shed.keys.key_shares import KeyShares
     from floodway.spark.shed.server_clock import ServerClock
@@ -83,10 +84,8 @@ class ShedLoop:
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
-        self._lines, self._facts = (
-            Unwritten(self.ledger.append),
-            Unwritten[BatchFacts](lambda facts: self.facts.add(*facts)),
-        )
+        self._lines = Unwritten(self.ledger.append)
+        self._facts = Unwritten[BatchFacts](lambda facts: self.facts.add(*facts))
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
         self.control = ControlTable(
@@ -102,7 +101,7 @@ class ShedLoop:
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
-        self._state = FoundState(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
+        self._state = StateCheck(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
         self._copies = self._state.copies
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
         self._found = StateFound(self.settings.name, self.files.store.uri, not self.control.resumed, opened_us)
@@ -117,8 +116,7 @@ class ShedLoop:
             quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        limit = source_limit_of(self.settings, self.files)
-        self._chooser = Chooser(self.settings, self.keys, skip, limit)
+        self._chooser = Chooser(self.settings, self.keys, skip, source_limit_of(self.settings, self.files))
         self.windows = None
         if self.settings.window is not None:
             from floodway.spark.shed.window_drop import WindowSteering
@@ -187,11 +185,17 @@ class ShedLoop:
                 self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
                 self.renew()
 
+    def follow_second(self) -> None:
+        """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
+        with self._lock:
+            if follow_second(self._queries.values(), self.control.open_batches.journal, self.settings):
+                self._put(self._keep_ppm())
+
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
-            unheard = query in self._running and query not in self._queries
-            if unheard and self.ledger.last_batch(query, self.settings.name) is None:
+            known = query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
+            if query in self._running and not known:
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
@@ -300,15 +304,16 @@ class ShedLoop:
         if decided is not None:
             if self.settings.shed_after_seconds:
                 decided = query.patience.hold(decided, report.ended_us / 1e6)
-            query.decided = decided
+            query.decided, query.first = decided, None
             self._efficiency.take(self.present(), decided.capacity)
             if self.executors is not None:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
             query.follow = None
             if decided.budget is not None and self.settings.window is None:
-                query.follow = decided.budget, decided.offered_rate, report.ended_us
+                query.follow = entry_budget(decided.budget, decided.offered_rate, report.ended_us)
         elif query.decided is None:
             query.follow = first_follow(report, self.settings, latest)
+            query.first = report
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:
@@ -316,7 +321,7 @@ class ShedLoop:
         asked = [query.keep_ppm for query in self._queries.values() if query.keep_ppm is not None]
         return min(asked, default=self.control.latest.keep_ppm)
 
-    def _follow(self, keep_ppm: int) -> tuple[float, float, int] | None:
+    def _follow(self, keep_ppm: int) -> EntryBudget | None:
         """That of the query which asked for this keep, or else of one that has not asked for any yet."""
         queries = [query for asked in (keep_ppm, None) for query in self._queries.values() if query.keep_ppm == asked]
         return queries[0].follow if queries else None
@@ -331,8 +336,7 @@ class ShedLoop:
             keep_ppm, follow = PPM, None
         elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
-        budget, rate, base_us = follow or (None, None, None)
-        entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
+        entry = replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)
         self.control.put(self._chooser.completed(entry))
 
     def _save_dropped(self, report: BatchReport) -> None:

@@ -126,7 +126,11 @@ EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "federation-fig13": "floodway.experiments.federation.fig13",
 }
 
-LONG = frozenset(name for name in EXPERIMENTS if "spark" in name) | {"control-planes", "dfit-agents", "federation-fig13"}
+LONG = frozenset(name for name in EXPERIMENTS if "spark" in name) | {
+    "control-planes",
+    "dfit-agents",
+    "federation-fig13",
+}
 """A minute and more, most of them on Spark: run when named, or with `--long`."""
 
 

@@ -126,26 +126,11 @@ EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "federation-fig13": "floodway.experiments.federation.fig13",
 }
 
-LONG = frozenset(
-    {
-        "control-planes",
-        "dfit-agents",
-        "dissp-spark-fig5",
-        "dissp-spark-fig6",
-        "dissp-spark-fig7",
-        "federation-fig13",
-        "spark-split",
-        "spark-union",
-        "spark-join",
-        "spark-window-drop",
-        "spark-window-choice",
-        "spark-bandwidth",
-        "spark-memory",
-        "spark-table1",
-        "spark-dfit-tree",
-        "spark-dfit-diamond",
-    }
-)
+LONG = frozenset(name for name in EXPERIMENTS if "spark" in name) | {
+    "control-planes",
+    "dfit-agents",
+    "federation-fig13",
+}
 """A minute and more, most of them on Spark: run when named, or with `--long`."""
 
 

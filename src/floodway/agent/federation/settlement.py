@@ -15,7 +15,7 @@ is settled but the last period. Then also its id is known only by its number: lo
 
 What is settled leaves the shared storage too, so that it does not grow with every move.
 
-Each side of a move notes on the storage when its journal has forgotten the move (`settlement.py`). When both have, the
+Each side of a move notes on the storage when its journal has forgotten the move. When both have, the
 giver removes the move's decision, unless a lease in force names it. A decision to withdraw needs the giver's note
 alone. The origin of a fragment lets old leases be past: `past.json` keeps who has the fragment from whom, and the spans
 of moves that somebody may still bill. Files stay of the newest two leases, and of the leases that an unsettled move

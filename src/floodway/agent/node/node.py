@@ -3,7 +3,7 @@
 The node runs its part of the network between logs: it reads streams and the links that other nodes write, and writes
 links and outputs, each log having one writer. It sheds at its own inputs, links included. What it sheds for others
 comes from its control plane, which is asked for a planner at every tick and never waited for: a node whose peers are
-silent goes on with the last plan it has.
+silent goes on with the last plan it has. The coordinator, which plans for all of them, is such a process too.
 """
 
 from __future__ import annotations

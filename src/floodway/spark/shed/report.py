@@ -74,7 +74,7 @@ class BatchReport:
     key_name: str | None = None
     """Of the key that the decision asked for."""
     sample: Sequence[int] = ()
-    """Points of the sample of an accuracy (`keys/group_columns.py`), drawn from `sampled` tuples."""
+    """Points of the sample of an accuracy (`keys/key_columns.py`), drawn from `sampled` tuples."""
     sampled: int = 0
     first: int = 0
     """Tuples that are the first of their keys and kept for it."""

@@ -1,8 +1,7 @@
 """From the samples of batches to the keeps of groups that an accuracy needs. No Spark in here.
 
-A sampled tuple as one whole number of 53 bits, which survives doubles and JSON. No Spark in here.
-
-29 bits are of the group's hash; then comes the value, to a relative error of 0.01%:
+A sampled tuple is one whole number of 53 bits, which survives doubles and JSON. 29 bits are of the group's hash; then
+comes the value, to a relative error of 0.01%:
 
      1 bit    1 for x < 0
     23 bits   8192 (log2 |x| + 512), 0 for x = 0

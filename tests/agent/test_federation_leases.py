@@ -11,7 +11,7 @@ import pytest
 
 from floodway.agent.federation.errors import FragmentLostError, StorageError
 from floodway.agent.federation.leases import FragmentLease, LeasePast, LeaseStore, MoveDecision
-from floodway.agent.federation.storage_settlement import remove_leftovers
+from floodway.agent.federation.settlement import remove_leftovers
 from floodway.job.store.store import draft_of
 from tests.synced import note_syncs
 

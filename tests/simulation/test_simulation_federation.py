@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from floodway.contracts.contract import Contract
-from floodway.contracts.cost import InFlight
+from floodway.contracts.cost import PAPER_TASK, InFlight, chain_range, unit_price
 from floodway.contracts.messages import Move
 from floodway.contracts.participant_state import NegotiationTimes, participant
-from floodway.contracts.pricing import PAPER_TASK, chain_range, unit_price
 from floodway.errors import InputError
 from floodway.experiments.contracts.common import FederationCase
 from floodway.experiments.contracts.lemmas import best_case, overloaded, travels

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.control.base import Controller, Decision, Observation, State
+from floodway.job.ledger.facts import read_rule
 from floodway.job.ledger.ledger import Ledger
 from floodway.spark.shed.recovery.fate import fate
-from floodway.spark.shed.recovery.rule import read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from tests.patience import wait_until
 

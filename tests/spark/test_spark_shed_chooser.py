@@ -12,10 +12,9 @@ from floodway.control.registry import make_controller
 from floodway.job.decision import Mode
 from floodway.job.store.store import LocalStore
 from floodway.planning.lag import Waiting
-from floodway.spark.shed.chooser import Chooser, entry_budget, first_follow, second_follow
+from floodway.spark.shed.chooser import Chooser, ShedSettings, entry_budget, first_follow, second_follow
 from floodway.spark.shed.control_table import Entry, Table
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
 
 SETTINGS = ShedSettings("job", 2.0, make_controller("batch", target_seconds=2.0), "enforce", salt=1, skip_when_lag=300)

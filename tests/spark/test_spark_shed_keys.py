@@ -13,11 +13,11 @@ from floodway.control.registry import make_controller
 from floodway.job.decision import Mode, write_mode
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
+from floodway.spark.shed.chooser import ShedSettings
 from floodway.spark.shed.keys.key_shares import NULL_KEY, KeyShares
 from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_KEYS, NO_LARGE_KEY, Quotas
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
 from tests.oracles.max_min import max_min_shares
 from tests.planning.test_planning_shares import points_of

@@ -15,12 +15,12 @@ from floodway.spark.shed.control_columns import (
     SALT,
     TIME,
     Decided,
+    control_view,
     decision_columns,
     in_force_sql,
     with_control,
 )
 from floodway.spark.shed.control_table import MODES, Entry, Table, table_schema
-from floodway.spark.shed.control_view import control_view
 from floodway.units import PPM
 
 pytestmark = pytest.mark.spark

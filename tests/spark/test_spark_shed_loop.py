@@ -21,10 +21,10 @@ from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.windows.window_drop import WindowShape
+from floodway.spark.shed.chooser import ShedSettings
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
 from floodway.units import PPM
 from tests.job.ledgers import open_segment

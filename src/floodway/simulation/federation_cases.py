@@ -8,9 +8,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.contracts.cost import CostFunction, InFlight
+from floodway.contracts.cost import PAPER_TASK, CostFunction, InFlight, unit_price
 from floodway.contracts.load import Task
-from floodway.contracts.pricing import PAPER_TASK, unit_price
 from floodway.errors import InputError
 from floodway.simulation.federation_topology import Ints, Topology
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from floodway.contracts.pricing import PAPER_TASK
+from floodway.contracts.cost import PAPER_TASK
 from floodway.experiments.contracts import common
 from floodway.experiments.plots import FAINT, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from floodway.contracts.cost import InFlight
-from floodway.contracts.pricing import PAPER_TASK, chain_range
+from floodway.contracts.cost import PAPER_TASK, InFlight, chain_range
 from floodway.experiments.contracts import common
 from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result

@@ -29,6 +29,7 @@ from urllib.parse import unquote, urlsplit
 from floodway.errors import FloodwayError, InputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{16}")
+_CLAIM = re.compile(r"[0-9a-f]{16}")
 DRAFT_SECONDS = 3600.0
 OBJECT_SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -306,7 +307,7 @@ def create_by_claim(
 
     What a store must offer: an object that was put is seen by every later list (S3 since December 2020, Azure, Google).
 
-    1. put a claim `NAME.claim/ID`;
+    1. put a claim `.claims/NAME-ID` beside it;
     2. list the claims, then look for NAME: if it is there, give way; if there is another claim, take the own one back,
        wait a random moment and begin again; else
     3. put NAME, then remove the claim.
@@ -315,11 +316,14 @@ def create_by_claim(
     object. A writer that dies in between leaves a claim behind; after `CLAIM_SECONDS`, by the store's clock, it no
     longer counts. For that reason a writer that needed half as long to get to step 3 begins again, and a put takes at
     most the other half.
+
+    Clients leave an empty folder where they remove the last object of one: all claims of a folder share one.
     """
     if store.modified(name) is not None:
         return False
-    claims = f"{name}.claim"
-    own = f"{claims}/{token_hex(8)}"
+    folder, _, last = name.rpartition("/")
+    claims = prefixed(folder, f".claims/{last}-")
+    own = f"{claims}{token_hex(8)}"
     for _ in range(ATTEMPTS):
         began = monotonic()
         store.write(own, b"")
@@ -340,8 +344,9 @@ def create_by_claim(
 
 
 def _is_alone(store: Store, claims: str, own: str) -> bool:
-    """Whether no other claim is alive, judged by when the store itself says that each was put."""
-    others = [name for name in store.names(claims) if name != own]
+    """Whether no other claim that begins so is alive, judged by when the store itself says that each was put."""
+    found = (name for name in store.names(claims.rpartition("/")[0]) if _CLAIM.fullmatch(name.removeprefix(claims)))
+    others = [name for name in found if name != own]
     if not others:
         return True
     now = store.modified(own) or 0.0

@@ -234,6 +234,16 @@ class Table:
                 return other.entry
         return self.latest
 
+    def knows(self, batch_time_us: int) -> bool:
+        """Whether a micro-batch that has ended found what `at` says: of others the table has forgotten the entry."""
+        kept = any(other.begin_us <= batch_time_us < other.end_us for other in self.others)
+        return kept or batch_time_us >= self.latest.valid_from_us
+
+    def is_after(self, other: Table) -> bool:
+        """Whether this is a later state of the same table: a later decision, or the same one renewed."""
+        mine, its = ((one.latest.seq, one.latest.until_us or 0) for one in (self, other))
+        return mine > its
+
     @property
     def oldest_seq(self) -> int:
         """No batch that runs, is repeated or is still to begin finds an entry before this one."""

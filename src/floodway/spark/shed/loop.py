@@ -194,7 +194,8 @@ class ShedLoop:
     def follow_second(self) -> None:
         """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
         with self._lock:
-            if follow_seconds(self._queries.values(), self.control.open_batches.journal, self.settings):
+            journal, now_us = self.control.open_batches.journal, self.clock_us()
+            if follow_seconds(self._queries.values(), journal, self.settings, now_us):
                 self._put(self._keep_ppm())
 
     def on_foreign(self, query: str) -> None:
@@ -336,8 +337,7 @@ class ShedLoop:
             keep_ppm, follow = PPM, None
         elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
-        entry = replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)
-        self.control.put(self._chooser.completed(entry))
+        self.control.put(self._chooser.completed(replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)))
 
     def _save_dropped(self, report: BatchReport) -> None:
         place = {"query": report.query, "batch": report.batch}

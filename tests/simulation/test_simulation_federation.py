@@ -17,9 +17,16 @@ from floodway.experiments.contracts.common import FederationCase
 from floodway.experiments.contracts.lemmas import best_case, overloaded, travels
 from floodway.experiments.contracts.scale import settle
 from floodway.simulation.federation import SimulatedFederation, of_topology
-from floodway.simulation.federation_cases import Variant, allocation, prices, uniform_prices
+from floodway.simulation.federation_cases import (
+    Variant,
+    allocation,
+    chain,
+    from_pairs,
+    prices,
+    random_contracts,
+    uniform_prices,
+)
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room
-from floodway.simulation.federation_topology import chain, from_pairs, random_contracts
 from tests.contracts.made import fixed_price
 from tests.simulation.rounds import rounds_to_rest
 

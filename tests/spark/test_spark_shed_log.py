@@ -78,9 +78,9 @@ class Job:
         state = str(self.folder / "state")
         return floodway.dropped("clicks", spark=self.spark, state_dir=state, through=doubled, **options)
 
-    def backfill(self, run: Callable[[DataFrame, str], None]) -> Backfill:
+    def backfill(self, run: Callable[[DataFrame, str], None], since_us: int | None = None) -> Backfill:
         recovery = Recovery(self.spark, self.files, {}, doubled, self.source)
-        return Backfill("clicks", recovery, run, lambda: Live(False), sleep=lambda _: None)
+        return Backfill("clicks", recovery, run, lambda: Live(False), since_us, sleep=lambda _: None)
 
 
 def ended(spark: SparkSession, folder: Path, **options: Any) -> Job:

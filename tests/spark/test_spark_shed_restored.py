@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from floodway.errors import InputError
 from floodway.job.decision import write_mode
@@ -196,8 +196,10 @@ def test_a_backfill_on_spark_recovers_nothing_that_was_kept_or_made_good(spark: 
     recovered = list[int]()
 
     def backfill(since_us: int | None = None) -> None:
-        work = job.backfill(lambda frame, _: recovered.extend(row.id for row in frame.select("id").collect()))
-        list(replace(work, since_us=since_us).steps())
+        def run(frame: DataFrame, _: str) -> None:
+            recovered.extend(row.id for row in frame.select("id").collect())
+
+        list(job.backfill(run, since_us).steps())
 
     backfill()
     assert sorted([*recovered, *job.kept]) == list(range(job.sent))

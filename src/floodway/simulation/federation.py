@@ -33,8 +33,7 @@ from floodway.contracts.messages import (
 )
 from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
 from floodway.errors import InputError
-from floodway.simulation.federation_cases import Prices
-from floodway.simulation.federation_topology import Ints, Topology
+from floodway.simulation.federation_cases import Ints, Prices, Topology
 
 Watch = Callable[["SimulatedFederation", Move], None]
 """Called before each move is carried out."""

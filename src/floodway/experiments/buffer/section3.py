@@ -24,8 +24,8 @@ from floodway.control.pi import PiConfig, PiController
 from floodway.experiments.buffer import common
 from floodway.experiments.plots import Figure, bars, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
+from floodway.simulation.arrivals import Tuples
 from floodway.simulation.buffer import CPU_CYCLE_SECONDS
-from floodway.simulation.tuples import Tuples
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from floodway.experiments.contracts import common
 from floodway.experiments.plots import FAINT, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation import of_topology
-from floodway.simulation.federation_cases import Variant, prices
-from floodway.simulation.federation_topology import random_contracts
+from floodway.simulation.federation_cases import Variant, prices, random_contracts
 
 TITLE = "Stability under changing load"
 CLAIM = Claim(

@@ -139,7 +139,7 @@ def probe(store: Store) -> None:
 
 
 class LocalStore:
-    """A folder on a disk. Folders that it makes are the user's alone, because tuples may be in them.
+    """A folder on a disk. Folders that it makes are the user's alone, because tuples may be in them, if not told else.
 
     >>> import tempfile
     >>> store = LocalStore(tempfile.mkdtemp())
@@ -147,8 +147,9 @@ class LocalStore:
     (True, False, b'a', ['ledger/0'])
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, *, folder_mode: int = 0o700) -> None:
         self.folder = Path(folder).expanduser().absolute()
+        self._folder_mode = folder_mode
 
     @property
     def uri(self) -> str:
@@ -171,7 +172,7 @@ class LocalStore:
 
     def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         path = self.path(name)
-        with self._worded(name, "written"), _draft(path, data, durable=durable) as draft:
+        with self._worded(name, "written"), self._draft(path, data, durable=durable) as draft:
             if not in_time():
                 return False
             draft.replace(path)
@@ -181,7 +182,7 @@ class LocalStore:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.path(name)
-        with self._worded(name, "written"), _draft(path, data, durable=True) as draft:
+        with self._worded(name, "written"), self._draft(path, data, durable=True) as draft:
             try:
                 # A link, unlike a rename, does not replace what is there.
                 path.hardlink_to(draft)
@@ -215,6 +216,22 @@ class LocalStore:
         except FileNotFoundError:
             return []
         return sorted(path for path in found if not path.name.startswith("."))
+
+    @contextmanager
+    def _draft(self, path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
+        """A file with this content beside its target, removed at the end if it was not renamed."""
+        make_folder(path.parent, self._folder_mode)
+        draft = draft_of(path)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(path.parent))
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(descriptor)
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
 
     @contextmanager
     def _worded(self, name: str, done: str) -> Iterator[None]:
@@ -260,23 +277,6 @@ def draft_of(path: Path) -> Path:
     Not by the process's number: in containers every process has the same one, and so has every thread of a process.
     """
     return path.with_name(f".{path.name}.{token_hex(8)}")
-
-
-@contextmanager
-def _draft(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
-    """A file with this content beside its target, removed at the end if it was not renamed."""
-    make_folder(path.parent)
-    draft = draft_of(path)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(path.parent))
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(descriptor)
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def remove_drafts(folder: Path, now_seconds: float) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from floodway.control.base import BATCH_SHARE, Controller
 from floodway.job.options.values import Target
 from floodway.planning.lag import Positions, left_waiting, skip_positions
-from floodway.spark.shed.control_table import Entry, EntryBudget
+from floodway.spark.shed.control_table import EntryBudget
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
 from floodway.spark.shed.open_batches import JOURNALING_US, read_journal
 from floodway.units import PPM
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from floodway.job.status.parts import BehindPart
     from floodway.job.store.store import Store
     from floodway.planning.windows.window_drop import WindowShape
+    from floodway.spark.shed.control_table import Entry
     from floodway.spark.shed.keys.group_keeps import GroupKeeps
     from floodway.spark.shed.keys.key_shares import KeyShares
     from floodway.spark.shed.report import BatchReport, Warnings
@@ -166,7 +167,7 @@ def second_follow(report: BatchReport, journal: Store | None, settings: ShedSett
     return EntryBudget(1.0, 1e6 / fits_us, report.ended_us + 2 * fits_us // 3, surge=3.0)
 
 
-def follow_seconds(
+def follow_second(
     queries: Iterable[QueryMemory], journal: Callable[[str], Store | None], settings: ShedSettings, now_us: int
 ) -> bool:
     """Let every run of which nothing is decided follow its second batch; whether one did now.

@@ -28,23 +28,17 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import (
-    Chooser,
-    QueryMemory,
-    ShedSettings,
-    first_follow,
-    follow_seconds,
-    source_limit_of,
-)
+from floodway.spark.shed.chooser import Chooser, QueryMemory, first_follow, follow_second, source_limit_of
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
 from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
-from floodway.spark.shed.state_copies import FoundState
+from floodway.spark.shed.state_copies import StateCheck
 from floodway.units import PPM
 
 if TYPE_CHECKING:
     from floodway.job.status.parts import AccuracyPart
+    from floodway.spark.shed.chooser import ShedSettings
     from floodway.spark.shed.executors import ExecutorRequests
     from floodway.spark.shed.keys.key_shares import KeyShares
     from floodway.spark.shed.server_clock import ServerClock
@@ -107,7 +101,7 @@ class ShedLoop:
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
-        self._state = FoundState(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
+        self._state = StateCheck(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
         self._copies = self._state.copies
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
         self._found = StateFound(self.settings.name, self.files.store.uri, not self.control.resumed, opened_us)
@@ -195,14 +189,14 @@ class ShedLoop:
         """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
         with self._lock:
             journal, now_us = self.control.open_batches.journal, self.clock_us()
-            if follow_seconds(self._queries.values(), journal, self.settings, now_us):
+            if follow_second(self._queries.values(), journal, self.settings, now_us):
                 self._put(self._keep_ppm())
 
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
-            unheard = query in self._running and query not in self._queries
-            if unheard and self.ledger.last_batch(query, self.settings.name) is None:
+            known = query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
+            if query in self._running and not known:
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))

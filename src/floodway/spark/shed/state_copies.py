@@ -89,7 +89,7 @@ class StateCopies:
             checkpoint.write(self._name, b'{"mode": %s, "table": %s}' % (mode, table))
 
 
-class FoundState:
+class StateCheck:
     """The state as this process has found it, against the copies: whether it was lost, is older, or may be trusted."""
 
     def __init__(

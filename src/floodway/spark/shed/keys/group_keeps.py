@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from floodway.job.options.accuracy import Accuracy
 from floodway.job.status.parts import AccuracyPart
 from floodway.planning.estimates.accuracy import needed_keeps, widths
-from floodway.planning.estimates.group_sample import Groups, GroupSample, Points, Sizes
-from floodway.planning.estimates.strata import Strata, strata
+from floodway.planning.estimates.group_sample import Groups, GroupSample, Points, Sizes, Strata, strata
 from floodway.spark.shed.keys.quotas import MOST_KEYS, Quotas
 from floodway.units import PPM
 

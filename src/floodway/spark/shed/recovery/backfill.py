@@ -33,7 +33,7 @@ from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerTail
 from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.store.store import Store
-from floodway.spark.session.spark_errors import explain
+from floodway.spark.session.session import explain
 
 POLL_SECONDS = 1.0
 

@@ -188,8 +188,8 @@ class ShedLoop:
     def follow_second(self) -> None:
         """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
         with self._lock:
-            journal, now_us = self.control.open_batches.journal, self.clock_us()
-            if follow_second(self._queries.values(), journal, self.settings, now_us):
+            journal, undecided = self.control.open_batches.journal, self.control.latest.keep_ppm == PPM
+            if undecided and follow_second(self._queries.values(), journal, self.settings, self.clock_us()):
                 self._put(self._keep_ppm())
 
     def on_foreign(self, query: str) -> None:

@@ -117,6 +117,19 @@ def test_a_start_in_overload_is_shed_from_the_third_batch_on(tmp_path: Path, wai
     assert found == keeps
 
 
+@pytest.mark.parametrize(("looked_us", "follows"), [(SECOND, True), (3 * SECOND, False)])
+def test_a_second_batch_is_looked_for_in_the_first_seconds_only(tmp_path: Path, looked_us: int, follows: bool) -> None:
+    """A query that waits for its trigger would be asked for its journal for as long as that takes."""
+    job, journal = Job(tmp_path / "job"), LocalStore(tmp_path / "checkpoint")
+    job.loop.on_start("q", str(tmp_path / "checkpoint"), "r1")
+    job.run(1)
+    ended_us, job.now_us = job.now_us, job.now_us + looked_us
+    job.loop.follow_second()
+    journal.write("offsets/1", b'v1\n{"batchTimestampMs": %d}\n{}' % (ended_us // 1000))
+    job.loop.follow_second()
+    assert (job.loop.control.latest.budget is not None) == follows
+
+
 @pytest.mark.parametrize("back", [3600, 86_400])
 def test_a_clock_set_back_makes_no_overload_younger(tmp_path: Path, back: int) -> None:
     job = Job(tmp_path / "job", rate=8_000.0, shed_after=20.0)

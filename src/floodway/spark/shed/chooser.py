@@ -17,7 +17,7 @@ from floodway.job.options.values import Target
 from floodway.planning.lag import Positions, left_waiting, skip_positions
 from floodway.spark.shed.control_table import EntryBudget
 from floodway.spark.shed.keys.quotas import MOST_RARE_PPM, Quotas, rest_ppm
-from floodway.spark.shed.open_batches import journaled_time
+from floodway.spark.shed.open_batches import JOURNALING_US, read_journal
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -111,6 +111,14 @@ class QueryMemory:
         """What this query asks for; None before its first decision."""
         return None if self.decided is None else min(PPM, max(1, round(self.decided.keep * PPM)))
 
+    def take(self, decided: KeepDecision, ended_us: int, settings: ShedSettings) -> None:
+        """Remember what was decided after the batch that ended then; in the first seconds of an overload, to wait."""
+        if settings.shed_after_seconds:
+            decided = self.patience.hold(decided, ended_us / 1e6)
+        self.decided, self.first, self.follow = decided, None, None
+        if decided.budget is not None and settings.window is None:
+            self.follow = entry_budget(decided.budget, decided.offered_rate, ended_us)
+
 
 def source_limit_of(settings: ShedSettings, files: ShedFiles) -> SourceLimit | None:
     """Of a shed that drops nothing; None for any other, which needs none of it."""
@@ -151,8 +159,8 @@ def second_follow(report: BatchReport, journal: Store | None, settings: ShedSett
     at once: a query that waits for its trigger or for data is offered more than came within P1.
     """
     holds = settings.shed_after_seconds or settings.lossless or settings.window is not None or report.backlog
-    begun_us = None if holds or not report.offered or journal is None else journaled_time(journal, report.batch + 1)
-    if begun_us is None or begun_us > report.ended_us + AT_ONCE_US:
+    journaled = None if holds or not report.offered or journal is None else read_journal(journal, report.batch)
+    if journaled is None or not journaled.begun or journaled.begun[0] > report.ended_us + AT_ONCE_US:
         return None
     period = settings.mean_seconds / BATCH_SHARE
     fits_us = round(max(period, math.sqrt(report.seconds * period)) * 1e6)
@@ -160,14 +168,19 @@ def second_follow(report: BatchReport, journal: Store | None, settings: ShedSett
 
 
 def follow_second(
-    queries: Iterable[QueryMemory], journal: Callable[[str], Store | None], settings: ShedSettings
+    queries: Iterable[QueryMemory], journal: Callable[[str], Store | None], settings: ShedSettings, now_us: int
 ) -> bool:
-    """Let every run of which nothing is decided follow its second batch; whether one did."""
+    """Let every run of which nothing is decided follow its second batch; whether one did now.
+
+    What has not been journaled by then has not begun at once, and is not looked for any more.
+    """
     follows = False
     for query in queries:
-        if query.first is not None and query.follow is None:
-            query.follow = second_follow(query.first, journal(query.first.query), settings)
+        first = query.first
+        if first is not None and query.follow is None:
+            query.follow = second_follow(first, journal(first.query), settings)
             follows |= query.follow is not None
+            query.first = first if now_us < first.ended_us + JOURNALING_US else None
     return follows
 
 

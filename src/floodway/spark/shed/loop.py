@@ -28,7 +28,7 @@ from floodway.job.store.lease import hold
 from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
 from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, QueryMemory, entry_budget, first_follow, follow_second, source_limit_of
+from floodway.spark.shed.chooser import Chooser, QueryMemory, first_follow, follow_second, source_limit_of
 from floodway.spark.shed.control_file import ControlTable, DecisionWatch
 from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
@@ -188,7 +188,8 @@ class ShedLoop:
     def follow_second(self) -> None:
         """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
         with self._lock:
-            if follow_second(self._queries.values(), self.control.open_batches.journal, self.settings):
+            journal, undecided = self.control.open_batches.journal, self.control.latest.keep_ppm == PPM
+            if undecided and follow_second(self._queries.values(), journal, self.settings, self.clock_us()):
                 self._put(self._keep_ppm())
 
     def on_foreign(self, query: str) -> None:
@@ -302,18 +303,12 @@ class ShedLoop:
         if report.arrival_us is not None and (decided is None or self.settings.lossless):
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
-            if self.settings.shed_after_seconds:
-                decided = query.patience.hold(decided, report.ended_us / 1e6)
-            query.decided, query.first = decided, None
+            query.take(decided, report.ended_us, self.settings)
             self._efficiency.take(self.present(), decided.capacity)
             if self.executors is not None:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
-            query.follow = None
-            if decided.budget is not None and self.settings.window is None:
-                query.follow = entry_budget(decided.budget, decided.offered_rate, report.ended_us)
         elif query.decided is None:
-            query.follow = first_follow(report, self.settings, latest)
-            query.first = report
+            query.first, query.follow = report, first_follow(report, self.settings, latest)
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:
@@ -336,8 +331,7 @@ class ShedLoop:
             keep_ppm, follow = PPM, None
         elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
-        entry = replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)
-        self.control.put(self._chooser.completed(entry))
+        self.control.put(self._chooser.completed(replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)))
 
     def _save_dropped(self, report: BatchReport) -> None:
         place = {"query": report.query, "batch": report.batch}

@@ -220,3 +220,18 @@ operators:
 outputs: {{qs: {{from: ws}}, qt: {{from: wt}}}}
 """
 """Two equal streams counted in windows that overlap, on one node or on two."""
+
+EQUAL_BRANCHES = """
+version: 1
+name: equal-branches
+streams: {{u: {{max_rate: 2000}}}}
+nodes: {{A: {{cpu: 1.0}}, B: {{cpu: 1.0}}}}
+operators:
+  ou: {{node: A, from: u, cost: 0.0001}}
+  os: {{node: {second}, from: ou, cost: 0.001}}
+  ot: {{node: {second}, from: ou, cost: 0.001}}
+  ws: {{node: {second}, from: os, kind: aggregate, window: 10s, slide: 5s, cost: 0.0001}}
+  wt: {{node: {second}, from: ot, kind: aggregate, window: 10s, slide: 5s, cost: 0.0001}}
+outputs: {{qs: {{from: ws}}, qt: {{from: wt}}}}
+"""
+"""One stream whose two equal branches are counted in windows that overlap, on one node or on two."""

@@ -29,7 +29,6 @@ from floodway.planning.plan import Objective
 from floodway.planning.program import Program
 from floodway.planning.solver_cells import Budget
 from floodway.planning.windows.window_drop import WindowShape
-from tests.agent.nodes import EQUAL_WINDOWS
 from tests.oracles.plan_checks import example, hard_rates
 
 RATES = {"s1": 1.0, "s2": 1.0}
@@ -112,21 +111,6 @@ def test_within_epsilon_whatever_the_topology(name: str, lazy: bool) -> None:
     exact = ExactPlanner(Program(network))
     for rates in hard_rates(network, seed=4, count=6):
         assert simulated.turn(rates) >= exact.plan(rates).score * 0.95 * (1 - 1e-6), rates
-
-
-@pytest.mark.parametrize("lazy", [False, True], ids=["advance", "lazy"])
-def test_plans_are_chosen_for_the_windows_that_they_keep_and_stay_with_one_stream(lazy: bool) -> None:
-    network = parse_network(EQUAL_WINDOWS.format(first="A", second="B"))
-    shapes = dict.fromkeys(("s", "t"), WindowShape(10_000_000, 5_000_000))
-    simulated = SimulatedCoordinator(network, lazy=lazy, shapes=shapes)
-    whole = set()
-    for s, t in ((900.0, 900.0), (900.0, 920.0), (920.0, 900.0)):
-        simulated.turn({"s": s, "t": t})
-        keeps = simulated.planner("A").plan({"s": s, "t": t}).keeps
-        whole.add(max(("s", "t"), key=lambda name: keeps[name]))
-        assert max(keeps.values()) > 0.95 and min(keeps["s"], keeps["t"]) < 0.2
-    assert len(whole) == 1
-    assert "windows" in simulated.coordinator.state.not_prepared or lazy
 
 
 def test_plans_made_in_advance_are_uploaded_before_they_are_needed_and_then_only_named() -> None:

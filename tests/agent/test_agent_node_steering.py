@@ -20,7 +20,9 @@ from floodway.network.part import node_part
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from floodway.planning.windows.window_drop import WindowShape
-from tests.agent.nodes import EQUAL_WINDOWS, FIGURE1, THREE_NODES
+from floodway.spark.query.fragment_windows import drop_shapes, fragment_windows
+from floodway.spark.query.fragments import fragments
+from tests.agent.nodes import EQUAL_BRANCHES, EQUAL_WINDOWS, FIGURE1, THREE_NODES
 from tests.agent.simulated_nodes import Outcome, simulate
 
 RATES = {"s1": 100.0, "s2": 100.0}
@@ -90,3 +92,25 @@ def test_the_node_at_the_head_chooses_for_windows_that_are_counted_below_it(tmp_
 
     assert keeps(windowed) == pytest.approx([0.0, 1.0], abs=0.05)
     assert sum(keeps({})) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["alone", "dfit"])
+def test_the_node_at_the_head_chooses_among_branches_that_are_counted_below_it(tmp_path: Path, kind: str) -> None:
+    network = parse_network(EQUAL_BRANCHES.format(second="B"))
+    part = node_part(network, "A")
+    plane = make_control_plane(kind, network, "A", Security(), {}, tmp_path)
+    own = {fragment.query: fragment for fragment in fragments(part, "A")}
+    windowed = drop_shapes(fragment_windows(network, part, own, tmp_path, {}))
+    rates = {"u": 1000.0}
+
+    def sent(shapes: dict[str, WindowShape]) -> list[float]:
+        node = NodeSteering(network, part, plane.planner, Target(1.5), windowed=shapes)
+        plan = node.steering.decide(rates, rates, "enforce", 0).plan
+        return sorted(plan.throughput[name] for name in ("ou->os", "ou->ot"))
+
+    (low, high), even = sent(windowed), sent({})
+    if kind == "alone":  # what A passes on is worth the same wherever it goes, and B's room is not known
+        assert (low, high) == pytest.approx(even)
+    else:
+        assert low < 50.0 and high > 850.0
+        assert sum(even) == pytest.approx(low + high, rel=0.05) and even[0] > 400.0

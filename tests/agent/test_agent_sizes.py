@@ -16,7 +16,7 @@ from floodway.planning.program import Program
 from floodway.spark.query.fragment_query import FragmentReport
 from floodway.spark.query.journal import JournaledBatch
 from floodway.spark.query.sinks import Written
-from floodway.spark.query.stream_run import StateSize
+from floodway.spark.query.state_meter import StateSize
 
 NETWORK = parse_network("""
 version: 1

@@ -32,7 +32,7 @@ operators:
   wide: {{node: A, from: s1, run: 'floodway.experiments.on_spark.example_operators:widened', cost: 0.00001}}
   b1: {{node: B, from: wide, cost: 0.00001}}
   count: {{node: C, from: s2, kind: aggregate, window: 10s,
-          run: 'floodway.experiments.on_spark.example_operators:distinct_ids', cost: 0.00001}}
+          run: 'floodway.experiments.on_spark.example_operators:distinct', cost: 0.00001}}
 outputs: {{q1: {{from: b1}}, q2: {{from: count}}}}
 links: {{A->B: {{bandwidth: 5e4}}}}
 """

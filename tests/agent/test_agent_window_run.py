@@ -100,6 +100,20 @@ operators:
 outputs: {{q: {{from: count}}, r: {{from: long}}}}
 """
 
+EQUAL_BRANCHES = """
+version: 1
+name: windows-of-equal-branches
+streams: {{s: {{max_rate: 800, log: {log}}}}}
+nodes: {{A: {{cpu: 1.0}}}}
+operators:
+  shared: {{node: A, from: s, cost: 0}}
+  one: {{node: A, from: shared, run: 'tests.agent.waiting_service:call_1ms', cost: 0.001}}
+  two: {{node: A, from: shared, run: 'tests.agent.waiting_service:call_1ms', cost: 0.001}}
+  w1: {{node: A, from: one, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}}
+  w2: {{node: A, from: two, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}}
+outputs: {{q: {{from: w1}}, r: {{from: w2}}}}
+"""
+
 
 class Input:
     """A stream of which every tenth of a second brings two seconds of event time, however seldom it is asked to."""
@@ -215,6 +229,30 @@ def test_windows_side_by_side_are_those_of_an_unshed_run(spark: Session, tmp_pat
         assert len(found) < len(whole)
 
 
+@pytest.mark.slow
+def test_of_equal_branches_one_is_dropped_from(spark: Session, tmp_path: Path) -> None:
+    """Half of the tuples of each would be 29% of the windows of each."""
+    root = tmp_path / "state"
+    source, ended = Input(tmp_path / "log"), Event()
+    network = parse_network(EQUAL_BRANCHES.format(log=tmp_path / "log"))
+
+    def look(status: Status) -> None:
+        source.append()
+        dropped = dropped_at(root, "shared->one", "shared->two")
+        if max(dropped) > 2000 and max(len(put_out(root, output)) for output in "qr") >= 12:
+            ended.set()
+
+    options = RunOptions(
+        seconds=PATIENCE_SECONDS, root=root, target=Target(2.0), settle_seconds=0.0, progress=look, ended=ended
+    )
+    assert run_network(network, options, spark).differences == () and ended.is_set()
+    low, high = sorted(dropped_at(root, "shared->one", "shared->two"))
+    assert 3 * low < high
+    for output in "qr":
+        whole, found = source.windows(), put_out(root, output)
+        assert {key: whole[key] for key in found} == found
+
+
 def test_nodes_put_out_whole_windows_whoever_of_them_sheds(spark: Session, tmp_path: Path) -> None:
     source, state = Input(tmp_path / "log"), tmp_path / "state"
     network = parse_network(NODES.format(log=tmp_path / "log"))
@@ -276,3 +314,9 @@ def shed_at(state: Path, node: str) -> int:
     """Tuples that a node has dropped."""
     lines = Ledger(NodeLayout(state).own(node).store).lines()
     return sum(line.dropped for line in lines if line.reason == Reason.SHEDDER)
+
+
+def dropped_at(root: Path, *places: str) -> list[int]:
+    """Tuples that were dropped at each of these places."""
+    lines = [line for line in Ledger(RunLayout(root).store).lines() if line.reason == Reason.SHEDDER]
+    return [sum(line.dropped for line in lines if line.at == place) for place in places]

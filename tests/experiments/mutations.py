@@ -373,7 +373,7 @@ MUTATIONS = (
     ),
     Mutation(
         "windows in the plan",
-        (("floodway.agent.loop.steering.window_plans", lambda *given: lambda ask, rates, scale, now_us: ask(rates)),),
+        (("floodway.agent.loop.steering.window_plans", lambda *given: lambda ask, network, rates, *more: ask(rates)),),
         {"spark-window-choice": "of two equal streams one is kept whole"},
         on_spark=True,
     ),

@@ -1,4 +1,4 @@
-"""Which windows one node should keep, by trying all: an oracle for `planning/windows/window_choice.py`.
+"""Which windows one node should keep, by trying all: oracles for `planning/windows/window_choice.py`.
 
 A share p of a stream's windows takes c·r·f(p) of the node and earns w·r·p. For a given use of the node the earnings are
 convex in the use of every stream, so at the best there is one stream at most that is kept in part.
@@ -6,12 +6,16 @@ convex in the use of every stream, so at the best there is one stream at most th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
+from floodway.network.flow import flows
+from floodway.network.model import Network
+from floodway.planning.plan import Plan
 from floodway.planning.windows.window_drop import WindowShape
 from floodway.planning.windows.window_keeps import passed_share
+from floodway.planning.windows.window_shapes import windowed_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +52,25 @@ def _share(stream: WindowedStream, room: float) -> float:
         middle = (low + high) / 2.0
         low, high = (middle, high) if passed_share(stream.shape, middle) <= tuples else (low, middle)
     return low
+
+
+def most_earned_at(network: Network, plan: Plan, shapes: Mapping[str, WindowShape]) -> float:
+    """The most that the windows of any network on one node earn with one location kept in part, at a plan's rates."""
+    ((node, limits),) = network.nodes.items()
+    best = 0.0
+    for chosen in product((0.0, 1.0), repeat=len(network.drop_locations)):
+        whole = dict(zip(network.drop_locations, chosen, strict=True))
+        for at in network.drop_locations:
+            fitting = {**whole, at: 0.0}
+            low, high = 0.0, 2.0  # the first that is tried is to keep it whole
+            for _ in range(30):
+                keeps = {**whole, at: (low + high) / 2.0}
+                if flows(network, plan.rates, keeps).load[node] <= limits.cpu * (1.0 + 1e-9):
+                    fitting, low = keeps, keeps[at]
+                    if low == 1.0:
+                        break
+                else:
+                    high = keeps[at]
+            if flows(network, plan.rates, fitting).load[node] <= limits.cpu * (1.0 + 1e-9):
+                best = max(best, windowed_plan(network, replace(plan, keeps=fitting), shapes).score)
+    return best

@@ -86,7 +86,8 @@ def plan(
     shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
     found = chosen.plan(given, scale)
     if shapes and goal is Objective.THROUGHPUT:
-        found = WindowChooser(network_read, shapes).choose(lambda rates: chosen.plan(rates, scale), given).plan
+        chooser = WindowChooser(network_read, shapes, capacity=headroom * scale)
+        found = chooser.choose(lambda rates: chosen.plan(rates, scale), given).plan
     found = windowed_plan(network_read, found, shapes)
     if save is not None:
         plan_file.save(chosen, save)

@@ -6,9 +6,9 @@ truth. Two things are measured, both as means that forget:
     tuple bytes    = bytes appended to a link / tuples appended, of every operator that another node reads
     state bytes    = bytes that operators hold / tuples that they hold, of aggregates by window and joins by count
 
-An aggregate holds what came within its window. Spark says what its state stores take after every batch: bytes of
-the newest version, and rows, with those that wait for the watermark. The stores themselves take memory
-too, so bytes are taken as a line over rows,
+An aggregate holds what came within its window. Spark says what its state stores hold after every batch
+(`spark/query/state_meter.py`): bytes, and rows, with those that wait for the watermark. A store may take bytes without
+any rows, so bytes are taken as a line over rows,
 
     bytes = fixed + slope · rows        by least squares over all batches
 
@@ -27,7 +27,7 @@ from floodway.network.flow import link_of
 from floodway.network.model import Arc, Network, Operator, OperatorKind
 from floodway.planning.selectivities import tuples_through
 from floodway.spark.query.fragment_query import FragmentReport
-from floodway.spark.query.stream_run import StateSize
+from floodway.spark.query.state_meter import StateSize
 
 REMARKABLE = 0.02
 """Relative change of a size below which the plan stays as it is."""

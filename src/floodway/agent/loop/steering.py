@@ -290,7 +290,8 @@ class Steering:
         def ask(rates: Rates) -> Plan:
             return self._planner.plan({name: rate / share for name, rate in rates.items()}, scale / share)
 
-        plan = self._window_plans(ask, demand, scale, now_us)
+        program = self._planner.program
+        plan = self._window_plans(ask, program.network, demand, scale * program.headroom, now_us)
         flow = flows(self._planner.network, demand, plan.keeps)
         return replace(plan, rates=dict(demand), score=flow.score, load=flow.load, throughput=flow.throughput)
 

@@ -346,11 +346,9 @@ def plan_rows(machine: Coordinator, planner: Planner, plan: str, rates: Mapping[
     if not machine.chooser.chooses:
         return node_rows(machine, planner.network, plan, rates, planner.plan(rates).keeps)
     # The same stream is left out in all cells, where that costs little: rates that move must not change windows.
-    most = dict.fromkeys(rates, max(rates.values()))
-    shares = machine.chooser.choose(planner.plan, most).shares
-    return node_rows(
-        machine, planner.network, plan, rates, machine.chooser.choose(planner.plan, rates, shares).plan.keeps
-    )
+    chooser = replace(machine.chooser, network=planner.network, capacity=machine.headroom)
+    most = chooser.choose(planner.plan, dict.fromkeys(rates, max(rates.values())))
+    return node_rows(machine, planner.network, plan, rates, chooser.choose(planner.plan, rates, most).plan.keeps)
 
 
 def node_rows(

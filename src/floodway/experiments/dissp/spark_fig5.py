@@ -1,4 +1,4 @@
-"""Figure 5 on Spark: without the controller, latency over time for 80 to 200 queries, and the engine's own limit."""
+"""Figure 5 on Spark: without the controller, latency over time for 20 to 200 queries, and the engine's own limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from floodway.experiments.dissp.engine_on_spark import EngineLimit, EngineRun, S
 from floodway.experiments.plots import Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 
-TITLE = "On Spark without control: the limit, and latency over time for 80 to 200 queries"
+TITLE = "On Spark without control: the limit, and latency over time for 20 to 200 queries"
 CLAIM = Claim(
     common.SOURCE, "Figure 5", "Up to 80 queries latency stays low; above 100 it grows rapidly until memory runs out"
 )
@@ -19,7 +19,7 @@ LOW_TARGETS = 4.0
 
 
 def run(*, seeds: Sequence[int], trace: Path | None, progress: Progress) -> Result:
-    """Measure what Spark can take, then offer 80 to 200 queries' worth."""
+    """Measure what Spark can take, then offer 20 to 200 queries' worth."""
     runs: dict[int, EngineRun] = {}
     with SparkEngine(trace, seeds[0]) as engine:
         limit = engine.limit()
@@ -49,9 +49,9 @@ def judged(limit: EngineLimit, runs: Mapping[int, EngineRun], trace: Path | None
         },
         criteria=(
             Criterion(
-                f"at 80 queries latency stays below {low_seconds:g} s",
-                highest[80] < low_seconds,
-                f"at most {highest[80]:.1f} s",
+                f"up to 80 queries latency stays below {low_seconds:g} s",
+                max(highest[20], highest[80]) < low_seconds,
+                f"at most {highest[20]:.1f} s at 20, {highest[80]:.1f} s at 80",
             ),
             Criterion(
                 "above 100 queries it ends above that",

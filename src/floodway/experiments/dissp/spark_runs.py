@@ -14,7 +14,7 @@ OVERLOADED = 200
 SWEEP = (120,)
 SECONDS, FREE_SECONDS = 80.0, 60.0
 LAWS = PAPER, DEFAULT = "the paper's law", "the default"
-FREE = (80, 120, 200)
+FREE = (20, 80, 120, 200)
 CLOSE = 0.1
 """How far the mean latency may be from its target, as a share of it."""
 

@@ -270,7 +270,8 @@ def _result(
             "depend on what else this machine does; the queries themselves are real. Beside it: what the "
             "processes took of a core, and CPU-seconds a tuple of every query by itself over its whole log.",
             "The paper's nodes find partners and streams in a catalogue in a distributed hash table. Here the "
-            "federation file, which all have, names participants, logs and queries.",
+            "federation file, which all have, names participants, logs and queries: whoever may take a query has a "
+            "contract with its holder and knows it, so that there is nobody to be looked up.",
             "A move here keeps the windows' state and repeats nothing. The taker prepares while the fragment runs "
             "at the giver; a pause is from the end of the last batch there to the cut of the first batch here.",
         ),

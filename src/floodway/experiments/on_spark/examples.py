@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from floodway.agent.loop.record import RunReport
-from floodway.experiments.on_spark.example_operators import distinct_ids, ms_2, ms_10, ms_20, ms_30, ms_60, widened
+from floodway.experiments.on_spark.example_operators import distinct, ms_2, ms_10, ms_20, ms_30, ms_60, widened
 from floodway.experiments.on_spark.runs import NetworkRun, NodesRun
 from floodway.experiments.result import Claim, Criterion
 from floodway.job.ledger.ledger import Ledger, Reason
@@ -210,7 +210,7 @@ streams:
   s2: {{max_rate: 400, schema: 'id bigint, value double'}}
 nodes: {{A: {{cpu: 1.0, memory: 1e6}}}}
 operators:
-  count: {{node: A, from: s1, kind: aggregate, window: 10s, run: '{named(distinct_ids)}', cost: 0.0001}}
+  count: {{node: A, from: s1, kind: aggregate, window: 10s, run: '{named(distinct)}', cost: 0.0001}}
   other: {{node: A, from: s2, cost: 0.0001}}
 outputs: {{q1: {{from: count}}, q2: {{from: other}}}}
 """,
@@ -219,7 +219,10 @@ outputs: {{q1: {{from: count}}, q2: {{from: other}}}}
     seconds=120.0,
     target_seconds=8.0,
     full=False,
-    notes=("Every tuple is held for 10 s, so that none comes twice. Bytes are those of Spark's state stores.",),
+    notes=(
+        "Every tuple is held for 10 s, so that none comes twice. Bytes are those of rows in Spark's state stores; how "
+        "large their caches become is a setting.",
+    ),
 )
 
 TABLE1 = NodesRun(

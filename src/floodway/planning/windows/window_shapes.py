@@ -79,8 +79,6 @@ def windowed_plan(network: Network, plan: Plan, shapes: Mapping[str, WindowShape
     `shapes` are the windows of the drop locations that go by windows.
     """
     dropping = {at: shape for at, shape in shapes.items() if plan.keeps.get(at, 1.0) < 1.0}
-    if not dropping:
-        return plan
     keeps = common_keeps(network, plan.keeps)
     tuples = flows(network, plan.rates, keeps)
     shares = {at: window_ppm(shape, round(keeps[at] * PPM)) / PPM for at, shape in dropping.items()}

@@ -52,7 +52,8 @@ from floodway.spark.query.python_pass.one_pass import OnePass, one_pass
 from floodway.spark.query.python_pass.steps import chains
 from floodway.spark.query.retaining import Retaining
 from floodway.spark.query.sinks import Appender, Written, is_log, tag_of, write_sinks
-from floodway.spark.query.stream_run import BatchError, StateSize, StreamRun, shortened
+from floodway.spark.query.state_meter import StateSize
+from floodway.spark.query.stream_run import BatchError, StreamRun, shortened
 from floodway.spark.query.tail import TailResult, run_tail, sink_arcs, tagged, untagged
 from floodway.spark.source.keys import KeyDrops
 from floodway.spark.source.notes import forget_gone

@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from floodway.errors import FloodwayError
 from floodway.job.store.store import make_folder
 from floodway.spark.query.journal import checkpoint_id, committed_batches
+from floodway.spark.query.state_meter import StateMeter, StateSize
 from floodway.spark.session.session import explain, own_message
 from floodway.spark.source.gate import OPEN, SHUT, decide, remove, waiting
 
@@ -20,20 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLL_SECONDS = 0.02
-_CURRENT = "stateOnCurrentVersionSizeBytes"
-"""Spark's default state store says what its newest version takes; others only what all take."""
 _SHUT_SECONDS = 10.0
 
 
 class BatchError(FloodwayError):
     """A batch that could not be processed; Spark stops the query and a restart repeats the batch."""
-
-
-class StateSize(NamedTuple):
-    """What operators hold: bytes, and rows of state (of several operators, of all together)."""
-
-    bytes: int
-    rows: int
 
 
 class StreamRun:
@@ -46,6 +38,7 @@ class StreamRun:
         self._gate = gate
         self._query: StreamingQuery | None = None
         self._held = False
+        self._state = StateMeter()
 
     @property
     def run_id(self) -> str | None:
@@ -63,10 +56,7 @@ class StreamRun:
         if progress is None:
             return None
         # As one text: PySpark's own progress asks Java for every field.
-        found = json.loads(progress.json()).get("stateOperators", [])
-        # What all versions take does not fall when fewer rows are held: its tables never shrink.
-        current = [(one.get("customMetrics") or {}).get(_CURRENT, one["memoryUsedBytes"]) for one in found]
-        return StateSize(sum(map(int, current)), sum(int(one["numRowsTotal"]) for one in found))
+        return self._state.size(json.loads(progress.json()).get("stateOperators", []))
 
     def hold(self, writer: DataStreamWriter, *, wait_seconds: float) -> None:
         """Start as far as the gate. Nothing is started where it cannot be: `go` then starts it from the beginning.

@@ -20,7 +20,7 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.check_dead_code import module_name
@@ -54,9 +54,9 @@ def loaded(body: Iterable[ast.stmt]) -> Iterator[str]:
             yield from loaded(node.body)
 
 
-def reached(source: Path, names: Iterable[str]) -> set[str]:
-    """The modules, without packages, that are loaded with the functions or classes of these names."""
-    known, wanted = trees(source), set(names)
+def reached(known: Mapping[str, ast.Module], names: Iterable[str]) -> set[str]:
+    """Of these modules those, without packages, that are loaded with the functions or classes of these names."""
+    wanted = set(names)
     waiting = [
         module
         for module, tree in known.items()
@@ -68,13 +68,13 @@ def reached(source: Path, names: Iterable[str]) -> set[str]:
         if module in known and module not in found:
             found.add(module)
             waiting += loaded(known[module].body)
-    return {module for module in found if not (source / module.replace(".", "/")).is_dir()}
+    return found - {name.rpartition(".")[0] for name in known}
 
 
-def shared_classes(source: Path) -> dict[str, list[str]]:
-    """Public names of classes that are in several files."""
+def shared_classes(known: Mapping[str, ast.Module]) -> dict[str, list[str]]:
+    """Public names of classes that are in several of these modules."""
     found: dict[str, list[str]] = defaultdict(list)
-    for module, tree in trees(source).items():
+    for module, tree in known.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(module)
@@ -90,7 +90,7 @@ def room_of(path: Path, source: Path) -> str:
 def sizes(root: Path) -> dict[str, str]:
     """Every figure of the table, by its name."""
     source = root / "src"
-    paths = sorted(source.rglob("*.py"))
+    paths, known = sorted(source.rglob("*.py")), trees(source)
     lines, files, names = Counter[str](), Counter[str](), defaultdict[str, set[str]](set)
     by_text = 0
     for path in paths:
@@ -104,8 +104,8 @@ def sizes(root: Path) -> dict[str, str]:
     return {
         **found,
         "all": _room(lines.total(), files.total()),
-        **{f"modules {name} reaches": str(len(reached(source, names))) for name, names in ROOTS.items()},
-        "shared class names": str(len(shared_classes(source))),
+        **{f"modules {name} reaches": str(len(reached(known, names))) for name, names in ROOTS.items()},
+        "shared class names": str(len(shared_classes(known))),
         "shared file names": str(sum(len(rooms) > 1 for rooms in names.values())),
         "status fields read by text": str(by_text),
         "decision records": str(len(list((root / "docs" / "decisions").glob("[0-9]*.md")))),

@@ -1,8 +1,9 @@
-"""JSON that others wrote, where whatever is wrong is a `ValueError`; and records as JSON has them."""
+"""JSON that others wrote, where whatever is wrong is a `ValueError`; and records and numbers as JSON has them."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -33,3 +34,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def finite(value: Any) -> Any:
+    """The same without infinities and NaN, which JSON lacks: they become null."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from floodway.agent.loop.buffer.buffering import Buffering
+from floodway.agent.loop.buffering import Buffering
 from floodway.agent.loop.steering import FragmentBatch, Steering
 from floodway.agent.loop.steering_loop import fragments_of
 from floodway.buffering.options import BufferOptions

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from floodway.agent.loop.buffer.buffering import Buffering
-from floodway.agent.loop.buffer.deadlines import Deadlines
+from floodway.agent.loop.buffering import Buffering
+from floodway.agent.loop.record import Deadlines
 from floodway.agent.loop.steering_loop import fragments_of
 from floodway.buffering.adaptors import adaptors
 from floodway.buffering.options import BufferOptions, Manager

@@ -28,6 +28,7 @@ from floodway.planning.factory import make_planner
 from floodway.planning.plan import Objective
 from floodway.planning.program import Program
 from floodway.planning.solver_cells import Budget
+from floodway.planning.windows.window_drop import WindowShape
 from tests.oracles.plan_checks import example, hard_rates
 
 RATES = {"s1": 1.0, "s2": 1.0}

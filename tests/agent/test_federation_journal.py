@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from floodway.agent.federation.errors import StorageError
-from floodway.agent.federation.journal_rows import BookedEntry
-from floodway.agent.federation.journal_schema import VERSION
+from floodway.agent.federation.journal_rows import VERSION, BookedEntry
 from floodway.agent.federation.participant_journal import Journal, read_journal
 from floodway.contracts.payment import Payment, PaymentReason
 
@@ -87,7 +86,7 @@ def test_a_journal_of_version_1_is_brought_along(tmp_path: Path, about: str) -> 
 def test_a_file_that_is_cut_short_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "federation.sqlite", VERSION_1 + "INSERT INTO about VALUES (1, 'A');")
     before = [line for line in dump(path) if not line.startswith("(")]
-    schema = "floodway.agent.federation.journal_schema._BALANCES"
+    schema = "floodway.agent.federation.journal_rows._BALANCES"
     monkeypatch.setattr(schema, "CREATE TABLE balances (who TEXT); CREATE TABLE nonsense (;")
     with pytest.raises(StorageError):
         Journal(path, "A")

@@ -11,7 +11,7 @@ import pytest
 
 from floodway.agent.federation.errors import FragmentLostError, StorageError
 from floodway.agent.federation.leases import FragmentLease, LeasePast, LeaseStore, MoveDecision
-from floodway.agent.federation.storage_settlement import remove_leftovers
+from floodway.agent.federation.settlement import remove_leftovers
 from floodway.job.store.store import draft_of
 from tests.synced import note_syncs
 
@@ -149,3 +149,18 @@ def test_files_that_are_something_else_are_refused(store: LeaseStore) -> None:
     path.write_text("{}")
     with pytest.raises(StorageError, match="not version 1"):
         store.current("f")
+
+
+@pytest.mark.parametrize(
+    ("chain", "why"),
+    [("[null]," * 500 + "[null]", "chain.0"), ('["A", "' + "m" * 9000 + '"]', "no span of mmm")],
+    ids=["many faults", "a long name"],
+)
+def test_a_past_with_many_faults_is_refused_in_a_few_words(store: LeaseStore, chain: str, why: str) -> None:
+    """As the fuzz found it: 17,114 characters."""
+    store.claim("f", "A", after=0, now=0.0)
+    path = store.root / "fragments" / "f" / "past.json"
+    path.write_text('{"version": 1, "epoch": 2, "chain": [' + chain + '], "spans": {}}')
+    with pytest.raises(StorageError, match=why) as raised:
+        store.past("f")
+    assert len(str(raised.value)) < 300 + 2 * len(str(path))

@@ -10,8 +10,8 @@ import pytest
 from floodway.agent.federation import books
 from floodway.agent.federation.errors import FragmentLostError
 from floodway.agent.federation.leases import FragmentLease, LeaseStore, MoveDecision
+from floodway.agent.federation.settlement import settle_storage
 from floodway.agent.federation.spans import spans
-from floodway.agent.federation.storage_settlement import settle_storage
 from tests.agent.federation_sides import Sides
 
 KEPT_SECONDS = 60.0

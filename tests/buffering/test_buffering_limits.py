@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from floodway.buffering.limits import Allocation, Demand, allocate, reallocate
+from floodway.buffering.managers import Allocation, Demand, allocate, reallocate
 from floodway.errors import InputError
 
 

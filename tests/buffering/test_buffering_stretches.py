@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodway.buffering.cursors import BatchPolicy, QueueView, schedule_batch
+from floodway.buffering.cursors import BatchPolicy, QueueView, count_before, sampled, schedule_batch, without_first
 from floodway.buffering.marks import MOST_MARKS, ArrivalMarks
 from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
-from floodway.buffering.stretches import count_before, sampled, without_first
 from floodway.units import PPM
 from tests.buffering.carried_out import carried_out
 

@@ -15,9 +15,8 @@ from floodway.cli.reproduce import reproduce
 from floodway.cli.view.campaign import summary
 from floodway.errors import InputError
 from floodway.experiments import registry
-from floodway.experiments.registry import EXPERIMENTS
+from floodway.experiments.registry import ARRIVALS, EXPERIMENTS, READINGS
 from floodway.experiments.result import PAPERS, Claim
-from floodway.experiments.traces import ARRIVALS, READINGS
 
 app = typer.Typer()
 app.command()(reproduce)

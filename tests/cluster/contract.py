@@ -40,6 +40,7 @@ def check_store(store: Store) -> None:
     assert len(won) == 1 and store.read("race/object") == won[0]
     assert not store.create("race/object", b"late") and store.read("race/object") == won[0]
     assert store.names("race") == ["race/object"]
+    assert store.create("race/another", b"") and store.folders("race") in ([], ["race/.claims"])
 
 
 def check_ledger(store: Store) -> None:

@@ -9,18 +9,22 @@ import pytest
 
 from floodway.contracts.cost import (
     LEAST,
+    PAPER_TASK,
     CostFunction,
     InFlight,
     Learning,
     MeasuredCost,
     added_cost,
+    chain_range,
+    copies,
     delay_seconds,
+    delta,
     saved_cost,
+    unit_price,
     worth_accepting,
     worth_offering,
 )
 from floodway.contracts.load import Load, Task
-from floodway.contracts.pricing import PAPER_TASK, chain_range, copies, delta, unit_price
 from floodway.errors import ContractError
 
 COSTS = InFlight()

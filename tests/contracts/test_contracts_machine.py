@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floodway.contracts.contract import Contract, Service
-from floodway.contracts.cost import InFlight, Learnt, MeasuredCost
+from floodway.contracts.cost import PAPER_TASK, InFlight, Learnt, MeasuredCost, unit_price
 from floodway.contracts.load import Load, Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import (
@@ -29,7 +29,6 @@ from floodway.contracts.messages import (
     Tick,
 )
 from floodway.contracts.participant_state import NegotiationTimes, Participant, Reservation, participant
-from floodway.contracts.pricing import PAPER_TASK, unit_price
 from floodway.errors import ContractError
 from tests.contracts.made import bilateral, fixed_price
 

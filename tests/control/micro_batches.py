@@ -15,6 +15,7 @@ from typing import Any
 
 from floodway.control.base import Controller
 from floodway.control.loop import FinishedBatch, KeepLoop
+from floodway.spark.shed.chooser import entry_budget
 from floodway.spark.shed.control_table import Entry
 from floodway.units import PPM
 
@@ -123,13 +124,8 @@ def _report(loop: KeepLoop, batch: Ran, entries: list[Entry], target: float, rep
         return
     valid = ended + report_seconds + GUARD_SECONDS
     keep = min(PPM, max(1, round(decided.keep * PPM)))
-    follow = decided.budget is not None
-    entries.append(
-        Entry(
-            len(entries), _us(valid), keep, mode="enforce", budget=decided.budget,
-            rate=decided.offered_rate if follow else None, base_us=_us(ended) if follow else None,
-        )
-    )  # fmt: skip
+    follow = None if decided.budget is None else entry_budget(decided.budget, decided.offered_rate, _us(ended))
+    entries.append(Entry(len(entries), _us(valid), keep, mode="enforce").following(follow))
 
 
 def _us(seconds: float) -> int:

@@ -92,7 +92,7 @@ def test_a_users_law_gets_the_same_budget_as_ours_before_the_overload() -> None:
         loop = KeepLoop(controller)
         decided = [loop.step(batch, keep_in_force=1.0, target_seconds=TARGET) for batch in batches()][-1]
         assert decided is not None and decided.keep == 1.0 and decided.budget is not None
-        budgets.append(decided.budget)
+        budgets.append(decided.budget.tuples)
     assert budgets[0] == pytest.approx(budgets[1], rel=0.05)
 
 

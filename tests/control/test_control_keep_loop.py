@@ -43,6 +43,35 @@ def test_a_query_that_waits_for_its_trigger_is_offered_what_comes_between_two_tr
     assert decided.budget is None, "its length says nothing about what the next batch is offered"
 
 
+def of_lengths(counts: list[int]) -> list[FinishedBatch]:
+    """Batches back to back, P = 0.2 + 0.001 n: one of 2 s, that of the target, holds 1800 tuples, 900 a second."""
+    found, start = [], 0.0
+    for count in counts:
+        seconds = 0.2 + 0.001 * count
+        found.append(FinishedBatch(start, seconds, count, count))
+        start += seconds
+    return found
+
+
+def test_near_the_capacity_a_batch_that_runs_long_is_taken_for_a_load_that_rises() -> None:
+    decided = feed(loop(), of_lengths([760, 840, 800] * 12))
+    budget = decided.budget
+    assert budget is not None and decided.offered_rate == pytest.approx(800.0, rel=0.02)
+
+    def offered(seconds: float) -> float:
+        return budget.surge * decided.offered_rate * (seconds - budget.delay_seconds)
+
+    assert offered(1.0) == pytest.approx(800, rel=0.05), "as long as expected: the rate is what it was"
+    # In 2 s it held 1800 tuples, which came in the 1 s of the batch before; meanwhile twice as many come.
+    assert offered(2.0) == pytest.approx(3600, rel=0.1)
+
+
+def test_far_below_the_capacity_it_is_taken_for_a_pause() -> None:
+    budget = feed(loop(), of_lengths([150, 170, 160] * 8)).budget
+    assert budget is not None
+    assert (budget.surge, budget.delay_seconds) == (1.0, 0.0)
+
+
 def test_what_a_read_limit_leaves_in_the_source_counts_as_arrived_and_as_waiting_time() -> None:
     """2000 tuples/s arrive, a batch takes 1000 at most per second: the backlog grows by a thousand a second."""
     steered = loop()

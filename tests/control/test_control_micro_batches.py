@@ -66,6 +66,24 @@ def test_a_step_leads_to_ninety_percent_of_the_final_keep_within_five_batches(ta
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rise_targets", [1.0, 2.0, 4.0])
+def test_a_load_that_rises_is_met_before_its_rate_is_measured(target: float, rise_targets: float) -> None:
+    """From half the capacity to twice it: batches that keep all would grow by each of them, and results be late."""
+    plant = replace(Plant(), outliers=0.0)
+    capacity = plant.capacity(target)
+
+    def rate(time: float) -> float:
+        risen = (time - WARM_SECONDS) / (rise_targets * target)
+        return capacity * (0.5 + 1.5 * min(1.0, max(0.0, risen)))
+
+    for seed in range(5):
+        controller = make_controller("batch", target_seconds=target)
+        ran = run(plant, rate, WARM_SECONDS + 15 * target, Random(seed), controller=controller, target=target)
+        assert max(b.latency for b in after(ran, WARM_SECONDS)) < 1.35 * target, f"seed {seed}"
+        assert mean_latency(after(ran, WARM_SECONDS)) == pytest.approx(target, rel=0.15), f"seed {seed}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("before", "load"), [(4.0, 1.3), (2.0, 1.3), (1.3, 2.0), (4.0, 0.5)])
 def test_a_step_from_one_overload_to_another_too(target: float, before: float, load: float) -> None:
     plant = replace(Plant(), outliers=0.0)

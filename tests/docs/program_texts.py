@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.docs.pages import ROOT
@@ -20,8 +21,13 @@ HOLE = "…"
 """Stands for what a message has put into it."""
 
 
-def texts() -> Iterator[tuple[Path, int, str]]:
+@cache
+def texts() -> tuple[tuple[Path, int, str], ...]:
     """File, line and text of what the program says; of experiments and benchmarks the titles only."""
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[tuple[Path, int, str]]:
     for module in sorted(SOURCE.rglob("*.py")):
         listed = module.is_relative_to(EXPERIMENTS / "demo") or module.name == "registry.py"
         of_papers = module.is_relative_to(EXPERIMENTS) and not listed

@@ -18,7 +18,7 @@ from floodway.buffering.adaptors import Shedding
 from floodway.buffering.schedulers import Fifo
 from floodway.control.base import Decision
 from floodway.simulation.arrivals import poisson
-from floodway.simulation.federation_topology import chain
+from floodway.simulation.federation_cases import chain
 
 Patch = tuple[str, Any]
 """Where, as a dotted path, and what stands there instead."""

@@ -53,6 +53,7 @@ def test_time_never_steps(steps: list[tuple[float, float]], drift: float) -> Non
 @given(steps, drifts, st.floats(0.5, 50.0), st.lists(st.floats(0.0, 1.0), max_size=20))
 @example([(30.0, 3600.0)], 0.0, 40.0, [0.0, 0.5, 1.0])
 @example([(30.0, -3600.0)], 0.0, 40.0, [0.0, 0.5, 1.0])
+@example([(11.0, -60.0), (23.0, 60.0)], 0.0, 50.0, [0.25])
 def test_nothing_that_came_lately_is_below_the_lowest_stamp(
     steps: list[tuple[float, float]], drift: float, seconds: float, shares: list[float]
 ) -> None:

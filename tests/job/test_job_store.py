@@ -9,9 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 from floodway.errors import InputError
 from floodway.job.store.store import LocalStore, StoreError, checked_place, file_mode, local_folder, probe
+from floodway.job.store.store_arrow import ArrowStore
 from floodway.spark.session.stores import open_store
 from tests.synced import note_syncs
 
@@ -48,6 +50,32 @@ def test_of_many_creators_one_wins_and_its_object_is_whole(tmp_path: Path) -> No
     assert len(won) == 1
     assert LocalStore(tmp_path).read("lease/1") == won[0]
     assert [path.name for path in (tmp_path / "lease").iterdir()] == ["1"], "drafts are gone"
+
+
+def test_of_many_claims_one_wins_and_one_folder_is_left(tmp_path: Path) -> None:
+    """Where a client cannot put conditionally; S3's also leaves the folder of a claim that was removed."""
+    won: list[str] = []
+    start = threading.Barrier(4)
+
+    def create(own: int) -> None:
+        store = ArrowStore(tmp_path.as_uri(), LocalFileSystem(), str(tmp_path))
+        start.wait()
+        for name in ("lease/1", "lease/1-2", "lease/2"):
+            if store.create(name, bytes([65 + own]) * 5000):
+                won.append(name)
+
+    (tmp_path / "lease" / ".claims").mkdir(parents=True)
+    dead = tmp_path / "lease" / ".claims" / "2-0123456789abcdef"
+    dead.write_bytes(b"")
+    os.utime(dead, (0, 0))
+    threads = [threading.Thread(target=create, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == ["lease/1", "lease/1-2", "lease/2"]
+    assert sorted(path.name for path in (tmp_path / "lease").iterdir()) == [".claims", "1", "1-2", "2"]
+    assert list((tmp_path / "lease" / ".claims").iterdir()) == [dead]
 
 
 def test_threads_that_replace_one_object_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ def test_a_batch_that_only_the_sink_had_committed_is_counted_by_the_backfill(
         job.send()
     end_of(job)  # files that nobody writes any more can be copied
     shutil.copytree(tmp_path / "state", tmp_path / "before")
+    shutil.copytree(tmp_path / "checkpoint" / "floodway", tmp_path / "copies")  # a driver that dies writes neither
     job.produce()  # before the query starts again: one batch takes all of it
     sent, job = job.sent, FileJob(spark, broker, topic, tmp_path, {"identity": "id"})
     job.sent = sent
@@ -251,6 +252,8 @@ def test_a_batch_that_only_the_sink_had_committed_is_counted_by_the_backfill(
     end_of(job)
     shutil.rmtree(tmp_path / "state")
     shutil.copytree(tmp_path / "before", tmp_path / "state")
+    shutil.rmtree(tmp_path / "checkpoint" / "floodway")
+    shutil.copytree(tmp_path / "copies", tmp_path / "checkpoint" / "floodway")
     last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink()

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from floodway.agent.wire.ports import free_ports
 from floodway.job.decision import DecisionFile, JobDecision, StreamDecision, write_decision
-from floodway.spark.session.spark_errors import explain
+from floodway.spark.session.session import explain
 from floodway.spark.source import count_kept, register
 from floodway.spark.source.backend import open_backend
 from floodway.spark.source.drops import BLOCK, kept_runs, sought_block

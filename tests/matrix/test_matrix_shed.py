@@ -18,11 +18,10 @@ import floodway
 from floodway.control.base import Decision, Observation, State
 from floodway.errors import InputError, MissingExtraError
 from floodway.job.decision import write_mode
-from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.facts import BatchFacts, Rule
 from floodway.job.status.status import Status, Totals
 from floodway.job.store.line_log import KeptLines
 from floodway.spark.shed.recovery.fate import fate, missing
-from floodway.spark.shed.recovery.rule import Rule
 from floodway.spark.shed.shed import Shedder
 from floodway.spark.source import register
 

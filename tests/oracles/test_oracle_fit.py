@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from floodway.experiments.staying_fit.propagation import merge_tables, through_pair, within_load
 from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.box import axis, box
 from floodway.planning.fit.index import RowIndex, scan
 from floodway.planning.fit.lattice import feasible_codes, rates_of
 from floodway.planning.fit.leaf import leaf_table
-from floodway.planning.fit.parent_table import merge_tables, through_pair, within_load
 from floodway.planning.fit.table import FitTable, without_dominated
 from floodway.planning.program import Program
 from tests.effort import tries

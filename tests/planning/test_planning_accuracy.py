@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodway.planning.estimates.accuracy import Function, Moments, needed_keeps, widths
-from floodway.planning.estimates.group_sample import WANTED, GroupSample, Points, Sizes
-from floodway.planning.estimates.strata import LEAST_OTHERS, strata
+from floodway.planning.estimates.group_sample import LEAST_OTHERS, WANTED, GroupSample, Points, Sizes, strata
 
 
 def moments(values: np.ndarray) -> Moments:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
-from floodway.planning import regions
+from floodway.planning import exact
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from tests.oracles.path_lp import brute_force_optimum
@@ -129,7 +129,7 @@ def test_both_searches_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = ExactPlanner(Program(network)), ExactPlanner(Program(network))
     for point in rates:
         assert small.lookup(point).tolist() == pytest.approx(small.lookup(point).tolist(), abs=1e-9)
-    monkeypatch.setattr(regions, "SMALL_MAP_ROWS", 0)
+    monkeypatch.setattr(exact, "SMALL_MAP_ROWS", 0)
     for point in rates:
         large.lookup(point)
         assert large.lookup(point).tolist() == pytest.approx(small.lookup(point).tolist(), abs=1e-9)

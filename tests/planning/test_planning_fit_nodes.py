@@ -13,11 +13,18 @@ from floodway.network.model import Network, Node, Operator, Output, Stream
 from floodway.planning import plan_file
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.fit.cluster import cluster_forest
-from floodway.planning.fit.delta import apply_delta, decode_delta, encode_delta, table_delta
 from floodway.planning.fit.dfit import DFitPlanner
 from floodway.planning.fit.node import NodeTable
 from floodway.planning.fit.planner import FitPlanner
-from floodway.planning.fit.wire import WireError, decode_table, encode_table
+from floodway.planning.fit.wire import (
+    WireError,
+    apply_delta,
+    decode_delta,
+    decode_table,
+    encode_delta,
+    encode_table,
+    table_delta,
+)
 from floodway.planning.lp import LinearProgram
 from floodway.planning.program import Program
 from tests.oracles.plan_checks import check_plan, example, hard_rates

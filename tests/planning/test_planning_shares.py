@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodway.errors import InputError
-from floodway.planning.key_loads import KeyLoads
-from floodway.planning.shares import fair_shares
+from floodway.planning.shares import KeyLoads, fair_shares
 from tests.oracles.max_min import max_min_shares
 
 COUNTS = st.dictionaries(st.integers(0, 50), st.floats(0.5, 1e4), min_size=1, max_size=12)

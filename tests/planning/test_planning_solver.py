@@ -13,8 +13,7 @@ from floodway.planning.exact import ExactPlanner
 from floodway.planning.factory import make_planner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
-from floodway.planning.solver_cells import Budget
-from floodway.planning.solver_space import rate_space, useful_rates
+from floodway.planning.solver_cells import Budget, rate_space, useful_rates
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Empirical, Exponential, Uniform
 from tests.oracles.plan_checks import check_plan, example

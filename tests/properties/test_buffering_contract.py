@@ -17,9 +17,8 @@ from floodway.buffering.options import BufferOptions
 from floodway.buffering.queues import QueueClass
 from floodway.buffering.ranges import Cursor
 from floodway.buffering.schedulers import scheduler, schedulers
-from floodway.simulation.arrivals import poisson
+from floodway.simulation.arrivals import draw, poisson
 from floodway.simulation.buffer import Run, simulate
-from floodway.simulation.tuples import draw
 from floodway.units import PPM
 from tests.effort import tries
 

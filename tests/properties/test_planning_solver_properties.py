@@ -10,8 +10,7 @@ from floodway.network.model import Network
 from floodway.planning.exact import ExactPlanner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
-from floodway.planning.solver_cells import Budget
-from floodway.planning.solver_space import useful_rates
+from floodway.planning.solver_cells import Budget, useful_rates
 from floodway.planning.solver_w import SolverWPlanner
 from floodway.planning.workload import Exponential
 from tests.effort import tries

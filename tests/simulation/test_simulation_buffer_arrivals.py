@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 
 from floodway.errors import InputError
-from floodway.simulation.arrivals import binned, hurst, poisson, read_trace, self_similar, spread
-from floodway.simulation.tuples import Tuples, cost_factors, draw
+from floodway.simulation.arrivals import (
+    Tuples,
+    binned,
+    cost_factors,
+    draw,
+    hurst,
+    poisson,
+    read_trace,
+    self_similar,
+    spread,
+)
 
 
 def test_poisson_counts_have_their_mean_as_variance() -> None:

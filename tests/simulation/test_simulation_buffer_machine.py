@@ -10,9 +10,8 @@ import pytest
 
 from floodway.buffering.options import BufferOptions, Manager
 from floodway.buffering.queues import QueueClass
-from floodway.simulation.arrivals import poisson
+from floodway.simulation.arrivals import Tuples, draw, poisson
 from floodway.simulation.buffer import Run, simulate
-from floodway.simulation.tuples import Tuples, draw
 
 TAIL_DROP = BufferOptions(adaptor="tail-drop", limit=150)
 

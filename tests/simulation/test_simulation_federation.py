@@ -9,18 +9,24 @@ import numpy as np
 import pytest
 
 from floodway.contracts.contract import Contract
-from floodway.contracts.cost import InFlight
+from floodway.contracts.cost import PAPER_TASK, InFlight, chain_range, unit_price
 from floodway.contracts.messages import Move
 from floodway.contracts.participant_state import NegotiationTimes, participant
-from floodway.contracts.pricing import PAPER_TASK, chain_range, unit_price
 from floodway.errors import InputError
 from floodway.experiments.contracts.common import FederationCase
 from floodway.experiments.contracts.lemmas import best_case, overloaded, travels
 from floodway.experiments.contracts.scale import settle
 from floodway.simulation.federation import SimulatedFederation, of_topology
-from floodway.simulation.federation_cases import Variant, allocation, prices, uniform_prices
+from floodway.simulation.federation_cases import (
+    Variant,
+    allocation,
+    chain,
+    from_pairs,
+    prices,
+    random_contracts,
+    uniform_prices,
+)
 from floodway.simulation.federation_market import Market, capacity, converge, excess, room
-from floodway.simulation.federation_topology import chain, from_pairs, random_contracts
 from tests.contracts.made import fixed_price
 from tests.simulation.rounds import rounds_to_rest
 

@@ -30,7 +30,7 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """What was read: lines of ledgers, segments of logs."""
     found: Counter[str] = Counter()
-    tally = import_module("floodway.spark.log.tally")
+    tally = import_module("floodway.spark.log.reader")
     decode = LedgerLine.decode
 
     def count_line(raw: bytes) -> LedgerLine:

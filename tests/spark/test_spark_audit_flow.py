@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.audit_point import Findings
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Network, Node, Operator, OperatorKind, Output, Stream
 from floodway.spark.audit.flow_bounds import check_flow

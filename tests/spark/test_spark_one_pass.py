@@ -26,8 +26,7 @@ from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.logs import create_sink_logs
 from floodway.spark.query.operators import apply_chain, apply_operator
 from floodway.spark.query.python_pass.one_pass import one_pass
-from floodway.spark.query.python_pass.slots import slots_ppm
-from floodway.spark.query.python_pass.steps import chains
+from floodway.spark.query.python_pass.steps import chains, slots_ppm
 from floodway.spark.query.sinks import Appender, Written, public_columns
 from floodway.spark.query.tail import run_tail, sink_arcs, tagged, untagged
 from floodway.spark.source import register

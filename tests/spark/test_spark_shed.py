@@ -27,9 +27,8 @@ from floodway.spark.audit.shed import audit_shed
 from floodway.spark.query.drops import hash_ppm, identity_columns
 from floodway.spark.shed.checkpoints import noted_checkpoints
 from floodway.spark.shed.checks import stands_on_source
-from floodway.spark.shed.control_columns import ENFORCED, KEEP, with_control
+from floodway.spark.shed.control_columns import ENFORCED, KEEP, live_row, with_control
 from floodway.spark.shed.control_table import HIGHEST, LOWEST, Entry, Table
-from floodway.spark.shed.control_view import live_row
 from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.spark.shed.window_drop import WindowDrop
@@ -232,7 +231,7 @@ def test_a_table_read_from_a_file_that_is_lost_or_torn_keeps_everything_and_the_
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Where Python is kept from Spark's classes, as some platforms do.
-    monkeypatch.setattr("floodway.spark.shed.control_view.LiveRow.__init__", _no_java)
+    monkeypatch.setattr("floodway.spark.shed.control_columns.LiveRow.__init__", _no_java)
     stream.keeps.append(0.2)
     stream.start()
     stream.feed(rows(0, 500))

@@ -12,15 +12,14 @@ from pyspark.sql import functions as fn
 
 from floodway import Accuracy, estimates
 from floodway.errors import InputError
+from floodway.job.ledger.facts import read_rule
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.status.parts import AccuracyPart
 from floodway.planning.estimates.group_sample import Points
 from floodway.spark.shed.control_columns import QUOTAS
-from floodway.spark.shed.keys.group_columns import group_hash, sample_inputs, sample_metrics
-from floodway.spark.shed.keys.group_points import points_of
-from floodway.spark.shed.keys.key_columns import KEY
+from floodway.spark.shed.keys.group_keeps import points_of
+from floodway.spark.shed.keys.key_columns import KEY, group_hash, sample_inputs, sample_metrics
 from floodway.spark.shed.recovery.fate import fate
-from floodway.spark.shed.recovery.rule import read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from floodway.units import PPM
 from tests.spark.shedding import Stream

@@ -13,8 +13,8 @@ from floodway.errors import InputError
 from floodway.job.decision import write_mode
 from floodway.job.places import ShedFiles
 from floodway.spark.shed import listener
+from floodway.spark.shed.chooser import ShedSettings
 from floodway.spark.shed.loop import ShedLoop
-from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.shed import shed
 from tests.patience import wait_until
 from tests.spark.shedding import Stream

@@ -78,42 +78,51 @@ class Job:
         state = str(self.folder / "state")
         return floodway.dropped("clicks", spark=self.spark, state_dir=state, through=doubled, **options)
 
-    def backfill(self, run: Callable[[DataFrame, str], None]) -> Backfill:
+    def backfill(self, run: Callable[[DataFrame, str], None], since_us: int | None = None) -> Backfill:
         recovery = Recovery(self.spark, self.files, {}, doubled, self.source)
-        return Backfill("clicks", recovery, run, lambda: Live(False), sleep=lambda _: None)
+        return Backfill("clicks", recovery, run, lambda: Live(False), since_us, sleep=lambda _: None)
 
 
 def ended(spark: SparkSession, folder: Path, **options: Any) -> Job:
     """Run it, and stop it once it has dropped something."""
-    log, kept, sent = folder / "log", list[int](), 0
-    create_log(log, "id bigint, user bigint", partitions=PARTITIONS, stream="clicks")
-    register(spark)
+    create_log(folder / "log", "id bigint, user bigint", partitions=PARTITIONS, stream="clicks")
+    job = ran_on(Job(spark, folder, [], 0), BATCHES, **options)
+    assert 0 < len(job.kept) < job.sent
+    return job
+
+
+def ran_on(job: Job, batches: int, keep: float = 0.5, **options: Any) -> Job:
+    """The job after so many batches more, in a run of their own."""
+    register(job.spark)
+    kept, sent = list(job.kept), job.sent
     shed = floodway.shed(
-        "clicks", target_latency="2s", mode="enforce", controller=Scripted([0.5]), expires_after="never",
-        state_dir=str(folder / "state"), **options,
+        "clicks", target_latency="2s", mode="enforce", controller=Scripted([keep]), expires_after="never",
+        state_dir=str(job.folder / "state"), **options,
     )  # fmt: skip
 
-    def keep(batch: DataFrame, _: int) -> None:
+    def collect(batch: DataFrame, _: int) -> None:
         kept.extend(row.id for row in batch.select("id").collect())
 
-    frame = doubled(spark.readStream.format("floodway").option("path", str(log)).load()).transform(shed)
-    query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / "checkpoint")).start()
+    frame = doubled(job.spark.readStream.format("floodway").option("path", str(job.log)).load()).transform(shed)
+    writer = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(job.folder / "checkpoint"))
+    query = writer.start()
     try:
-        with LogWriter(log, sync=False, compact_every=0) as writer:
-            for _ in range(BATCHES):
+        with LogWriter(job.log, sync=False, compact_every=0) as log:
+            for _ in range(batches):
+                before = Ledger(shed.files.store).fold().total.offered.total()
                 ids = np.arange(sent, sent + TUPLES)
                 for partition in range(PARTITIONS):
                     own = ids[ids % PARTITIONS == partition]
-                    writer.append(pa.record_batch({"id": own, "user": own % 20}), partition)
+                    log.append(pa.record_batch({"id": own, "user": own % 20}), partition)
                 sent += TUPLES
                 query.processAllAvailable()
-                wait_until(partial(is_accounted, Ledger(shed.files.store), sent))
+                wait_until(partial(is_accounted, Ledger(shed.files.store), before + TUPLES))
                 valid = shed.loop.control.latest.valid_from_us
                 wait_until(partial(has_passed, valid), "the decision")
     finally:
         query.stop()
-    assert 0 < len(kept) < sent
-    return Job(spark, folder, kept, sent)
+    wait_until(lambda: shed.loop.finished, "the end of the query")
+    return replace(job, kept=kept, sent=sent)
 
 
 def is_accounted(ledger: Ledger, tuples: int) -> bool:

@@ -15,12 +15,12 @@ from floodway.spark.shed.control_columns import (
     SALT,
     TIME,
     Decided,
+    control_view,
     decision_columns,
     in_force_sql,
     with_control,
 )
 from floodway.spark.shed.control_table import MODES, Entry, Table, table_schema
-from floodway.spark.shed.control_view import control_view
 from floodway.units import PPM
 
 pytestmark = pytest.mark.spark
@@ -43,6 +43,7 @@ def entries(rng: Random) -> Table:
             budget=rng.uniform(0.0, 5e3) if follows else None,
             rate=rng.choice((0.0, 1e6, 3e6)) if follows else None,
             base_us=rng.randrange(LAST_US) if follows else None,
+            surge=rng.choice((None, 1.0, 3.5)) if follows else None,
             until_us=rng.choice((None, rng.randrange(LAST_US))),
         )
         begins = [rng.randrange(LAST_US) for _ in range(rng.randrange(4))]

@@ -21,10 +21,10 @@ from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import LocalStore
 from floodway.planning.windows.window_drop import WindowShape
+from floodway.spark.shed.chooser import ShedSettings
 from floodway.spark.shed.control_table import Entry
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 from floodway.spark.shed.utility import Utilities
 from floodway.units import PPM
 from tests.job.ledgers import open_segment
@@ -100,6 +100,34 @@ def test_nothing_is_dropped_before_an_overload_has_lasted(tmp_path: Path) -> Non
     after = job.loop.files.read_status()
     assert before is not None and after is not None and before.keep == 1.0
     assert after.totals.dropped == before.totals.dropped and before.totals.dropped["shedder"] >= dropped
+
+
+@pytest.mark.parametrize(("waited_us", "keeps"), [(5_000, [PPM, PPM, 250_000]), (200_000, [PPM, PPM, PPM])])
+def test_a_start_in_overload_is_shed_from_the_third_batch_on(tmp_path: Path, waited_us: int, keeps: list[int]) -> None:
+    """Batches of 2, 5 and (kept whole) 10 s. One that waited for its trigger is offered more, and says nothing."""
+    job, journal = Job(tmp_path / "job", rate=10_000.0), LocalStore(tmp_path / "checkpoint")
+    job.loop.on_start("q", str(tmp_path / "checkpoint"), "r1")
+    found = []
+    for report in job.reports(3):
+        job.loop.on_batch(report)
+        found.append(report.keep_ppm)
+        job.now_us += waited_us
+        journal.write(f"offsets/{job.batch}", b'v1\n{"batchTimestampMs": %d}\n{}' % (job.now_us // 1000))
+        job.loop.follow_second()
+    assert found == keeps
+
+
+@pytest.mark.parametrize(("looked_us", "follows"), [(SECOND, True), (3 * SECOND, False)])
+def test_a_second_batch_is_looked_for_in_the_first_seconds_only(tmp_path: Path, looked_us: int, follows: bool) -> None:
+    """A query that waits for its trigger would be asked for its journal for as long as that takes."""
+    job, journal = Job(tmp_path / "job"), LocalStore(tmp_path / "checkpoint")
+    job.loop.on_start("q", str(tmp_path / "checkpoint"), "r1")
+    job.run(1)
+    ended_us, job.now_us = job.now_us, job.now_us + looked_us
+    job.loop.follow_second()
+    journal.write("offsets/1", b'v1\n{"batchTimestampMs": %d}\n{}' % (ended_us // 1000))
+    job.loop.follow_second()
+    assert (job.loop.control.latest.budget is not None) == follows
 
 
 @pytest.mark.parametrize("back", [3600, 86_400])

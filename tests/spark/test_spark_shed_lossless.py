@@ -16,7 +16,7 @@ import floodway
 from floodway.control.base import Decision
 from floodway.control.loop import KeepDecision
 from floodway.errors import InputError
-from floodway.job.decision import read_decision
+from floodway.job.decision import JobDecision, StreamDecision, read_decision, write_decision
 from floodway.job.ledger.facts import OffsetRange
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
@@ -159,6 +159,50 @@ def test_a_burst_is_processed_to_the_last_tuple_in_batches_that_fit(
     assert told[-1].keep == 1.0 and told[-1].warnings == () and told[-1].errors == 0
     audit = audit_shed("clicks", shed.files, time.time())
     assert audit.differences == () and audit.offered == audit.kept == sent
+
+
+@pytest.mark.spark
+def test_with_max_age_only_what_is_stale_goes_and_it_can_be_found_again(spark: SparkSession, tmp_path: Path) -> None:
+    """The source waits by its limit, and what has become too old there is skipped by the time of its append."""
+    log = create_log(tmp_path / "log", "id bigint", stream="clicks")
+    register(spark)
+    shed = floodway.shed(
+        *("clicks",), target_latency="2s", mode="enforce", lossless=True, max_age="10m", timestamp="_arrival",
+        expires_after="never", state_dir=str(tmp_path / "state"),
+    )  # fmt: skip
+    kept: dict[int, set[int]] = {}
+
+    def sink(batch: DataFrame, number: int) -> None:
+        kept.setdefault(number, set()).update(row.id for row in batch.select("id").collect())
+
+    now_us = time.time_ns() // 1000
+    arrived = {id: now_us - (3_600_000_000 if id < 700 else 0) for id in range(1000)}  # a backlog, then fresh ones
+    with LogWriter(log.path) as writer:
+        ids = pa.array(arrived, pa.int64())
+        times = pa.array(arrived.values(), pa.timestamp("us", tz="UTC"))
+        writer.append(pa.table({"id": ids}), arrival=times)
+    write_decision(
+        decision_path(shed.files), JobDecision(mode="enforce", streams={"clicks": StreamDecision(limit=300)})
+    )
+    frame = spark.readStream.format("floodway").option("path", str(log.path)).option("decision", shed.decision).load()
+    query = frame.transform(shed).writeStream.foreachBatch(sink)
+    running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        running.processAllAvailable()
+        wait_until(partial(is_counted, Ledger(shed.files.store), 1000))
+    finally:
+        running.stop()
+    assert set().union(*kept.values()) == {id for id in arrived if id >= 700}
+    lines = list(Ledger(shed.files.store).lines())
+    assert sum(line.dropped for line in lines if line.reason == "stale") == 700
+    assert not any(line.dropped for line in lines if line.reason != "stale")
+    assert next(line.offered for line in lines if line.reason == "shedder") == 300, "the limit of before"
+    gone = floodway.dropped(
+        "clicks", source={"path": str(log.path)}, spark=spark, state_dir=str(tmp_path / "state")
+    )  # fmt: skip
+    assert {row.id for row in gone.select("id").collect()} == set(range(700))
+    audit = audit_shed("clicks", shed.files, time.time())
+    assert audit.differences == () and (audit.offered, audit.kept) == (1000, 300)
 
 
 def is_counted(ledger: Ledger, tuples: int) -> bool:

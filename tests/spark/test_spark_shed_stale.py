@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from floodway.errors import InputError
+from floodway.job.ledger.facts import read_rule
 from floodway.job.ledger.ledger import Ledger
-from floodway.spark.shed.recovery.rule import read_rule
 from floodway.spark.shed.shed import Shedder, shed
 from tests.spark.shedding import Stream
 

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from floodway.spark.log import Retention
-from floodway.spark.session.spark_errors import explain
+from floodway.spark.session.session import explain
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.source_job import Job, source_job
 

@@ -15,7 +15,7 @@ from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 if TYPE_CHECKING:
-    from floodway.job.ledger.findings import Audit
+    from floodway.job.ledger.audit_point import Audit
     from floodway.job.places import JobPlace
     from floodway.network.model import Network
     from floodway.spark.audit.shed import ShedAudit

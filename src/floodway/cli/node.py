@@ -76,7 +76,7 @@ def node(
     chosen = parsed("node", given)
     root = state.absolute()
     if node is None:
-        from floodway.agent.node.coordinator import run_coordinator
+        from floodway.agent.node.node import run_coordinator
 
         run_coordinator(
             net,

@@ -22,7 +22,6 @@ from floodway.cli.view.output import print_json
 from floodway.errors import InputError
 
 REGISTRY = "floodway.experiments.registry"
-TRACES = "floodway.experiments.traces"
 """Experiments are loaded by name: the command line knows their registry, not their code."""
 LINES_SHOWN = 6
 
@@ -55,7 +54,7 @@ def reproduce(
         raise InputError(f"--seeds {seeds} runs nothing", hint="Give at least 1; the papers' checks use 10")
     if trace is not None and not trace.is_file():
         raise InputError(f"--trace {trace} is not a file", hint="Give the path of a CSV")
-    on_trace = () if trace is None else import_module(TRACES).fitting(trace, chosen)
+    on_trace = () if trace is None else registry.fitting(trace, chosen)
     usable_folder("--plots", plots)
     writable("--html", html)
     left_out = [] if ids else [name for name in registry.EXPERIMENTS if name not in modules]

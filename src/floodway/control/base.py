@@ -42,6 +42,10 @@ class Forecast:
         """The expected duration of a batch."""
         return self.overhead_seconds + self.offered_cost * offered + self.kept_cost * kept
 
+    def seconds_per_offered(self, keep: float) -> float:
+        """What one unit of offered work takes, of which that share is kept."""
+        return self.offered_cost + keep * self.kept_cost
+
     def work(self, seconds: float, offered: float) -> float:
         """The work that a batch of this duration can keep of what it is offered, at least 0."""
         return max(0.0, (seconds - self.overhead_seconds - self.offered_cost * offered) / self.kept_cost)

@@ -12,6 +12,16 @@ running, during which the tuples of the next one arrive.
 r is the offered rate, k the keep in force, and `pace` the time between the starts of two batches where the query waits
 for its trigger or for data (0 otherwise). Where a source says what a batch left in it, because of a read limit, r
 counts that too, and the next batch is offered as much as this one.
+
+A load that rises is in the measured rate two batches late, and batches grow by its factor from one to the next. Time
+tells earlier: the running batch, should it take e, has held (e - a) / w tuples, w = s + k c, of the P_last in which
+they came. If they go on to come like that, the next one is offered
+
+    N(e) = e (e - a) / (w P_last)
+
+A keep follows a straight line (`BatchBudget`): that through N(P) = r P and N(2 P), of the slope g r from
+P (1 - 1 / g) on, with g = 1 + 2 P / (r w P_last). A pause looks the same. So below `NEAR` of the capacity a long
+batch is taken for a pause, and r e for what the next one is offered.
 """
 
 from __future__ import annotations
@@ -128,6 +138,9 @@ RATE_BATCHES = 3
 RATE_STEP = 1.3
 """Factor by which a batch's own rate must differ from the mean to be a step in load: the mean then begins anew."""
 
+NEAR = 0.8
+"""Share of the capacity above which a batch that runs long is taken for a load that rises."""
+
 LOOKED = 8
 """Batches with one number of executors."""
 
@@ -151,14 +164,25 @@ class FinishedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchBudget:
+    """Tuples for the batch after the running one, and what it is offered if that one takes e seconds.
+
+    N(e) = surge rate (e - delay_seconds)
+    """
+
+    tuples: float
+    surge: float = 1.0
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class KeepDecision:
     """The share to keep of the batches to come, with the figures that it follows from.
 
     `offered_rate` is in tuples per second, `batch_seconds` how long a batch that keeps this share is expected to take.
-    `budget`, in tuples, is for the batch after the running one; None where the keep is not to be adapted to that
-    batch's own length. `capacity_needed` is how many times the present capacity would keep everything at the target;
-    None while costs are not known, or where no capacity would. `held_seconds` is how long an overload has lasted for
-    which nothing is dropped yet (`Patience`).
+    `budget` is None where the keep is not to follow the length of the batch that is running. `capacity_needed` is how
+    many times the present capacity would keep everything at the target; None while costs are not known, or where no
+    capacity would. `held_seconds` is how long an overload has lasted for which nothing is dropped yet (`Patience`).
     """
 
     keep: float
@@ -166,7 +190,7 @@ class KeepDecision:
     offered_rate: float
     latency_seconds: float
     batch_seconds: float
-    budget: float | None = None
+    budget: BatchBudget | None = None
     capacity_needed: float | None = None
     held_seconds: float | None = None
 
@@ -228,8 +252,11 @@ class KeepLoop:
         # A batch that left something in the source took all that the source's limit lets it; so will the next.
         waiting = float(batch.offered) if left else rate * max(running, pace)
         decision = self._loop.step(replace(seen, waiting=waiting))
-        budget = self._budget(decision, waiting) if pace == 0.0 and not left else None
         needed = forecast.capacity_needed(rate, target_seconds / BATCH_SHARE) if forecast else None
+        tuples = self._budget(decision, waiting) if pace == 0.0 and not left else None
+        budget = None if tuples is None else BatchBudget(tuples)
+        if budget is not None and forecast is not None and (needed is None or needed > NEAR):
+            budget = _surging(budget, rate, running, batch.seconds * forecast.seconds_per_offered(keep_in_force))
         expected = forecast.seconds(waiting, decision.admit) if forecast else batch.seconds
         return KeepDecision(decision.keep(waiting), decision, rate, latency, expected, budget, needed)
 
@@ -255,6 +282,18 @@ class KeepLoop:
 def _rate(arrivals: Sequence[tuple[int, float]]) -> float:
     """Tuples per second over some batches, 0 without any."""
     return sum(offered for offered, _ in arrivals) / sum(seconds for _, seconds in arrivals) if arrivals else 0.0
+
+
+def _surging(budget: BatchBudget, rate: float, running: float, seconds: float) -> BatchBudget:
+    """For a load that may rise; `seconds` is w P_last.
+
+    >>> _surging(BatchBudget(300.0), rate=100.0, running=2.0, seconds=0.02)
+    BatchBudget(tuples=300.0, surge=3.0, delay_seconds=1.3333333333333335)
+    """
+    if rate * seconds <= 0.0:
+        return budget
+    surge = 1.0 + 2.0 * running / (rate * seconds)
+    return replace(budget, surge=surge, delay_seconds=running * (1.0 - 1.0 / surge))
 
 
 def _latency(batch: FinishedBatch, gap: float, rate: float) -> float:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -41,6 +40,7 @@ from floodway.dashboard.agents import UrlSource
 from floodway.dashboard.board import Board
 from floodway.dashboard.job_sources import Source, Sources, StateSource
 from floodway.errors import FloodwayError
+from floodway.json_text import finite
 
 OPEN_PATHS = ("/", "/static/")
 UNSAFE = (
@@ -144,17 +144,7 @@ def json_response(body: Any) -> Response:
 
 def to_json(body: Any) -> str:
     """Compact JSON text; what is no number in JSON becomes null."""
-    return json.dumps(_finite(body), separators=(",", ":"), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return json.dumps(finite(body), separators=(",", ":"), allow_nan=False)
 
 
 def _changed(file: Path | None) -> int | None:

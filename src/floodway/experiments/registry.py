@@ -1,15 +1,79 @@
-"""Every experiment by id: its module, or an object in one. They are imported only when asked for."""
+"""Every experiment by id: its module, or an object in one. They are imported only when asked for.
+
+Recorded traffic given by path: which of its three kinds a file is, and which results can run on that.
+
+Counts of arrivals have one whole number a line, readings of hosts a column of numbers a host, logs of connections named
+columns.
+"""
 
 from __future__ import annotations
 
+import gzip
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
 from floodway.errors import InputError, suggestion
 from floodway.experiments.result import Experiment, Progress, Reproduction, Result
+from floodway.simulation.arrivals import read_trace
+
+LEAST_HOSTS = 10
+CONNECTION_COLUMNS = frozenset({"ts", "source", "destination", "protocol", "service"})
+
+
+@dataclass(frozen=True, slots=True)
+class TraceKind:
+    """What a file holds, in words, and the results that take it."""
+
+    name: str
+    results: tuple[str, ...]
+
+
+ARRIVALS = TraceKind("counts of arrivals", ("buffer-fig8", "staying-fit-fig11", "staying-fit-adaptive"))
+READINGS = TraceKind("readings of hosts", ("dissp-spark-fig5", "dissp-spark-fig6", "dissp-spark-fig7"))
+CONNECTIONS = TraceKind("a log of connections", ("federation-fig13",))
+KINDS = (ARRIVALS, READINGS, CONNECTIONS)
+
+
+def kind_of(path: Path) -> TraceKind:
+    """The kind of a trace; refused if it is none."""
+    open_text = gzip.open if path.suffix == ".gz" else open
+    try:
+        with open_text(path, "rt", encoding="utf-8") as lines:
+            head, first = lines.readline().strip(), lines.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--trace {path} cannot be read: {error}", hint="Give a CSV, or a .csv.gz") from None
+    columns = [name.strip() for name in head.split(",")]
+    if set(columns) >= CONNECTION_COLUMNS:
+        return CONNECTIONS
+    if len(columns) >= LEAST_HOSTS:
+        return READINGS
+    if head.isdigit() or first.isdigit():
+        read_trace(path)  # refuses a line that is no count
+        return ARRIVALS
+    raise InputError(
+        f"--trace {path} is no trace that a result can run on",
+        hint="Give counts of arrivals (one whole number a line), readings (a head, and a column of numbers for each of "
+        f"{LEAST_HOSTS} hosts) or connections (columns {', '.join(sorted(CONNECTION_COLUMNS))})",
+    )
+
+
+def fitting(path: Path, names: Collection[str]) -> tuple[str, ...]:
+    """Those of the named results that run on this trace; refused if there is none."""
+    kind = kind_of(path)
+    found = tuple(name for name in names if name in kind.results)
+    if found:
+        return found
+    others = {name: one.name for one in KINDS for name in one.results if name in names}
+    wanted = "; ".join(f"{name} takes {what}" for name, what in others.items()) or "these take no trace"
+    raise InputError(
+        f"--trace {path} holds {kind.name}, and no result that was asked for takes that: {wanted}",
+        hint=f"{', '.join(kind.results)} can run on it",
+    )
+
 
 ON_SPARK = "floodway.experiments.on_spark.examples"
 WINDOWS_ON_SPARK = "floodway.experiments.on_spark.window_examples"
@@ -62,26 +126,11 @@ EXPERIMENTS: dict[str, str | tuple[str, str]] = {
     "federation-fig13": "floodway.experiments.federation.fig13",
 }
 
-LONG = frozenset(
-    {
-        "control-planes",
-        "dfit-agents",
-        "dissp-spark-fig5",
-        "dissp-spark-fig6",
-        "dissp-spark-fig7",
-        "federation-fig13",
-        "spark-split",
-        "spark-union",
-        "spark-join",
-        "spark-window-drop",
-        "spark-window-choice",
-        "spark-bandwidth",
-        "spark-memory",
-        "spark-table1",
-        "spark-dfit-tree",
-        "spark-dfit-diamond",
-    }
-)
+LONG = frozenset(name for name in EXPERIMENTS if "spark" in name) | {
+    "control-planes",
+    "dfit-agents",
+    "federation-fig13",
+}
 """A minute and more, most of them on Spark: run when named, or with `--long`."""
 
 

@@ -94,9 +94,12 @@ class SteadyClock:
         with self._lock:
             self._look()
             then = self._wall - self.shift_seconds - seconds
-            stretches = (_Stretch(self._first, self._wall, self.shift_seconds), *reversed(self._past))
-            shift = next((one.shift_seconds for one in stretches if then + one.shift_seconds >= one.first), 0.0)
-            return min(then + shift, self._wall - seconds)
+            lowest = math.inf
+            for stretch in (_Stretch(self._first, self._wall, self.shift_seconds), *reversed(self._past)):
+                lowest = min(lowest, max(stretch.first, then + stretch.shift_seconds))
+                if then + stretch.shift_seconds >= stretch.first:
+                    break
+            return lowest
 
     def _look(self) -> None:
         wall, monotonic = self._read()

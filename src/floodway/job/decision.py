@@ -340,9 +340,13 @@ class OperatorMode:
             self._last = found or self._otherwise
             return found
 
-    def restore(self, mode: Mode | None) -> None:
-        """Leave the wish of an earlier state, if it had one, unless there is one here, readable or not."""
-        if mode is not None and self.wish() is None:
+    def restore(self, mode: Mode | None, *, doubtful: bool = False) -> None:
+        """Leave the wish of another state, if it had one, unless there is one here, readable or not.
+
+        Where it is `doubtful` which of two is later, the one that drops nothing holds.
+        """
+        here = self.wish()
+        if mode is not None and (here is None or (doubtful and here == "enforce")):
             write_mode(self._store, mode)
 
     def _warn(self, unreadable: str, mode: Mode) -> None:

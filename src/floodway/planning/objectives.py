@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
-from floodway.planning.highs import new_model, solve
-from floodway.planning.lp import NONZERO_DUAL, LinearProgram
+from floodway.planning.lp import NONZERO_DUAL, LinearProgram, new_model, solve
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Matrix, Program, Vector
 

@@ -22,7 +22,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.errors import InputError, NetworkError, Problem
+from floodway.errors import InputError
+from floodway.network.file_checks import require_costs
 from floodway.network.flow import fixed_memory, link_of, memory_factor
 from floodway.network.model import Arc, Network
 
@@ -52,7 +53,7 @@ class Program:
     def __init__(self, network: Network, headroom: float = 1.0) -> None:
         if not 0 < headroom <= 1:
             raise InputError(f"headroom {headroom} is outside (0, 1]", hint="Use 1 to plan for the whole capacity")
-        _require_costs(network)
+        require_costs(network)
         self.network = network
         self.headroom = headroom
         self.streams = tuple(network.streams)
@@ -254,21 +255,6 @@ class Program:
         used = [(resource, row) for resource, row in rows if row.any()]
         matrix = np.array([row for _, row in used]).reshape(len(used), self.size)
         return tuple(resource for resource, _ in used), matrix
-
-
-def _require_costs(network: Network) -> None:
-    missing = [
-        Problem(
-            f"operators.{op.name}.{field}",
-            None,
-            f"{field} is not known; run `floodway measure` or write it down",
-        )
-        for op in network.operators.values()
-        for field, value in (("cost", op.cost), ("selectivity", op.selectivity))
-        if value is None
-    ]
-    if missing:
-        raise NetworkError(missing, source=network.name)
 
 
 def _unit(size: int, index: int) -> Vector:

@@ -53,8 +53,7 @@ from floodway.planning.plan import Planner
 from floodway.planning.program import Matrix, Program, Vector
 from floodway.planning.quadtree import RegionQuadtree
 from floodway.planning.solver_arrays import cells_from_arrays, cells_to_arrays
-from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell, compact
-from floodway.planning.solver_space import rate_space
+from floodway.planning.solver_cells import Bounds, Budget, BudgetSpentError, Cell, compact, rate_space
 from floodway.planning.workload import Workload
 
 Clock = Callable[[], float]

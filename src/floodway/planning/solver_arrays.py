@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from floodway.planning import plan_file
 from floodway.planning.program import Matrix, Program
 from floodway.planning.quadtree import RegionQuadtree
-from floodway.planning.solver_cells import Cell
-from floodway.planning.solver_space import RateSpace
+from floodway.planning.solver_cells import Cell, RateSpace
 
 _SLACK = 1e-6
 

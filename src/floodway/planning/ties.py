@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodway.errors import PlanningError
-from floodway.planning.highs import new_model, solve
-from floodway.planning.lp import NONZERO_DUAL, OBJECTIVE_SIZE, Basis, LinearProgram
+from floodway.planning.lp import NONZERO_DUAL, OBJECTIVE_SIZE, Basis, LinearProgram, new_model, solve
 from floodway.planning.program import Matrix, Program, Vector
 
 TIE = 1e-9

@@ -27,7 +27,7 @@ from floodway.buffering.managers import UNBOUNDED, BufferManager, CycleSeen, mak
 from floodway.buffering.options import BufferOptions
 from floodway.buffering.queues import QueueClass
 from floodway.buffering.schedulers import Scheduler
-from floodway.simulation.tuples import Tuples
+from floodway.simulation.arrivals import Tuples
 
 BUFFER_CYCLE_SECONDS = 1.0
 CPU_CYCLE_SECONDS = 5.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from floodway.contracts.contract import Contract
-from floodway.contracts.cost import CostFunction, InFlight
+from floodway.contracts.cost import PAPER_TASK, CostFunction, InFlight
 from floodway.contracts.load import Task
 from floodway.contracts.machine import step
 from floodway.contracts.messages import (
@@ -32,10 +32,8 @@ from floodway.contracts.messages import (
     recipient,
 )
 from floodway.contracts.participant_state import NegotiationTimes, Participant, participant
-from floodway.contracts.pricing import PAPER_TASK
 from floodway.errors import InputError
-from floodway.simulation.federation_cases import Prices
-from floodway.simulation.federation_topology import Ints, Topology
+from floodway.simulation.federation_cases import Ints, Prices, Topology
 
 Watch = Callable[["SimulatedFederation", Move], None]
 """Called before each move is carried out."""

@@ -1,18 +1,126 @@
-"""Table 2 of the contracts paper: four ways to set prices, two ways to spread the load at the start."""
+"""Table 2 of the contracts paper: four ways to set prices, two ways to spread the load at the start.
+
+Networks of contracts: who has a contract with whom, and how far apart that leaves them.
+
+Contracts paper, section 5: every node first makes a contract with one already connected, which gives a random
+recursive tree; then, round by round, each node that still has too few partners adds one at random.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.contracts.cost import CostFunction, InFlight
+from floodway.contracts.cost import PAPER_TASK, CostFunction, InFlight, unit_price
 from floodway.contracts.load import Task
-from floodway.contracts.pricing import PAPER_TASK, unit_price
 from floodway.errors import InputError
-from floodway.simulation.federation_topology import Ints, Topology
+
+Ints = NDArray[np.int64]
+
+TRIES = 4
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Partners of each node as a padded table, in the order in which contracts were made; -1 where there is none.
+
+    >>> chain(3).partners.tolist()
+    [[1, -1], [0, 2], [1, -1]]
+    """
+
+    partners: Ints
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.partners)
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Partners of each node."""
+        found: Ints = (self.partners >= 0).sum(axis=1)
+        return found
+
+    @cached_property
+    def back(self) -> Ints:
+        """For each place (i, k): at which place of its partner's row node i stands; -1 where there is no partner."""
+        rows, columns = np.nonzero(self.partners >= 0)
+        others = self.partners[rows, columns]
+        key, reverse = rows * self.nodes + others, others * self.nodes + rows
+        order = np.argsort(key)
+        at = order[np.searchsorted(key[order], reverse)]
+        found = np.full_like(self.partners, -1)
+        found[rows, columns] = columns[at]
+        return found
+
+    def eccentricities(self) -> Ints:
+        """Hops from each node to the one furthest from it; the network must be connected."""
+        reached = np.eye(self.nodes, dtype=bool)
+        found: Ints = np.zeros(self.nodes, dtype=np.int64)
+        # A missing partner is read as the node itself, which adds nothing.
+        partners = np.where(self.partners >= 0, self.partners, np.arange(self.nodes)[:, None])
+        while not (all_reached := reached.all(axis=1)).all():
+            wider = reached.copy()
+            for column in partners.T:
+                wider |= reached[column]
+            if (wider == reached).all():
+                raise InputError("the contracts leave nodes without a path", hint="Connect all participants")
+            found[~all_reached] += 1
+            reached = wider
+        return found
+
+
+def chain(nodes: int) -> Topology:
+    """Nodes in a row, each with a contract with its neighbours."""
+    return from_pairs(nodes, [(node, node + 1) for node in range(nodes - 1)])
+
+
+def from_pairs(nodes: int, pairs: list[tuple[int, int]]) -> Topology:
+    """A network of contracts in both directions between these pairs."""
+    rows: list[list[int]] = [[] for _ in range(nodes)]
+    for one, other in pairs:
+        rows[one].append(other)
+        rows[other].append(one)
+    table = np.full((nodes, max(map(len, rows), default=0) or 1), -1, dtype=np.int64)
+    for node, row in enumerate(rows):
+        table[node, : len(row)] = row
+    return Topology(table)
+
+
+def random_contracts(nodes: int, min_contracts: int, rng: np.random.Generator) -> Topology:
+    """The paper's random network: a recursive tree, then rounds until everyone has `min_contracts` partners."""
+    if nodes < 2 or not 1 <= min_contracts < nodes:
+        raise InputError(
+            f"{nodes} nodes cannot have {min_contracts} contracts each",
+            hint="Give two nodes or more, and between 1 and nodes - 1 contracts",
+        )
+    parents = (rng.random(nodes - 1) * np.arange(1, nodes)).astype(np.int64)
+    linked: list[dict[int, None]] = [{} for _ in range(nodes)]
+    for node, parent in enumerate(parents.tolist(), start=1):
+        linked[node][parent] = None
+        linked[parent][node] = None
+    short = [node for node in range(nodes) if len(linked[node]) < min_contracts]
+    while short:
+        picks = rng.integers(0, nodes, size=(len(short), TRIES)).tolist()
+        for node, row in zip(short, picks, strict=True):
+            if len(linked[node]) >= min_contracts:
+                continue
+            # Chance may miss every free partner, above all in a small network: then the next round tries again.
+            free = (other for other in row if other != node and other not in linked[node])
+            partner = next(free, None)
+            if partner is not None:
+                linked[node][partner] = None
+                linked[partner][node] = None
+        short = [node for node in short if len(linked[node]) < min_contracts]
+    table = np.full((nodes, max(map(len, linked))), -1, dtype=np.int64)
+    for node, row_of in enumerate(linked):
+        table[node, : len(row_of)] = list(row_of)
+    return Topology(table)
+
 
 Floats = NDArray[np.float64]
 

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from floodway.contracts.cost import TOLERANCE, InFlight, rounded_price
+from floodway.contracts.cost import PAPER_TASK, TOLERANCE, InFlight, copies, rounded_price
 from floodway.contracts.load import NO_LOAD, Task
-from floodway.contracts.pricing import PAPER_TASK, copies
 from floodway.errors import InputError
-from floodway.simulation.federation_cases import Floats, Prices, price_table
-from floodway.simulation.federation_topology import Ints, Topology
+from floodway.simulation.federation_cases import Floats, Ints, Prices, Topology, price_table
 
 Bools = NDArray[np.bool_]
 

@@ -30,9 +30,8 @@ from floodway.agent.federation.errors import MoveError
 from floodway.agent.federation.journal_rows import BookedEntry, MoveRow, fragment_of
 from floodway.agent.federation.leases import LeasePast, LeaseStore, ServiceSpan
 from floodway.agent.federation.participant_journal import Journal
-from floodway.agent.federation.settlement import KEPT_SECONDS, MOMENT, Settlement
+from floodway.agent.federation.settlement import KEPT_SECONDS, MOMENT, Settlement, settle_storage
 from floodway.agent.federation.spans import following
-from floodway.agent.federation.storage_settlement import settle_storage
 from floodway.contracts.contract import Contract
 from floodway.contracts.load import NO_LOAD, Task
 from floodway.contracts.messages import Move

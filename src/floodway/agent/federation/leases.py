@@ -19,7 +19,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -28,7 +28,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 
 from floodway.agent.federation.errors import FragmentLostError, StorageError
 from floodway.contracts.federation_file import NAME
-from floodway.job.store.store import draft_of, make_folder, sync_folder
+from floodway.job.store.store import LocalStore, StoreError
 from floodway.json_text import load_json
 
 Form = TypeVar("Form")
@@ -340,53 +340,32 @@ def _end_of_silence(lost: FragmentLease, now: float) -> float | None:
 
 def _create(path: Path, body: Mapping[str, Any]) -> bool:
     """Put a whole file in place, or nothing if one is there: True for the one who did."""
-    try:
-        with _written_aside(path, body) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return False
-        sync_folder(path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    return True
+    with _beside(path) as folder:
+        return folder.create(path.name, _whole(body))
 
 
 def _replace(path: Path, body: Mapping[str, Any]) -> None:
-    try:
-        with _written_aside(path, body) as temporary:
-            temporary.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    with _beside(path) as folder:
+        folder.write(path.name, _whole(body))
 
 
 def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> StorageError:
-    why = error.strerror or error
-    return StorageError(f"{path} cannot be written: {why}", hint="Is the shared storage full, read-only or gone?")
+    with _beside(path) as folder:
+        folder.remove(path.name)
 
 
 @contextmanager
-def _written_aside(path: Path, body: Mapping[str, Any]) -> Iterator[Path]:
-    """A whole file beside its place; nothing of it is left afterwards, also on a disk that is full."""
-    make_folder(path.parent, mode=0o777)  # members may be several users of the storage
-    temporary = draft_of(path)
+def _beside(path: Path) -> Iterator[LocalStore]:
+    """The folder that a file is written in: members may be several users of the storage."""
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump({"version": 1, **body}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+        yield LocalStore(path.parent, folder_mode=0o777)
+    except StoreError as error:
+        hint = "Is the shared storage full, read-only or gone?"
+        raise StorageError(f"{path} cannot be written: {error.why}", hint=hint) from error
+
+
+def _whole(body: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": 1, **body}).encode()
 
 
 def _read(path: Path, form: TypeAdapter[Form]) -> Form:
@@ -395,5 +374,9 @@ def _read(path: Path, form: TypeAdapter[Form]) -> Form:
         if not isinstance(body, dict) or body.pop("version", None) != 1:
             raise ValueError("not version 1")
         return form.validate_python(body)
-    except (OSError, ValueError, ValidationError) as error:
-        raise StorageError(f"{path} cannot be read: {error}", hint="Restore it from a copy") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}"
+    except (OSError, ValueError) as error:
+        why = str(error)
+    raise StorageError(f"{path} cannot be read: {why[:300]}", hint="Restore it from a copy")

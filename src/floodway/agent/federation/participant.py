@@ -31,7 +31,7 @@ from floodway.agent.federation.negotiation import LoadMeter, Negotiation
 from floodway.agent.federation.participant_figures import MemberRecord, ParticipantFigures
 from floodway.agent.federation.participant_journal import FILE, Journal
 from floodway.agent.federation.partners import Pace, Partners, Reach
-from floodway.agent.federation.storage_settlement import remove_leftovers
+from floodway.agent.federation.settlement import remove_leftovers
 from floodway.agent.loop.run_files import locked
 from floodway.agent.wire.client import PeerError
 from floodway.agent.wire.server import HttpServer

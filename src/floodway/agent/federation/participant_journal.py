@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from floodway.agent.federation.errors import StorageError
-from floodway.agent.federation.journal_rows import OPEN, BookedEntry, MoveRow, Role, State, number_of
-from floodway.agent.federation.journal_schema import prepare
+from floodway.agent.federation.journal_rows import OPEN, BookedEntry, MoveRow, Role, State, number_of, prepare
 from floodway.contracts.messages import Offer
 from floodway.contracts.payment import Payment, PaymentReason
 from floodway.job.store.store import make_folder

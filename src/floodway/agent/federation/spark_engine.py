@@ -27,8 +27,7 @@ from floodway.job.options.options import JobOptions
 from floodway.job.status.batches import BatchLog, BatchReader, Sketch
 from floodway.job.store.store import Store, StoreError
 from floodway.spark.log.inputs import Arrivals, place
-from floodway.spark.measure.cpu import CpuMeter
-from floodway.spark.measure.query_cpu import PythonShares, QueryCpu
+from floodway.spark.measure.cpu import CpuMeter, PythonShares, QueryCpu
 from floodway.spark.query.catalogue import Catalogue
 from floodway.spark.query.dead_letters import PREFIX
 from floodway.spark.query.fragment_query import FragmentQuery, FragmentReport

@@ -11,8 +11,8 @@ from floodway.job.decision import Mode
 from floodway.job.ledger.fold import ORDER, Counts
 from floodway.job.status.batches import Batch, Latency, Sketch
 from floodway.job.status.figures import Figures
-from floodway.job.status.parts import BY_COSTS, NO_MEASUREMENT, AccuracyPart, BehindPart, executors_more, keep_reason
-from floodway.job.status.status import KeyPart, Kind, NodePart, PlanPart, Status, at_inputs
+from floodway.job.status.parts import BY_COSTS, NO_MEASUREMENT, AccuracyPart, executors_more, keep_reason
+from floodway.job.status.status import KeyPart, Kind, NodePart, Place, PlanPart, Status, at_inputs
 from floodway.network.flow import flows
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import FragmentReport
@@ -144,48 +144,32 @@ def loop_status(
     waiting: Mapping[str, int],
     reason: str = "",
     decision_seen: bool | None,
-    errors: int = 0,
-    behind: BehindPart | None = None,
-    keys: tuple[KeyPart, ...] = (),
-    would_drop: Mapping[str, int] | None = None,
-    accuracy: AccuracyPart | None = None,
     executors: int | None = None,
     efficiency: float | None = None,
-    warnings: tuple[str, ...] = (),
-    outputs: Mapping[str, Latency] | None = None,
 ) -> Status:
     """The status of a network that runs here, or of the part of it that one node runs."""
     plan = steered.plan
-    places = figures.places(plan.keeps, now, arriving=steered.rates, waiting=waiting)
-    rates, planned, totals = at_inputs(places, network.streams)
-    keep = 1.0 if steered.decision.mode == "off" else planned
+    places = {
+        at: Place(plan.keeps.get(at, 1.0), steered.rates.get(at), waiting.get(at))
+        for at in dict.fromkeys((*plan.keeps, *steered.rates))
+    }
+    keep = 1.0 if steered.decision.mode == "off" else at_inputs(places, network.streams)[1]
     control, needed = steered.control.values(), capacity_needed(network, steered)
-    return Status(
+    told = Status(
         name=network.name,
         kind=kind,
         mode=steered.decision.mode,
         time=now,
-        latency=figures.latency(target_seconds),
-        rates=rates,
+        latency=Latency(target=target_seconds),
         keep=keep,
-        totals=totals,
         decision_seen=decision_seen,
         reason=reason,
-        errors=errors,
         unreachable=any(decision.unreachable for decision in control),
         floor_seconds=max((d.floor_seconds for d in control if d.floor_seconds is not None), default=None),
         capacity_needed=needed,
         executors_more=executors_more(executors, needed, efficiency),
         executor_efficiency=efficiency,
-        behind=behind,
-        keys=keys,
-        would_drop_tuples=would_drop or {},
-        accuracy=accuracy,
-        warnings=warnings,
-        outputs=outputs or {},
-        batch_count=figures.batch_count,
         places=places,
-        delivered=dict(figures.fold.total.delivered),
         nodes={name: NodePart(load, network.nodes[name].cpu) for name, load in plan.load.items()},
         plan=PlanPart(
             id=steered.decision.plan,
@@ -194,9 +178,9 @@ def loop_status(
             overloaded=plan.overloaded,
             scale=steered.scale,
         ),
-        ledger=figures.ledger(),
         network=network.name,
     )
+    return figures.refreshed(told)
 
 
 class LastCuts:

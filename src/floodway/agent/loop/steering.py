@@ -19,11 +19,11 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from floodway.agent.loop.controllers import LEAST_SCALE, work_controller
 from floodway.agent.loop.stages import Stage, stages
 from floodway.agent.loop.window_plans import window_plans
 from floodway.control.base import BATCH_SHARE, Decision, Forecast, Observation
 from floodway.control.loop import Loop
+from floodway.control.registry import LEAST_SCALE, work_controller
 from floodway.errors import InputError
 from floodway.job.decision import JobDecision, Mode, StreamDecision, named
 from floodway.job.options.options import JobOptions

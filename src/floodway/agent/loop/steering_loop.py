@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from floodway.agent.loop.backlog import RateMeter
@@ -22,11 +22,10 @@ from floodway.agent.loop.batch_figures import (
     loop_status,
     result_latencies,
 )
-from floodway.agent.loop.buffer.deadlines import Deadlines
 from floodway.agent.loop.capacity_wait import CapacityWait
 from floodway.agent.loop.classes import Classes
 from floodway.agent.loop.plan_book import PlanBook
-from floodway.agent.loop.record import OutputLatencies, RunRecord
+from floodway.agent.loop.record import Deadlines, OutputLatencies, RunRecord
 from floodway.agent.loop.refinement import Counted, Refinement
 from floodway.agent.loop.sizes import MeasuredSizes, NetworkSizes
 from floodway.agent.loop.steering import FragmentBatch, Steered, Steering, source_work
@@ -58,7 +57,7 @@ from floodway.spark.shed.executors import executor_count, executor_requests
 from floodway.spark.source.keys import KeyDrops
 
 if TYPE_CHECKING:
-    from floodway.agent.loop.buffer.buffering import Buffering
+    from floodway.agent.loop.buffering import Buffering
 
 TICK_SECONDS = 0.1
 RATE_WINDOW_SECONDS = 1.0
@@ -176,7 +175,7 @@ class SteeringLoop:
         create_sink_logs(self.queries, self.network, self.layout)
         self._logs = stream_arrivals(self.network, self.layout)
         if self._buffering is not None:
-            from floodway.agent.loop.buffer.buffering import Buffering
+            from floodway.agent.loop.buffering import Buffering
 
             self._buffer = Buffering(self._buffering, self.network, self._parts, self.layout, self.clock)
         self.steer(now)
@@ -191,23 +190,24 @@ class SteeringLoop:
 
     def status(self, target_seconds: float, steered: Steered, kind: Kind = "run") -> Status:
         """The job at this moment."""
-        return loop_status(
-            self.network,
-            self.figures,
-            steered,
+        found = loop_status(
+            *(self.network, self.figures, steered),
             kind=kind,
             now=time.time(),
             target_seconds=target_seconds,
             waiting=self.waiting(),
             reason=self.reason,
             decision_seen=self._plans.seen,
+            executors=self._executors(),
+            efficiency=self._wait.efficiency.measured,
+        )
+        return replace(
+            found,
             errors=self.errors + self._operator.errors,
             behind=self._behind,
             keys=self._last.keys(),
-            would_drop=self._last.would_drop(self.mode),
-            executors=self._executors(),
-            efficiency=self._wait.efficiency.measured,
-            accuracy=self._last.accuracy(self.figures.latency(target_seconds).mean, target_seconds),
+            would_drop_tuples=self._last.would_drop(self.mode),
+            accuracy=self._last.accuracy(found.latency.mean, target_seconds),
             warnings=(*self._operator.warnings, *self._last.warnings()),
             outputs=self.output_latencies.now(),
         )

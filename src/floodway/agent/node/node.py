@@ -3,7 +3,7 @@
 The node runs its part of the network between logs: it reads streams and the links that other nodes write, and writes
 links and outputs, each log having one writer. It sheds at its own inputs, links included. What it sheds for others
 comes from its control plane, which is asked for a planner at every tick and never waited for: a node whose peers are
-silent goes on with the last plan it has.
+silent goes on with the last plan it has. The coordinator, which plans for all of them, is such a process too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -30,18 +32,21 @@ from floodway.agent.loop.steering_loop import SteeringLoop, fragments_of
 from floodway.agent.node.node_options import NodeOptions, spark_master, spark_settings
 from floodway.agent.node.steering import NodeSteering
 from floodway.agent.planes.lateness import outputs_from
-from floodway.agent.planes.plane import ControlPlane, make_control_plane, silent_peers
+from floodway.agent.planes.plane import ControlPlane, make_control_plane, make_coordinator, silent_peers
 from floodway.agent.watch.metrics import Watched, metrics_route
+from floodway.agent.wire.messages import COORDINATOR
 from floodway.agent.wire.server import HttpServer
+from floodway.agent.wire.signing import Security
 from floodway.errors import PlanningError
 from floodway.job.decision import OperatorMode, write_mode
+from floodway.job.options.options import JobOptions
 from floodway.job.status.batches import Latency, Sketch
 from floodway.job.status.status import ControlPart, Phase, ProcessPart, Status, write_status
 from floodway.job.store.store import write_atomically
 from floodway.network.file import network_to_json
 from floodway.network.model import Network
 from floodway.spark.query.fragment_query import FragmentReport
-from floodway.spark.query.fragment_windows import drop_shapes, fragment_windows, timeless_streams
+from floodway.spark.query.fragment_windows import drop_kinds, drop_shapes, fragment_windows, timeless_streams
 from floodway.spark.query.key_drops import key_drops
 from floodway.spark.query.layout import NodeLayout
 from floodway.spark.query.retaining import node_retaining, retention_of
@@ -263,3 +268,58 @@ def node_routes(status: Callable[[], Status], network: Network | None = None) ->
 
     shown = [] if network is None else [Route("/v1/network", drawn, methods=["GET"])]
     return [Route("/v1/node", answer, methods=["GET"]), *shown]
+
+
+COORDINATOR_TICK_SECONDS = 0.5
+
+
+def run_coordinator(
+    network: Network,
+    root: Path,
+    *,
+    host: str,
+    port: int,
+    urls: Mapping[str, str],
+    security: Security,
+    options: JobOptions,
+    parent: int | None = None,
+) -> None:
+    """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
+    files = NodeLayout(root)
+    kinds = drop_kinds(network, timeless_streams(network, options, over_kafka=files.links() is not None))
+    shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
+    plane = make_coordinator(network, security, urls, files.control(COORDINATOR), options, shapes)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    server = HttpServer(plane.routes(), host=host, port=port, security=security)
+    server.start()
+    try:
+        plane.start()
+        process = {"node": COORDINATOR, "pid": os.getpid(), "url": server.url, "control": "coordinator"}
+        write_atomically(files.agent(COORDINATOR), json.dumps(process))
+        said: object = ""
+        while not ended.is_set() and (parent is None or os.getppid() == parent):
+            told = plane.status()
+            if told["not_prepared"] and told["not_prepared"] != said:
+                said = told["not_prepared"]
+                print(
+                    f"coordinator: {said}; such plans are made when rates first ask for them",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            status = Status(
+                name=f"{network.name}: {COORDINATOR}",
+                kind="node",
+                mode="off",
+                time=time.time(),
+                process=ProcessPart(os.getpid(), url=server.url, refused=dict(server.refused)),
+                control=ControlPart(COORDINATOR, silent_peers(told), told),
+                network=network.name,
+                node=COORDINATOR,
+            )
+            write_status(files.own(COORDINATOR).store, status)
+            ended.wait(COORDINATOR_TICK_SECONDS)
+    finally:
+        plane.stop()
+        server.stop()

@@ -36,8 +36,7 @@ from floodway.network.part import node_part
 from floodway.planning.plan import Objective, Planner
 from floodway.planning.program import Program
 from floodway.planning.solver import SolverPlanner
-from floodway.planning.solver_cells import Budget
-from floodway.planning.solver_space import rate_space
+from floodway.planning.solver_cells import Budget, rate_space
 
 Rows = Mapping[str, Mapping[str, PlanRow]]
 """Plans by id, with a row a node."""

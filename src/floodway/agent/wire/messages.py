@@ -1,7 +1,7 @@
 """What agents say to each other, version 1: checked on arrival, bounded, nothing unknown let in.
 
-A message is one line of JSON, then, where it carries a table, that table's bytes as `planning/fit/wire` or
-`planning/fit/delta` write them:
+A message is one line of JSON, then, where it carries a table, that table's bytes as `planning/fit/wire` writes
+them:
 
     {"v":1,"kind":"table","network":"figure1","sender":"B","receiver":"A",…}␤<table bytes>
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from floodway.json_text import finite
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,7 +63,7 @@ def losses_row(offered: int, kept: int, dropped: Mapping[str, int]) -> tuple[str
 
 def print_json(body: dict[str, Any]) -> None:
     """Print exactly one JSON object on stdout; infinities and NaN become null, as JSON has neither."""
-    typer.echo(json.dumps(_clean(body)))
+    typer.echo(json.dumps(finite(body)))
 
 
 def hand_out(body: dict[str, Any], report: Path | None, show: Callable[[], None], *, as_json: bool) -> None:
@@ -73,13 +74,3 @@ def hand_out(body: dict[str, Any], report: Path | None, show: Callable[[], None]
         print_json(body)
     else:
         show()
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -19,7 +19,7 @@ from floodway.experiments.bench.spark_common import BenchError, Frame, Workbench
 from floodway.spark.measure.observed import observed
 
 METRIC = "bench"
-WINDOW, SLIDE = "10 seconds", "500 milliseconds"
+WINDOW = "10 seconds"
 PARTS = 1000
 """A filter by hand keeps k of a thousand."""
 
@@ -72,14 +72,19 @@ def job(
 
 
 def sliding(
-    bench: Workbench, servers: str, topic: str, protect: Callable[[Frame], Frame], options: Mapping[str, str]
+    bench: Workbench,
+    servers: str,
+    topic: str,
+    protect: Callable[[Frame], Frame],
+    options: Mapping[str, str],
+    slide_ms: int,
 ) -> Frame:
     """A larger job, on windows that overlap, with a count of distinct users.
 
     To be overloaded and still in time, a job must spend more on what it keeps than Kafka's reader spends on everything:
     at r times its capacity the reading alone must fit, r s < s + c.
     """
-    window = f"window(timestamp, '{WINDOW}', '{SLIDE}')"
+    window = f"window(timestamp, '{WINDOW}', '{slide_ms} milliseconds')"
     return bench.spark.sql(
         f"SELECT {window} AS w, page, count(1) AS items, sum(item.price * item.n) AS value, "
         f"approx_count_distinct(user) AS users, max(item.price) AS dearest "

@@ -42,6 +42,9 @@ TUNING_STEP = 0.1
 NO_OVERLOAD = 0.97
 """A run that keeps more than this share compares nothing: its calibration was disturbed."""
 
+SLIDE_MS, HEAVY_SLIDE_MS, HEAVY = 500, 250, 3.0
+"""From this overload on there are twice as many windows: sender, broker and reader must leave something to the job."""
+
 STEP_BATCHES = 5
 QUIET = 0.5
 LATEST = {"startingOffsets": "latest"}
@@ -82,11 +85,12 @@ class Bench:
     servers: str
     topic: str
     load: Sender
+    slide_ms: int
     capacity: Capacity
 
     def stream(self, protect: Callable[[Frame], Frame]) -> Frame:
         """The job on what arrives from now on."""
-        return sliding(self.work, self.servers, self.topic, protect, LATEST)
+        return sliding(self.work, self.servers, self.topic, protect, LATEST, self.slide_ms)
 
     def protected(self, name: str, target: float) -> Callable[[Frame], Frame]:
         """The one line."""
@@ -242,37 +246,38 @@ def _bench(name: str, servers: str, conf: Mapping[str, str], overload: float) ->
     topic = f"floodway-{name}-{uuid4().hex[:8]}"
     create_topic(servers, topic)
     with workbench(name, conf) as work, Sender(servers, topic) as load:
-        yield Bench(work, servers, topic, load, _calibrated(work, servers, load, overload))
+        slide_ms = SLIDE_MS if overload < HEAVY else HEAVY_SLIDE_MS
+        yield Bench(work, servers, topic, load, slide_ms, _calibrated(work, servers, load, overload, slide_ms))
 
 
-def _calibrated(work: Workbench, servers: str, load: Sender, overload: float) -> Capacity:
+def _calibrated(work: Workbench, servers: str, load: Sender, overload: float, slide_ms: int) -> Capacity:
     """The capacity beside a sender and a broker that are busy with that many times as much.
 
     Before that the job runs on several times as many records: until Spark's code is compiled, everything takes twice
     as long, and twice such a capacity would be no overload.
     """
-    _drained(work, servers, SIZES[1], WARM_BATCHES)
-    found = _measured(work, servers)
+    _drained(work, servers, SIZES[1], WARM_BATCHES, slide_ms)
+    found = _measured(work, servers, slide_ms)
     for _ in range(REFINEMENTS):
         load.rate = overload * found.rate(QUICK_TARGETS[0])
-        found = _measured(work, servers)
+        found = _measured(work, servers, slide_ms)
     return found
 
 
-def _measured(work: Workbench, servers: str) -> Capacity:
+def _measured(work: Workbench, servers: str, slide_ms: int) -> Capacity:
     """From ready records, in batches of two sizes."""
-    small, large = (_drained(work, servers, size, MEASURED_BATCHES) for size in SIZES)
+    small, large = (_drained(work, servers, size, MEASURED_BATCHES, slide_ms) for size in SIZES)
     cost = (large - small) / (SIZES[1] - SIZES[0])
     if cost <= 0.0:
         raise BenchError("a larger batch took no longer than a small one", hint="Run on a quieter machine")
     return Capacity(max(0.0, small - cost * SIZES[0]), cost)
 
 
-def _drained(work: Workbench, servers: str, size: int, batches: int) -> float:
+def _drained(work: Workbench, servers: str, size: int, batches: int, slide_ms: int) -> float:
     """The median batch of this many records, in seconds."""
     topic = f"floodway-calibration-{uuid4().hex[:8]}"
     create_topic(servers, topic)
     fill(servers, topic, batches * size)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size)}
-    ran = drained(work, sliding(work, servers, topic, plain, options))
+    ran = drained(work, sliding(work, servers, topic, plain, options, slide_ms))
     return median(batch.seconds for batch in ran[1:])

@@ -30,10 +30,9 @@ from floodway.experiments.result import Progress
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.log.segments import SegmentName, parse_name
 from floodway.spark.measure.cpu import CpuMeter
-from floodway.spark.source.datasource import FloodwaySource
 from floodway.spark.source.offsets import Admission
 from floodway.spark.source.options import ID, WEIGHT, parse_options
-from floodway.spark.source.readers import FloodwayStreamReader, Slice
+from floodway.spark.source.readers import FloodwaySource, FloodwayStreamReader, Slice
 
 PLAIN = "floodway-bench-plain"
 SAME = {"added": ARRIVAL}

@@ -16,9 +16,8 @@ from floodway.buffering.adaptors import PAPER_LIMIT
 from floodway.buffering.options import PERMITTED_MISS_RATIO, BufferOptions, Manager
 from floodway.errors import InputError
 from floodway.experiments.result import Progress
-from floodway.simulation.arrivals import Trace, binned, hurst, poisson, read_trace, self_similar, spread
+from floodway.simulation.arrivals import Trace, Tuples, binned, draw, hurst, poisson, read_trace, self_similar, spread
 from floodway.simulation.buffer import CPU_CYCLE_SECONDS, Run, simulate
-from floodway.simulation.tuples import Tuples, draw
 
 SOURCE = "buffer-preposed"
 CAPACITY = 100.0

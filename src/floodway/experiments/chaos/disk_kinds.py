@@ -33,9 +33,9 @@ from floodway.planning.plan_file import PlanFileError, load, save
 from floodway.planning.program import Program
 from floodway.spark.log import LogReader, LogWriter, create_log
 from floodway.spark.query.journal import QueryNotes, note_tasks, read_notes
-from floodway.spark.shed.checkpoints import StateCopies
 from floodway.spark.shed.control_file import ControlTable
 from floodway.spark.shed.control_table import Entry, Table
+from floodway.spark.shed.state_copies import StateCopies
 
 MOST_ENTRIES = 40
 

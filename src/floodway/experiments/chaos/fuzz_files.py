@@ -36,13 +36,13 @@ from floodway.spark.query.journal import NOTES, note_tasks, read_notes
 from floodway.spark.shed.checkpoints import (
     CHECKPOINTS,
     Record,
-    StateCopies,
     first_record,
     note_checkpoint,
     noted_checkpoints,
     read_record,
 )
 from floodway.spark.shed.control_table import Entry, Table
+from floodway.spark.shed.state_copies import StateCopies
 
 FACTS = BatchFacts("q", 3, 5_000_000, "enforce", 10, 4, 400_000, 7, ranges=(OffsetRange("clicks", 0, 20, 30),))
 

@@ -15,13 +15,15 @@ from floodway.experiments.result import Progress
 from floodway.simulation.federation_cases import (
     OVERLOAD_MEAN,
     UNDERLOAD_MEAN,
+    Ints,
     Prices,
+    Topology,
     Variant,
     allocation,
     prices,
+    random_contracts,
 )
 from floodway.simulation.federation_market import Market, Outcome, capacity, converge
-from floodway.simulation.federation_topology import Ints, Topology, random_contracts
 
 SOURCE = "contracts"
 NODES = 995

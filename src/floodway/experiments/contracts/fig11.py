@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from floodway.contracts.pricing import PAPER_TASK
+from floodway.contracts.cost import PAPER_TASK
 from floodway.experiments.contracts import common
 from floodway.experiments.plots import FAINT, PALETTE, Figure, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
 from floodway.simulation.federation import of_topology
-from floodway.simulation.federation_cases import Variant, prices
-from floodway.simulation.federation_topology import random_contracts
+from floodway.simulation.federation_cases import Variant, prices, random_contracts
 
 TITLE = "Stability under changing load"
 CLAIM = Claim(

@@ -8,14 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
-from floodway.contracts.cost import InFlight
-from floodway.contracts.pricing import PAPER_TASK, chain_range
+from floodway.contracts.cost import PAPER_TASK, InFlight, chain_range
 from floodway.experiments.contracts import common
 from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.simulation.federation_cases import PAPER_LEVEL, Variant, prices, uniform_prices
+from floodway.simulation.federation_cases import (
+    PAPER_LEVEL,
+    Ints,
+    Topology,
+    Variant,
+    chain,
+    from_pairs,
+    prices,
+    random_contracts,
+    uniform_prices,
+)
 from floodway.simulation.federation_market import Market, Outcome, converge
-from floodway.simulation.federation_topology import Ints, Topology, chain, from_pairs, random_contracts
 
 TITLE = "Chains, rounds and messages"
 CLAIM = Claim(

@@ -10,7 +10,7 @@ import numpy as np
 from floodway.experiments.contracts import common
 from floodway.experiments.plots import Figure, lines, panels, style
 from floodway.experiments.result import Claim, Criterion, Progress, Result
-from floodway.simulation.federation_topology import random_contracts
+from floodway.simulation.federation_cases import random_contracts
 
 TITLE = "Networks of contracts: degrees and distances"
 PAPER_MAX = (11, 13, 14, 15, 17, 18)

@@ -6,19 +6,27 @@ So nothing of a dropped tuple has to be copied: read the positions again, apply 
     STATE/facts/…      one JSON line per batch of which something may be missing (`job/store/line_log.py`)
 
 A position is that of Kafka or of an embedded log: topic or stream, partition, offset. `ranges` leave their end out.
+
+    STATE/rule.json    what a user of a shed chose once that decides over tuples (identity, key, utility, windows)
+
+The expression by which dropped tuples are found (`spark/shed/recovery/fate.py`) must be the same whenever they are read
+again.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from floodway.errors import InputError
 from floodway.job.decision import Mode
 from floodway.job.store.line_log import KeptLines
 from floodway.job.store.store import Store
+from floodway.planning.windows.window_drop import WindowShape
 from floodway.units import PPM
 
 FACTS = "facts"
@@ -152,3 +160,54 @@ def between(facts: Iterable[BatchFacts], since_us: int | None, until_us: int | N
         and (since_us is None or one.time_us >= since_us)
         and (until_us is None or one.time_us < until_us)
     ]
+
+
+RULE = "rule.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What decides beside the decision: the columns hashed, the utility as an SQL expression, the windows.
+
+    `timestamp` is the column by which tuples are stale, `share_by` the expression whose values have quotas,
+    `accuracy_by` that whose values have keeps for an accuracy. `utility`
+    None with `by_utility` says that the utility was a Column of the program, which cannot be kept.
+    """
+
+    hashed: tuple[str, ...]
+    by_utility: bool = False
+    utility: str | None = None
+    floor_ppm: int = 0
+    window: WindowShape | None = None
+    time_column: str | None = None
+    salt: int = 0
+    timestamp: str | None = None
+    share_by: str | None = None
+    keep_rare: int = 0
+    rare_by: str | None = None
+    accuracy_by: str | None = None
+    version: Literal[1] = 1
+
+
+_RULE = TypeAdapter(Rule)
+
+
+def write_rule(store: Store, rule: Rule) -> None:
+    """Keep the rule, if it is another one than is there."""
+    data = json.dumps(asdict(rule)).encode()
+    if store.read(RULE) != data:
+        store.write(RULE, data)
+
+
+def read_rule(store: Store) -> Rule:
+    """The rule of a shed; InputError if it never ran."""
+    raw = store.read(RULE)
+    try:
+        if raw is not None:
+            return _RULE.validate_json(raw)
+    except ValidationError:
+        pass
+    raise InputError(
+        f"{store.uri} holds no shed that has run with this version",
+        hint="Check the name and the state folder; `floodway top NAME` shows what is there",
+    )

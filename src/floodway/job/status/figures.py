@@ -110,7 +110,10 @@ class Figures:
         return LedgerPart(self.fold.lines, tuple(self.fold.differences()))
 
     def refreshed(self, status: Status) -> Status:
-        """A status with the figures that are on record, which may be newer than those that the job has told."""
+        """A status with the figures that are on record: of the job as it writes one, or newer ones than it has told.
+
+        Its places say what is planned for them.
+        """
         places = self.places(
             {at: place.keep for at, place in status.places.items()},
             max(status.time, float(self.fold.timeline.end(status.time) or 0)),
@@ -121,7 +124,7 @@ class Figures:
         rates, _, totals = at_inputs(places, status.inputs)
         return replace(
             status,
-            latency=self.latency(status.latency.target) if self.latencies.count else status.latency,
+            latency=self.latency(status.latency.target, status.time) if self.latencies.count else status.latency,
             rates=rates,
             totals=replace(totals, recovered=self.fold.total.recovered.total()),
             batch_count=self.batch_count or status.batch_count,

@@ -17,6 +17,8 @@ kept so; accounts are in the ledger.
 >>> lines.append([{"batch": 0}, {"batch": 1}])
 >>> list(lines.read())
 [{'batch': 0}, {'batch': 1}]
+
+`Unwritten` holds what a store has refused, until it writes again: a disk that was full for a while loses no account.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from floodway.job.store.store import LocalStore, Store, StoreError, file_mode, sync_folder
 from floodway.json_text import load_json
@@ -285,3 +287,33 @@ def parsed(part: bytes) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(body, dict):
             yield body
+
+
+Item = TypeVar("Item")
+
+MOST = 10_000
+"""Items kept in memory; of more the oldest go."""
+
+
+class Unwritten(Generic[Item]):
+    """Hands items on in order, each until `write` has taken it; `write` takes all that it is given, or raises.
+
+    >>> taken = []
+    >>> waiting = Unwritten(taken.extend)
+    >>> waiting.write(["a"]); waiting.write(["b"]); taken
+    ['a', 'b']
+    """
+
+    def __init__(self, write: Callable[[Sequence[Item]], object]) -> None:
+        self._write = write
+        self._items: list[Item] = []
+
+    def write(self, items: Iterable[Item]) -> None:
+        """These after those that wait. Raises what the store says; they are tried again with the next ones."""
+        wanted = [*self._items, *items]
+        try:
+            self._write(wanted)
+        except (StoreError, OSError):
+            self._items = wanted[-MOST:]
+            raise
+        self._items = []

@@ -29,6 +29,7 @@ from urllib.parse import unquote, urlsplit
 from floodway.errors import FloodwayError, InputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{16}")
+_CLAIM = re.compile(r"[0-9a-f]{16}")
 DRAFT_SECONDS = 3600.0
 OBJECT_SCHEMES = ("s3a", "s3", "gs", "abfss", "abfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -138,7 +139,7 @@ def probe(store: Store) -> None:
 
 
 class LocalStore:
-    """A folder on a disk. Folders that it makes are the user's alone, because tuples may be in them.
+    """A folder on a disk. Folders that it makes are the user's alone, because tuples may be in them, if not told else.
 
     >>> import tempfile
     >>> store = LocalStore(tempfile.mkdtemp())
@@ -146,8 +147,9 @@ class LocalStore:
     (True, False, b'a', ['ledger/0'])
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, *, folder_mode: int = 0o700) -> None:
         self.folder = Path(folder).expanduser().absolute()
+        self._folder_mode = folder_mode
 
     @property
     def uri(self) -> str:
@@ -170,7 +172,7 @@ class LocalStore:
 
     def write(self, name: str, data: bytes, *, durable: bool = True, in_time: InTime = always) -> bool:
         path = self.path(name)
-        with self._worded(name, "written"), _draft(path, data, durable=durable) as draft:
+        with self._worded(name, "written"), self._draft(path, data, durable=durable) as draft:
             if not in_time():
                 return False
             draft.replace(path)
@@ -180,7 +182,7 @@ class LocalStore:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.path(name)
-        with self._worded(name, "written"), _draft(path, data, durable=True) as draft:
+        with self._worded(name, "written"), self._draft(path, data, durable=True) as draft:
             try:
                 # A link, unlike a rename, does not replace what is there.
                 path.hardlink_to(draft)
@@ -214,6 +216,22 @@ class LocalStore:
         except FileNotFoundError:
             return []
         return sorted(path for path in found if not path.name.startswith("."))
+
+    @contextmanager
+    def _draft(self, path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
+        """A file with this content beside its target, removed at the end if it was not renamed."""
+        make_folder(path.parent, self._folder_mode)
+        draft = draft_of(path)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(path.parent))
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(descriptor)
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
 
     @contextmanager
     def _worded(self, name: str, done: str) -> Iterator[None]:
@@ -261,23 +279,6 @@ def draft_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{token_hex(8)}")
 
 
-@contextmanager
-def _draft(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
-    """A file with this content beside its target, removed at the end if it was not renamed."""
-    make_folder(path.parent)
-    draft = draft_of(path)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(path.parent))
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(descriptor)
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def remove_drafts(folder: Path, now_seconds: float) -> None:
     """Remove what writers that were killed have left in a folder and those in it: a young one may still be written."""
     for path in (*folder.glob(".*"), *folder.glob("*/.*")):
@@ -306,7 +307,7 @@ def create_by_claim(
 
     What a store must offer: an object that was put is seen by every later list (S3 since December 2020, Azure, Google).
 
-    1. put a claim `NAME.claim/ID`;
+    1. put a claim `.claims/NAME-ID` beside it;
     2. list the claims, then look for NAME: if it is there, give way; if there is another claim, take the own one back,
        wait a random moment and begin again; else
     3. put NAME, then remove the claim.
@@ -315,11 +316,14 @@ def create_by_claim(
     object. A writer that dies in between leaves a claim behind; after `CLAIM_SECONDS`, by the store's clock, it no
     longer counts. For that reason a writer that needed half as long to get to step 3 begins again, and a put takes at
     most the other half.
+
+    Clients leave an empty folder where they remove the last object of one: all claims of a folder share one.
     """
     if store.modified(name) is not None:
         return False
-    claims = f"{name}.claim"
-    own = f"{claims}/{token_hex(8)}"
+    folder, _, last = name.rpartition("/")
+    claims = prefixed(folder, f".claims/{last}-")
+    own = f"{claims}{token_hex(8)}"
     for _ in range(ATTEMPTS):
         began = monotonic()
         store.write(own, b"")
@@ -340,8 +344,9 @@ def create_by_claim(
 
 
 def _is_alone(store: Store, claims: str, own: str) -> bool:
-    """Whether no other claim is alive, judged by when the store itself says that each was put."""
-    others = [name for name in store.names(claims) if name != own]
+    """Whether no other claim that begins so is alive, judged by when the store itself says that each was put."""
+    found = (name for name in store.names(claims.rpartition("/")[0]) if _CLAIM.fullmatch(name.removeprefix(claims)))
+    others = [name for name in found if name != own]
     if not others:
         return True
     now = store.modified(own) or 0.0

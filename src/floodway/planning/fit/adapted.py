@@ -2,7 +2,7 @@
 
 Rates are drawn from the workload. Of a table without splits those rows stay that are needed for all of them to be
 within ε/2 of the optimum (greedy set cover); a table of plans gets its grid lines by halving the intervals in which a
-drawn rate misses that. Elsewhere a table may miss ε: the planner compares every answer with a dual bound (`bounds.py`)
+drawn rate misses that. Elsewhere a table may miss ε: the planner compares every answer with a dual bound (`planner.py`)
 and solves where it does, so ε holds at any rates, and what is coarse costs a solve when rates go there after all.
 
 Short paper, section 4 asks for small tables; long paper, section 5.2 uses the workload for Solver only.

@@ -16,9 +16,9 @@ from enum import StrEnum
 import numpy as np
 
 from floodway.errors import PlanningError
-from floodway.planning.fit.fill import Filler
 from floodway.planning.fit.index import RowIndex
 from floodway.planning.fit.lattice import Codes, feasible_codes
+from floodway.planning.fit.plan_table import Filler
 from floodway.planning.fit.reduce import ProgramBlock
 from floodway.planning.fit.spread import (
     absolute_spreads,

@@ -18,8 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from floodway.planning.fit.local import LocalProgram
-from floodway.planning.highs import new_model, solve
-from floodway.planning.lp import OBJECTIVE_SIZE, column_units
+from floodway.planning.lp import OBJECTIVE_SIZE, column_units, new_model, solve
 from floodway.planning.program import Matrix, Vector
 
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.audit_point import Findings
 from floodway.job.ledger.fold import ORDER
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.network.model import Arc, Network, Operator, OperatorKind

@@ -24,8 +24,15 @@ from pathlib import Path
 from floodway.contracts.federation_file import Federation
 from floodway.contracts.member_network import member_network
 from floodway.errors import InputError
-from floodway.job.ledger.audit_point import AuditedLedger, QueryPoint, open_ledger
-from floodway.job.ledger.findings import Audit, Findings, delivered, malformed
+from floodway.job.ledger.audit_point import (
+    Audit,
+    AuditedLedger,
+    Findings,
+    QueryPoint,
+    delivered,
+    malformed,
+    open_ledger,
+)
 from floodway.network.model import Network
 from floodway.spark.audit.flow_bounds import check_flow
 from floodway.spark.audit.sinks import AuditedPart, LogCounts, SinkBooks, check_log, check_sink

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodway.errors import FloodwayError, InputError
-from floodway.job.ledger.audit_point import open_ledger
-from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.audit_point import Findings, open_ledger
 from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerLine
 from floodway.job.places import ShedFiles

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.audit_point import Findings
 from floodway.spark.log import tally
 from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_kafka_link, is_topic

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodway.errors import FloodwayError
-from floodway.job.ledger.audit_point import QueryPoint
-from floodway.job.ledger.findings import Findings
+from floodway.job.ledger.audit_point import Findings, QueryPoint
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.spark.log.inputs import open_input
 from floodway.spark.log.kafka_links import is_topic

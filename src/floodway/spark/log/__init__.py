@@ -12,9 +12,8 @@ from floodway.spark.log.errors import (
 )
 from floodway.spark.log.listing import Skipped, Span
 from floodway.spark.log.meta import LogMeta, create_log, open_log
-from floodway.spark.log.reader import LogReader
+from floodway.spark.log.reader import LogReader, Tally, tally
 from floodway.spark.log.schema import parse_schema, schema_text
-from floodway.spark.log.tally import Tally, tally
 from floodway.spark.log.writer import Appended, LogWriter, Retention, now_micros
 
 __all__ = [

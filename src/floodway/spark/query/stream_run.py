@@ -12,7 +12,7 @@ from floodway.errors import FloodwayError
 from floodway.job.store.store import make_folder
 from floodway.spark.query.journal import checkpoint_id, committed_batches
 from floodway.spark.query.state_meter import StateMeter, StateSize
-from floodway.spark.session.spark_errors import explain, own_message
+from floodway.spark.session.session import explain, own_message
 from floodway.spark.source.gate import OPEN, SHUT, decide, remove, waiting
 
 if TYPE_CHECKING:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from floodway.job.decision import Mode
 from floodway.job.ledger.facts import BatchFacts
 from floodway.job.ledger.ledger import LedgerLine, Reason
 from floodway.job.store.store import Store, StoreError
 from floodway.spark.shed.checkpoints import FIRST_BATCH, journaled_ranges
-from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.keys.quotas import MOST_COUNTED_KEYS, rest_ppm
 from floodway.spark.shed.open_batches import journaled_time
 from floodway.spark.shed.report import BatchReport
-from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.decision import Mode
+    from floodway.spark.shed.chooser import ShedSettings
+    from floodway.spark.shed.control_table import Table
 
 UNCERTAIN = (
     "query {query} reads its batches several times, and Spark counted only a part of some: where foreachBatch has "
@@ -109,13 +112,18 @@ def all_facts(
     settings: ShedSettings,
     table: Table,
     now_us: int,
+    *,
+    vouched: bool,
 ) -> list[BatchFacts]:
-    """What made tuples of this batch go, for whoever wants them back, and of those before that nobody reported."""
+    """What made tuples of this batch go, for whoever wants them back, and of those before that nobody reported.
+
+    `vouched` says that those have read this very table (`state_copies.py`).
+    """
     if checkpoint is None:
         return [facts_of(report, settings, table, now_us)]
     if report.no_ranges == FIRST_BATCH:
         report = replace(report, ranges=journaled_ranges(checkpoint, report.batch))
-    before = _unreported(report, last_batch, checkpoint, settings, table, now_us)
+    before = _unreported(report, last_batch, checkpoint, settings, table, now_us) if vouched else []
     return [*before, facts_of(report, settings, table, now_us)] if report.was_run else before
 
 
@@ -158,12 +166,13 @@ def _unreported(
 ) -> list[BatchFacts]:
     """Of the committed batches since `last_batch` without counts: the driver died before it heard of them.
 
-    Their decisions are in the table until a report goes beyond them, and their positions in the query's checkpoint.
+    Their decisions are in the table until a report goes beyond them, and their positions in the query's checkpoint. A
+    batch of which the table knows no more stays a gap: by another decision kept tuples would count as dropped.
     """
     found = []
     for batch in _missed(report, last_batch)[-MOST_UNREPORTED:]:
         time_us, ranges = _journaled_time(checkpoint, batch), journaled_ranges(checkpoint, batch)
-        if time_us is None or not ranges:
+        if time_us is None or not ranges or not table.knows(time_us):
             continue
         entry = table.at(time_us)
         missed = BatchReport(

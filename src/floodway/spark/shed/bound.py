@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from floodway.job.ledger.facts import Rule, write_rule
 from floodway.job.places import ShedFiles, note_place
 from floodway.job.store.store import probe
 from floodway.spark.query.drops import WEIGHT, column, hash_ppm, identity_columns, time_us
-from floodway.spark.session.stores import is_connect
+from floodway.spark.session.stores import is_connect, runs_here
 from floodway.spark.shed.checks import TIMESTAMP, check_columns, stands_on_source
+from floodway.spark.shed.chooser import ShedSettings
 from floodway.spark.shed.control_columns import (
     DECIDED,
     ENFORCED,
@@ -30,16 +32,13 @@ from floodway.spark.shed.control_columns import (
     TIE,
     TIME,
     epoch_keep,
+    live_row,
     with_control,
 )
-from floodway.spark.shed.control_view import live_row
-from floodway.spark.shed.executors import executor_count, executor_requests
 from floodway.spark.shed.listener import attach, metric_name, offered_name
 from floodway.spark.shed.loop import ShedLoop
 from floodway.spark.shed.open_batches import open_checkpoint
 from floodway.spark.shed.options import ShedOptions, names_of
-from floodway.spark.shed.recovery.rule import Rule, write_rule
-from floodway.spark.shed.settings import ShedSettings
 from floodway.units import PPM
 
 if TYPE_CHECKING:
@@ -92,12 +91,19 @@ class BoundShed:
         return (self.settings, *columns, options.window, options.side_output or 0, bool(options.ask_executors))
 
     def _new_loop(self, df: DataFrame) -> ShedLoop:
-        asking = f"shed {self.settings.name!r}: ask_executors="
-        server = None
+        server, executors, present = None, None, None
         if is_connect(self.spark):
             from floodway.spark.shed.server_clock import server_clock
 
             server = server_clock(self.spark)
+        elif not runs_here(self.spark):
+            from floodway.spark.shed.executors import executor_count
+
+            present = executor_count(self.spark)
+        if self.options.ask_executors:
+            from floodway.spark.shed.executors import executor_requests
+
+            executors = executor_requests(self.spark, f"shed {self.settings.name!r}: ask_executors=")
         return ShedLoop(
             self.settings,
             self.files,
@@ -105,8 +111,8 @@ class BoundShed:
             server=server,
             open_journal=lambda checkpoint: open_checkpoint(checkpoint, self.spark),
             keys=self._key_shares(df),
-            executors=executor_requests(self.spark, asking) if self.options.ask_executors else None,
-            present=executor_count(self.spark),
+            executors=executors,
+            present=present or (lambda: None),
         )
 
     def _key_shares(self, df: DataFrame) -> KeyShares | None:
@@ -250,8 +256,7 @@ class BoundShed:
 
             slotted = with_quota(slotted, key_hash(fn.expr(self.settings.share_by)))
         elif self.settings.accuracy_by is not None:
-            from floodway.spark.shed.keys.group_columns import group_hash
-            from floodway.spark.shed.keys.key_columns import with_quota
+            from floodway.spark.shed.keys.key_columns import group_hash, with_quota
 
             slotted = with_quota(slotted, group_hash(self.settings.accuracy_by))
         below = fn.col(SLOT) < self._keep
@@ -311,7 +316,7 @@ class BoundShed:
 
             inputs |= key_inputs(self.settings.share_by, ~self._skipped)
         if self.settings.accuracy is not None:
-            from floodway.spark.shed.keys.group_columns import sample_inputs
+            from floodway.spark.shed.keys.key_columns import sample_inputs
 
             inputs |= sample_inputs(self.settings.accuracy, self._hashed(df), ~self._skipped)
         if self.window is not None:
@@ -337,7 +342,7 @@ class BoundShed:
             metrics += key_metrics()
             metrics.append(fn.count_if(fn.col(OVER) & ~self._skipped & ~fn.col(FATE)).alias("over"))
         if self.settings.accuracy is not None:
-            from floodway.spark.shed.keys.group_columns import sample_metrics
+            from floodway.spark.shed.keys.key_columns import sample_metrics
 
             metrics += sample_metrics()
         if self.settings.rare_by is not None:

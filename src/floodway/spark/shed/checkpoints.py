@@ -6,9 +6,7 @@
   all shows in the query's first progress: until then all that start are noted.
 - `floodway/NAME.json` in a query's checkpoint, {"since": 17, "state": "file:///…"}: from which batch on the shed has
   counted, and where. A state that was lost cannot say so itself.
-- `floodway/NAME.6859aad9/control.json` there, by the place of the state, {"mode": "off", "table": {…}}: the operator's
-  mode (null: none) and the control table, written again after every decision. A state that was lost begins with it, so
-  that a batch is repeated with the decision of its first try, and the operator's mode holds.
+- `floodway/NAME.6859aad9/control.json` there: a copy of the shed's decisions (`state_copies.py`).
 
 Which positions of its source a batch read stands in Spark's progress, or else in the checkpoint.
 """
@@ -18,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -26,18 +24,18 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import SparkSession
 
 from floodway.errors import FloodwayError, InputError
-from floodway.job.decision import Mode, checked_mode
+from floodway.job.decision import Mode
 from floodway.job.ledger.facts import OffsetRange
-from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store, StoreError
 from floodway.json_text import load_json
 from floodway.planning.lag import Waiting
 from floodway.spark.session.stores import open_store
-from floodway.spark.shed.control_table import Table
 from floodway.spark.shed.open_batches import journaled_batches
 from floodway.units import PPM
 
 if TYPE_CHECKING:
+    from floodway.job.places import ShedFiles
+    from floodway.spark.shed.report import BatchReport
     from floodway.spark.source.offsets import BatchOffset
 
 log = logging.getLogger(__name__)
@@ -288,54 +286,52 @@ def _noted_since(state: str, checkpoint: Store) -> int | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class StateCopy:
-    """What a checkpoint holds of a shed's state: the control table, and the operator's mode if there is one."""
-
-    table: Table
-    mode: Mode | None
-
-
-class StateCopies:
-    """The copies of one shed's state in the checkpoints of its running queries; `wish` is the operator's mode."""
-
-    def __init__(self, files: ShedFiles, shed: str, wish: Callable[[], Mode | None]) -> None:
-        self._wish = wish
-        self._name = f"floodway/{files.key(shed)}/control.json"
-        self._checkpoints: dict[str, Store] = {}
-
-    def read(self, checkpoint: Store) -> StateCopy | None:
-        """The copy in a checkpoint; None if there is none. StoreError if it cannot be understood."""
-        raw = checkpoint.read(self._name)
-        if raw is None:
-            return None
-        try:
-            body = load_json(raw)
-            table, mode = Table.decode(json.dumps(body["table"]).encode()), body["mode"]
-            if table is None:
-                raise ValueError("no control table")
-            return StateCopy(table, None if mode is None else checked_mode(mode))
-        except (ValueError, LookupError, TypeError, InputError):
-            raise StoreError(
-                f"{checkpoint.uri}/{self._name}, the copy of the shed's state, is damaged",
-                hint="It is written again with the next decision",
-            ) from None
-
-    def begin(self, query: str, checkpoint: Store, table: bytes) -> None:
-        """The shed is in this query: its checkpoint has a copy from now on."""
-        self._checkpoints[query] = checkpoint
-        self.write(table)
-
-    def end(self, query: str) -> None:
-        """The query has ended; its copy stays as it is."""
-        self._checkpoints.pop(query, None)
-
-    def write(self, table: bytes) -> None:
-        """Replace all copies."""
-        mode = json.dumps(self._wish()).encode() if self._checkpoints else b""
-        for checkpoint in list(self._checkpoints.values()):  # a query may end, on Spark's thread, while this writes
-            checkpoint.write(self._name, b'{"mode": %s, "table": %s}' % (mode, table))
-
-
 def _record(shed: str) -> str:
     return f"floodway/{shed}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFound:
+    """The state of a shed as this process has found it: whether it is a new one, and when it was opened."""
+
+    shed: str
+    place: str
+    is_new: bool
+    opened_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierBatches:
+    """From which batch on nothing is on record (None: nothing is missing), and what is to be said of it."""
+
+    since: int | None = None
+    words: tuple[str, ...] = ()
+
+
+def earlier_batches(
+    report: BatchReport, checkpoint: Store | None, state: StateFound, mode: Mode, *, restored: bool
+) -> EarlierBatches:
+    """A query that the ledger does not know is new; unless its checkpoint, where the shed leaves a record, knows it.
+
+    `restored` says that decisions were found in the state, or in its copy.
+    """
+    query, batch = report.query, report.batch
+    if checkpoint is None:
+        if not state.is_new or batch == 0:
+            return EarlierBatches()
+        unknown = (
+            f"batches 0 to {batch - 1} of query {query} are not accounted for, and its checkpoint cannot be read from "
+            f"here: if this shed was in them, its state and the operator's mode are lost; the mode is {mode}"
+        )
+        return EarlierBatches(words=(unknown,))
+    record = first_record(checkpoint, state.shed, Record(batch, state.place))
+    if record.since >= batch:
+        return EarlierBatches()
+    lost = f"batches {record.since} to {batch - 1} of query {query} are not accounted for"
+    if state.is_new or record.state != state.place:
+        words = [f"the state that this shed had at {record.state} is not here: {lost}; the mode is {mode}"]
+    else:
+        words = [f"{lost}: the driver ended before it had their reports"]
+    if not restored and (report.batch_time_us or report.started_us) < state.opened_us:
+        words.append(f"batch {batch} of query {query} is a replay; its first decision is not known")
+    return EarlierBatches(record.since, tuple(words))

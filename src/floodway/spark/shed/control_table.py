@@ -7,7 +7,8 @@ it: the latest one, whatever the timestamp, except for those timestamps that a b
      "lookup": LOOKUP}
 
     ENTRY  seq (counts up), valid_from_us, keep_ppm, salt, mode, threshold (null: none), tie_ppm,
-           budget (null: none), rate, base_us, until_us (null: for ever), quotas (of keys: `keys/quotas.py`; or null),
+           budget (null: none), rate, surge (null: 1), base_us, until_us (null: for ever),
+           quotas (of keys: `keys/quotas.py`; or null),
            rare_ppm (the share of the tuples that are kept as the first of their keys, `keys/rare.py`),
            skip (positions of Kafka by topic and partition before which tuples are skipped; null: none)
     EPOCH  seq (of the first entry that knows it), start_us, pass_ppm, emit_ppm       (Window Drop only)
@@ -27,7 +28,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
@@ -86,6 +87,15 @@ def table_schema(options: Collection[str]) -> str:
     return ", ".join((f"lookup struct<{found}>", *([_EPOCHS] if "epochs" in options else [])))
 
 
+class EntryBudget(NamedTuple):
+    """What a keep follows the length of its batch by: see `Entry`."""
+
+    budget: float
+    rate: float
+    base_us: int
+    surge: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A decision. `valid_from_us` is when it came into force: batches begun before that by the clock have another one.
@@ -94,9 +104,10 @@ class Entry:
     `keep_ppm` of all by hash; with `quotas`, that of each key. `keep_ppm` is the keep aimed at in all cases.
 
     With a `budget` (tuples), the keep follows the batch: tuples arrive at `rate` a second since `base_us`, the end of
-    the batch before, so one that begins at t is offered rate (t - base) and keeps the budget of it:
+    the batch before, so one that begins at t is offered rate (t - base) and keeps the budget of it. If the load may be
+    rising, they arrive at `surge` times the rate, from a later `base_us` on:
 
-        keep = budget / (rate (t - base)),  within [0.25, 1.25] of keep_ppm
+        keep = budget / (surge rate (t - base)),  within [0.25, 1.25] of keep_ppm
 
     A batch that ran long is so followed by a lower keep, before anything of it was reported. With a threshold the share
     of the ties moves as the keep does; what is above the threshold is kept all the same.
@@ -122,6 +133,11 @@ class Entry:
     quotas: Quotas | None = None
     rare_ppm: KeepPpm = 0
     skip: Positions | None = None
+    surge: FiniteFloat | None = None
+
+    def following(self, follow: EntryBudget | None) -> Entry:
+        """The entry with a keep that follows the length of the batch, or (None) does not."""
+        return replace(self, **dict.fromkeys(EntryBudget._fields) if follow is None else follow._asdict())
 
     def expired(self, batch_time_us: int) -> bool:
         """Whether a batch with this timestamp keeps everything, because nobody has renewed the decision."""
@@ -140,7 +156,8 @@ class Entry:
         keep = float(self.keep_ppm)
         if self.budget is None or self.rate is None or self.base_us is None:
             return keep, keep, 0.0
-        scaled = PPM * self.budget * 1e6 / self.rate if self.rate > 0.0 else math.inf
+        rate = self.rate * (1.0 if self.surge is None else self.surge)
+        scaled = PPM * self.budget * 1e6 / rate if rate > 0.0 else math.inf
         return keep * LOWEST, min(keep * HIGHEST, float(PPM)), min(scaled, 1e30)
 
     def lookup(self) -> dict[str, object]:
@@ -216,6 +233,16 @@ class Table:
             if other.begin_us <= batch_time_us < other.end_us:
                 return other.entry
         return self.latest
+
+    def knows(self, batch_time_us: int) -> bool:
+        """Whether a micro-batch that has ended found what `at` says: of others the table has forgotten the entry."""
+        kept = any(other.begin_us <= batch_time_us < other.end_us for other in self.others)
+        return kept or batch_time_us >= self.latest.valid_from_us
+
+    def is_after(self, other: Table) -> bool:
+        """Whether this is a later state of the same table: a later decision, or the same one renewed."""
+        mine, its = ((one.latest.seq, one.latest.until_us or 0) for one in (self, other))
+        return mine > its
 
     @property
     def oldest_seq(self) -> int:

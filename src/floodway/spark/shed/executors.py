@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from floodway.errors import InputError
 from floodway.job.status.parts import executors_more
-from floodway.spark.session.stores import is_connect
+from floodway.spark.session.stores import is_connect, runs_here
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class ExecutorRequests:
 
 def executor_count(spark: SparkSession) -> Callable[[], int | None]:
     """How many executors a session has, asked for once in `COUNT_SECONDS`; None where Spark runs here or hides them."""
-    if is_connect(spark) or (spark.sparkContext.master or "local").startswith("local"):
+    if is_connect(spark) or runs_here(spark):
         return lambda: None
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
     asked_at, found = -math.inf, 0

@@ -52,7 +52,7 @@ EVER_SECONDS = 60.0
 """For a decision that never expires: then a beat renews nothing, and only looks whether a query is left."""
 
 MODE_SECONDS = 1.0
-"""How often the operator's mode is looked at, beside after every batch."""
+"""How often the operator's mode is looked at, beside after every batch, and a run's second batch."""
 
 _lock = Lock()
 _applied: dict[str, Applied] = {}
@@ -92,14 +92,15 @@ class Heartbeat:
         period = (self._loop.settings.expires_seconds or EVER_SECONDS) / BEATS
         while not self._stopped_within(period) and not self._is_over():
             self._loop.look_at_clock()
-            self._follow_mode()
+            self._look()
             self._loop.renew()
 
-    def _follow_mode(self) -> None:
+    def _look(self) -> None:
         try:
             self._loop.follow_mode()
+            self._loop.follow_second()
         except Exception:  # what a store's client raises without words must not end the beats
-            log.exception("floodway shed %s could not look at its mode", self._loop.settings.name)
+            log.exception("floodway shed %s could not look at its mode or its batch", self._loop.settings.name)
 
     def _stopped_within(self, seconds: float) -> bool:
         """Wait for the next beat, which comes at once when the machine's clock is set: a step makes nothing expire."""
@@ -112,7 +113,7 @@ class Heartbeat:
                 return False
             if began + passed - looked >= MODE_SECONDS:
                 looked = began + passed
-                self._follow_mode()
+                self._look()
         return True
 
     def _is_over(self) -> bool:

@@ -9,37 +9,36 @@ What the keep is to be is decided in `control/loop.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from floodway.control.loop import Efficiency, KeepLoop, Patience
 from floodway.errors import FloodwayError
-from floodway.job.decision import SAFE, Mode, OperatorMode
+from floodway.job.decision import Mode, OperatorMode
 from floodway.job.ledger.facts import BatchFacts, FactsLog
 from floodway.job.ledger.ledger import Ledger
 from floodway.job.places import ShedFiles
-from floodway.job.status.batches import Batch, BatchLog
+from floodway.job.status.batches import Batch, BatchLog, Latency
 from floodway.job.status.figures import read_figures
+from floodway.job.status.parts import executors_more
+from floodway.job.status.status import Place, Status
 from floodway.job.store.lease import hold
-from floodway.job.store.line_log import KeptLines
-from floodway.job.store.store import StoreError
-from floodway.job.store.unwritten import Unwritten
+from floodway.job.store.line_log import KeptLines, Unwritten
 from floodway.spark.shed.accounts import all_facts, batch_lines, missed_lines, warnings_of, with_decision
-from floodway.spark.shed.checkpoints import StateCopies, note_checkpoint, noted_checkpoints
-from floodway.spark.shed.chooser import Chooser, first_follow, source_limit_of
-from floodway.spark.shed.control_file import ControlTable
-from floodway.spark.shed.control_table import Entry
-from floodway.spark.shed.decision_watch import DecisionWatch
-from floodway.spark.shed.earlier_batches import StateFound, earlier_batches
+from floodway.spark.shed.checkpoints import StateFound, earlier_batches, note_checkpoint, noted_checkpoints
+from floodway.spark.shed.chooser import Chooser, QueryMemory, first_follow, follow_second, source_limit_of
+from floodway.spark.shed.control_file import ControlTable, DecisionWatch
+from floodway.spark.shed.control_table import Entry, EntryBudget
 from floodway.spark.shed.open_batches import OpenJournal, open_checkpoint
-from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part, shed_status
-from floodway.spark.shed.settings import QueryMemory, ShedSettings
+from floodway.spark.shed.report import BatchReport, Warnings, batch_of, latencies_of, reason_of, shed_part
+from floodway.spark.shed.state_copies import StateCheck
 from floodway.units import PPM
 
 if TYPE_CHECKING:
     from floodway.job.status.parts import AccuracyPart
+    from floodway.spark.shed.chooser import ShedSettings
     from floodway.spark.shed.executors import ExecutorRequests
     from floodway.spark.shed.keys.key_shares import KeyShares
     from floodway.spark.shed.server_clock import ServerClock
@@ -85,14 +84,14 @@ class ShedLoop:
         self.batches = BatchLog(self.files.store, last)
         self.facts = FactsLog(self.files.store)
         self.dropped = KeptLines(self.files.store, "dropped")
-        self._lines, self._facts = Unwritten(self.ledger.append), Unwritten[BatchFacts](self._add_facts)
+        self._lines = Unwritten(self.ledger.append)
+        self._facts = Unwritten[BatchFacts](lambda facts: self.facts.add(*facts))
         self._status = self.files.read_status()
         self._efficiency = Efficiency(None if self._status is None else self._status.executor_efficiency)
-        first = self._first()
         self.control = ControlTable(
             self.files.store,
             self.clock_us,
-            first,
+            self._first(),
             noted_checkpoints(self.files),
             self.open_journal,
             None if self.settings.expires_seconds is None else round(self.settings.expires_seconds * 1e6),
@@ -102,29 +101,29 @@ class ShedLoop:
         if self._status is not None and self._status.shed is not None:
             self.control.late_writes = self._status.shed.late_writes
         self._watch = DecisionWatch(self.control, self.warnings)
-        self._copies = StateCopies(self.files, self.settings.name, self._operator.wish)
+        self._state = StateCheck(self.files, self.settings.name, self._operator, self.control, self.warnings, opened_us)
+        self._copies = self._state.copies
         self.control.copy = lambda raw: self._guarded("copying the decision", lambda: self._copies.write(raw))
-        self._state_lost = is_new = not self.control.resumed
-        """Whether the state is a new one, and no batch has been reported: a checkpoint may know more."""
-        self._found = StateFound(self.settings.name, self.files.store.uri, is_new, opened_us)
-        self._begin(first)
+        self._found = StateFound(self.settings.name, self.files.store.uri, not self.control.resumed, opened_us)
+        self._state.look(self.control.open_batches.journals())
+        self._begin()
 
-    def _begin(self, first: Entry) -> None:
+    def _begin(self) -> None:
         """With the control table that there is, and what the code says."""
-        before = self.control.latest
+        before, first = self.control.latest, self._first()
         accuracy, quotas = self.settings.accuracy, before.quotas
         if quotas is None or not (self.keys if accuracy is None else accuracy) or bool(accuracy) != bool(quotas.sizes):
             quotas = None  # those of an option that was taken out of the code, or changed
         skip = None if self.settings.skip_when_lag is None else before.skip
         self.control.put(replace(before, mode=first.mode, salt=first.salt, quotas=quotas, skip=skip))
-        limit = source_limit_of(self.settings, self.files)
-        self._chooser = Chooser(self.settings, self.keys, skip, limit)
+        self._chooser = Chooser(self.settings, self.keys, skip, source_limit_of(self.settings, self.files))
         self.windows = None
         if self.settings.window is not None:
             from floodway.spark.shed.window_drop import WindowSteering
 
             seen_us = self._status.shed.seen_us if self._status and self._status.shed else None
-            unsure = self.clock_us() if self.control.resumed and self._status is None else None
+            unknown = self._state.was_older or (self.control.resumed and self._status is None)
+            unsure = self.clock_us() if unknown else None
             self.windows = WindowSteering(self.settings.window, self.control, seen_us, unsure_until_us=unsure)
 
     @property
@@ -149,22 +148,15 @@ class ShedLoop:
             self.renew()
 
     def _restore(self, query: str) -> None:
-        """Begin a state that was lost with what the query's checkpoint holds of it."""
+        """Begin a state that was lost, or is an older one, with what the query's checkpoint holds of it."""
         checkpoint = self.control.open_batches.journal(query)
-        try:
-            copy = None if checkpoint is None else self._copies.read(checkpoint)
-        except StoreError:
-            if self._state_lost:  # whatever the operator asked for, this drops nothing
-                self._operator.restore(SAFE)
-                self._begin(self._first())
-            raise
-        if checkpoint is None or copy is None:
+        if checkpoint is None:
             return
-        if self._state_lost and copy.table.latest.seq > self.control.latest.seq:
-            self._operator.restore(copy.mode)
-            self.control.adopt(copy.table)
-            self._begin(self._first())
-        self._copies.begin(query, checkpoint, self.control.table.encode())
+        try:
+            self._state.started(query, checkpoint)
+        finally:
+            if not self._state.in_use:
+                self._begin()
 
     def renew(self) -> None:
         """Let the decision hold for longer, while there is a query that may use it; the status says until when."""
@@ -193,10 +185,18 @@ class ShedLoop:
                 self._guarded("changing the mode", lambda: self._put(self._keep_ppm()))
                 self.renew()
 
+    def follow_second(self) -> None:
+        """Let the third batch of a run follow the second one, which is running, before anything of that is reported."""
+        with self._lock:
+            journal, undecided = self.control.open_batches.journal, self.control.latest.keep_ppm == PPM
+            if undecided and follow_second(self._queries.values(), journal, self.settings, self.clock_us()):
+                self._put(self._keep_ppm())
+
     def on_foreign(self, query: str) -> None:
         """A query has progressed, and the shed is not in it; or this progress lacks its counts."""
         with self._lock:
-            if query in self._running and not self._knows(query):
+            known = query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
+            if query in self._running and not known:
                 del self._running[query]
                 self.control.open_batches.forget(query)
                 self._guarded("forgetting a checkpoint", lambda: note_checkpoint(self.files, query, None))
@@ -206,14 +206,17 @@ class ShedLoop:
         self.look_at_clock(report.ended_us)
         with self._lock:
             self._running.setdefault(report.query, report.run)
-            self._state_lost = False
             self.control.open_batches.reported(report.query, report.batch, report.started_us)
             query = self._query(report)
             # Before a new decision: the table has the batch's own until then.
             checkpoint = self.control.open_batches.journal(report.query)
             report = with_decision(report, self.control.table, checkpoint)
             missed = missed_lines(report, self.settings, query.last_batch, self.clock_us())
-            facts = all_facts(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us())
+            facts = all_facts(
+                *(report, query.last_batch, checkpoint, self.settings, self.control.table, self.clock_us()),
+                vouched=self._state.vouches(report.query),
+            )
+            self._state.reported(report.query)
             seen = self._chooser.take(report, self.control.table.at(report.batch_time_us or report.started_us))
             self._guarded("writing the control table again", lambda: self._watch.look(report))
             self._guarded("deciding", lambda: self._decide(query, seen))
@@ -300,17 +303,12 @@ class ShedLoop:
         if report.arrival_us is not None and (decided is None or self.settings.lossless):
             query.latency_seconds = (report.ended_us - report.arrival_us) / 1e6
         if decided is not None:
-            if self.settings.shed_after_seconds:
-                decided = query.patience.hold(decided, report.ended_us / 1e6)
-            query.decided = decided
+            query.take(decided, report.ended_us, self.settings)
             self._efficiency.take(self.present(), decided.capacity)
             if self.executors is not None:
                 self.executors.take(decided.capacity_needed, report.ended_us / 1e6, self._efficiency.measured)
-            query.follow = None
-            if decided.budget is not None and self.settings.window is None:
-                query.follow = decided.budget, decided.offered_rate, report.ended_us
         elif query.decided is None:
-            query.follow = first_follow(report, self.settings, latest)
+            query.first, query.follow = report, first_follow(report, self.settings, latest)
         self._put(self._keep_ppm())
 
     def _keep_ppm(self) -> int:
@@ -318,7 +316,7 @@ class ShedLoop:
         asked = [query.keep_ppm for query in self._queries.values() if query.keep_ppm is not None]
         return min(asked, default=self.control.latest.keep_ppm)
 
-    def _follow(self, keep_ppm: int) -> tuple[float, float, int] | None:
+    def _follow(self, keep_ppm: int) -> EntryBudget | None:
         """That of the query which asked for this keep, or else of one that has not asked for any yet."""
         queries = [query for asked in (keep_ppm, None) for query in self._queries.values() if query.keep_ppm == asked]
         return queries[0].follow if queries else None
@@ -333,15 +331,7 @@ class ShedLoop:
             keep_ppm, follow = PPM, None
         elif follow is None and abs(keep_ppm - latest.keep_ppm) <= DEADBAND * latest.keep_ppm and keep_ppm < PPM:
             keep_ppm = latest.keep_ppm
-        budget, rate, base_us = follow or (None, None, None)
-        entry = replace(latest, keep_ppm=keep_ppm, mode=mode, budget=budget, rate=rate, base_us=base_us)
-        self.control.put(self._chooser.completed(entry))
-
-    def _knows(self, query: str) -> bool:
-        return query in self._queries or self.ledger.last_batch(query, self.settings.name) is not None
-
-    def _add_facts(self, facts: Sequence[BatchFacts]) -> None:
-        self.facts.add(*facts)
+        self.control.put(self._chooser.completed(replace(latest, keep_ppm=keep_ppm, mode=mode).following(follow)))
 
     def _save_dropped(self, report: BatchReport) -> None:
         place = {"query": report.query, "batch": report.batch}
@@ -361,29 +351,34 @@ class ShedLoop:
         return None if groups is None else groups.part(query.latency_seconds, self.settings.target_seconds)
 
     def _report(self, query: QueryMemory, report: BatchReport, batch: Batch) -> None:
-        latest, seen_us = self.control.latest, None if self.windows is None else self.windows.seen_us
-        part = shed_part(report, query.loop.snapshot(), seen_us, self.control.late_writes)
-        self._status = shed_status(
-            self.settings.name,
-            self.figures,
-            part,
-            batch,
+        latest, decided, efficiency = self.control.latest, query.decided, self._efficiency.measured
+        control, needed = (None, None) if decided is None else (decided.control, decided.capacity_needed)
+        keep, seen_us = latest.keep_ppm / PPM, None if self.windows is None else self.windows.seen_us
+        told = Status(
+            name=self.settings.name,
+            kind="shed",
             mode=latest.mode,
-            keep=latest.keep_ppm / PPM,
-            now_seconds=self.clock_us() / 1e6,
-            target_seconds=self.settings.target_seconds,
-            decided=query.decided,
-            executors=self.present(),
-            efficiency=self._efficiency.measured,
-            accuracy=self._accuracy(query),
-            behind=query.behind,
-            would_drop=report.would_drop,
-            keys=() if self.keys is None else self.keys.shown(latest.quotas),
+            time=self.clock_us() / 1e6,
+            latency=Latency(target=self.settings.target_seconds),
+            keep=keep,
             decision_seen=self._watch.seen,
             decision_until=self._decision_until(),
-            warnings=self._said(),
+            reason=batch.reason,
             errors=self.errors + self._operator.errors,
+            warnings=self._said(),
+            unreachable=control is not None and control.unreachable,
+            floor_seconds=None if control is None else control.floor_seconds,
+            capacity_needed=needed,
+            executors_more=executors_more(self.present(), needed, efficiency),
+            executor_efficiency=efficiency,
+            accuracy=self._accuracy(query),
+            behind=query.behind,
+            keys=() if self.keys is None else self.keys.shown(latest.quotas),
+            would_drop_tuples=report.would_drop,
+            places={self.settings.name: Place(keep)},
+            shed=shed_part(report, query.loop.snapshot(), seen_us, self.control.late_writes),
         )
+        self._status = self.figures.refreshed(told)
         self.files.write_status(self._status)
 
     def _said(self) -> tuple[str, ...]:

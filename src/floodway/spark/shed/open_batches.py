@@ -121,6 +121,10 @@ class OpenBatches:
         known = self._queries.get(query)
         return None if known is None else known.journal
 
+    def journals(self) -> list[tuple[str, Store]]:
+        """The checkpoints that can be read, by query."""
+        return [(name, query.journal) for name, query in self._queries.items() if query.journal is not None]
+
     def begun(self, now_us: int, until_us: int) -> OpenSpans:
         """What batches have, or may have, that begin before `until_us`: until then the file may be the one before."""
         running: list[Span] = []

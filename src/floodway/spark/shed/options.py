@@ -18,11 +18,10 @@ from zlib import crc32
 from pyspark.sql import Column
 
 from floodway.control.base import Controller
-from floodway.control.registry import controllers, make_controller
 from floodway.errors import InputError, suggestion
 from floodway.job.decision import checked_mode
 from floodway.job.options.values import Target
-from floodway.spark.shed.settings import ShedSettings
+from floodway.spark.shed.chooser import ShedSettings
 from floodway.units import PPM, duration_us
 
 if TYPE_CHECKING:
@@ -357,6 +356,8 @@ def _controller(
                 hint="Give them to the instance, or give the controller's name.",
             )
         return controller
+    from floodway.control.registry import controllers, make_controller  # an instance needs no names
+
     factory = controllers().get(controller)
     if factory is not None and "target_seconds" in {f.name for f in fields(factory.config)}:
         options = {"target_seconds": target_seconds, **options}

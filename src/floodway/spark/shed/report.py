@@ -1,6 +1,6 @@
 """What Spark reports of one micro-batch of a query that a shed is in, and what the shed says of itself after it.
 
-The second is the latencies of its results, the reason of its decision, and its status.
+The second is the latencies of its results, the reason of its decision, and its part of a status.
 """
 
 from __future__ import annotations
@@ -9,27 +9,26 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodway.control.loop import FinishedBatch, KeepDecision
-from floodway.job.decision import Mode
-from floodway.job.ledger.facts import OffsetRange
 from floodway.job.status.batches import Batch, Sketch
-from floodway.job.status.figures import Figures
 from floodway.job.status.parts import (
     NO_MEASUREMENT,
     AccuracyPart,
-    BehindPart,
-    executors_more,
     held_reason,
     keep_reason,
     would_words,
 )
-from floodway.job.status.status import KeyPart, ShedPart, Status, at_inputs
-from floodway.planning.lag import Waiting
+from floodway.job.status.status import ShedPart
 from floodway.spark.shed.checkpoints import NOT_RUN
-from floodway.spark.shed.settings import QueryMemory, ShedSettings
 from floodway.units import PPM
+
+if TYPE_CHECKING:
+    from floodway.job.decision import Mode
+    from floodway.job.ledger.facts import OffsetRange
+    from floodway.planning.lag import Waiting
+    from floodway.spark.shed.chooser import QueryMemory, ShedSettings
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class BatchReport:
     key_name: str | None = None
     """Of the key that the decision asked for."""
     sample: Sequence[int] = ()
-    """Points of the sample of an accuracy (`keys/group_columns.py`), drawn from `sampled` tuples."""
+    """Points of the sample of an accuracy (`keys/key_columns.py`), drawn from `sampled` tuples."""
     sampled: int = 0
     first: int = 0
     """Tuples that are the first of their keys and kept for it."""
@@ -244,60 +243,4 @@ def shed_part(report: BatchReport, controller: Mapping[str, Any], seen_us: int |
         over=report.over,
         first=report.first,
         behind=report.behind,
-    )
-
-
-def shed_status(
-    name: str,
-    figures: Figures,
-    part: ShedPart,
-    batch: Batch,
-    *,
-    mode: Mode,
-    keep: float,
-    now_seconds: float,
-    target_seconds: float,
-    decided: KeepDecision | None,
-    executors: int | None,
-    efficiency: float | None,
-    accuracy: AccuracyPart | None,
-    keys: tuple[KeyPart, ...],
-    behind: BehindPart | None,
-    would_drop: Mapping[str, int],
-    decision_seen: bool | None,
-    decision_until: float | None,
-    warnings: tuple[str, ...],
-    errors: int,
-) -> Status:
-    """The status after a batch; `keep` is that of the decision in force."""
-    places = figures.places({name: keep}, now_seconds)
-    rates, _, totals = at_inputs(places, places)
-    control = None if decided is None else decided.control
-    return Status(
-        name=name,
-        kind="shed",
-        mode=mode,
-        time=now_seconds,
-        latency=figures.latency(target_seconds, now_seconds),
-        rates=rates,
-        keep=keep,
-        totals=totals,
-        decision_seen=decision_seen,
-        decision_until=decision_until,
-        warnings=warnings,
-        reason=batch.reason,
-        errors=errors,
-        unreachable=control is not None and control.unreachable,
-        floor_seconds=None if control is None else control.floor_seconds,
-        capacity_needed=None if decided is None else decided.capacity_needed,
-        executors_more=None if decided is None else executors_more(executors, decided.capacity_needed, efficiency),
-        executor_efficiency=efficiency,
-        accuracy=accuracy,
-        keys=keys,
-        behind=behind,
-        would_drop_tuples=would_drop,
-        batch_count=figures.batch_count,
-        places=places,
-        ledger=figures.ledger(),
-        shed=part,
     )

@@ -28,8 +28,8 @@ from floodway.spark.shed.options import ShedOptions, refuse_unknown
 if TYPE_CHECKING:
     from floodway.control.base import Controller
     from floodway.job.options.accuracy import Accuracy
+    from floodway.spark.shed.chooser import ShedSettings
     from floodway.spark.shed.loop import ShedLoop
-    from floodway.spark.shed.settings import ShedSettings
     from floodway.spark.shed.window_drop import WindowDrop
 
 

@@ -16,7 +16,7 @@ __all__ = ["BatchOffset", "count_kept", "parse_offset", "register"]
 def register(spark: SparkSession) -> None:
     """Make `format("floodway")` known to a session."""
     try:  # imported here: counting what a journaled offset kept needs no Spark
-        from floodway.spark.source.datasource import FloodwaySource
+        from floodway.spark.source.readers import FloodwaySource
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
     spark.dataSource.register(FloodwaySource)

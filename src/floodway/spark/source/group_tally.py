@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from floodway.errors import InputError
 from floodway.job.options.accuracy import Accuracy
 from floodway.planning.estimates.accuracy import Moments, Numbers, needed_keeps, widths
-from floodway.planning.estimates.strata import strata
+from floodway.planning.estimates.group_sample import strata
 from floodway.spark.log.schema import ARRIVAL
 from floodway.spark.shed.keys.quotas import MOST_KEYS
 from floodway.spark.source.offsets import KeyRule

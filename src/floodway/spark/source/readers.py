@@ -3,6 +3,11 @@
 Spark runs `latestOffset` and `partitions` in one Python process and `read` in others. Nothing is shared between them
 but the offsets: `partitions` and `read` are pure functions of the journaled end offset, so a replay admits the same
 tuples.
+
+`spark.readStream.format("floodway")`: schema and readers.
+
+floodway.spark.source.register(spark)
+df = spark.readStream.format("floodway").option("path", "clicks.log").option("decision", "decision.json").load()
 """
 
 from __future__ import annotations
@@ -12,8 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -40,7 +45,7 @@ from floodway.spark.source.gate import wait_at
 from floodway.spark.source.keys import parse_keys, with_keys
 from floodway.spark.source.notes import LOST, MALFORMED, PassingOver, leave
 from floodway.spark.source.offsets import Admission, BatchOffset, Range, WindowRule, parse_offset
-from floodway.spark.source.options import SourceOptions
+from floodway.spark.source.options import SourceOptions, parse_options
 from floodway.spark.source.windows import has_event_time, parse_drops, with_windows
 
 
@@ -311,3 +316,26 @@ def _positions(text: str) -> dict[int, int]:
             f"startingOffsets {text!r} is not understood",
             hint='Use earliest, latest or positions such as {"0": 100}',
         ) from None
+
+
+class FloodwaySource(DataSource):
+    """The Floodway source; see `floodway.spark.source.options` for what can be set."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "floodway"
+
+    def schema(self) -> StructType:
+        """The payload of the log or of the option, then `_id`, `_arrival`, `_weight`, `_keep:<arc>`."""
+        options = parse_options(self.options)
+        return from_arrow_schema(source_schema(open_backend(options).payload, options))
+
+    @override
+    def streamReader(self, schema: StructType) -> FloodwayStreamReader:
+        """For `readStream`."""
+        return FloodwayStreamReader(parse_options(self.options), schema)
+
+    def reader(self, schema: StructType) -> FloodwayBatchReader:
+        """For `read`."""
+        return FloodwayBatchReader(parse_options(self.options), schema)

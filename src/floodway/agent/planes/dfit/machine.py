@@ -35,9 +35,8 @@ from floodway.agent.planes.dfit.state import (
 from floodway.agent.planes.dfit.topology import ClusterTopology
 from floodway.agent.wire.messages import AnyMessage, Keeps, NodeStatistics, Noted, TableAck, TablePush, TableReach
 from floodway.agent.wire.refusals import RefusedError
-from floodway.planning.fit.delta import apply_delta, decode_delta, encode_delta, table_delta
 from floodway.planning.fit.node import NodeTable
-from floodway.planning.fit.wire import WireError, decode_table
+from floodway.planning.fit.wire import WireError, apply_delta, decode_delta, decode_table, encode_delta, table_delta
 
 _SAME_TABLE = 1e-7
 """Scores that differ by less, relative to the largest, are the wire's rounding and no change."""

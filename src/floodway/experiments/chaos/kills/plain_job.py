@@ -38,7 +38,7 @@ from floodway.spark.query.journal import (
 from floodway.spark.query.layout import RunLayout
 from floodway.spark.query.sinks import Written, tag_of
 from floodway.spark.query.tail import TailResult
-from floodway.spark.source.datasource import FloodwaySource
+from floodway.spark.source.readers import FloodwaySource
 from floodway.units import PPM
 
 COLUMNS = "value bigint, origin_id bigint, weight double"

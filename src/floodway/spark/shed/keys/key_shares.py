@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from floodway.job.status.status import KeyPart
-from floodway.planning.key_loads import KeyLoads
+from floodway.planning.shares import KeyLoads
 from floodway.spark.shed.keys.quotas import ALL_NULL, MOST_KEYS, MOST_NULL, NO_LARGE_KEY, SHOWN, Quotas
 from floodway.spark.shed.report import BatchReport
 from floodway.units import PPM

@@ -33,7 +33,7 @@ from floodway.job.ledger.fold import Fold
 from floodway.job.ledger.ledger import Ledger, LedgerTail
 from floodway.job.ledger.ledger_line import LedgerLine
 from floodway.job.store.store import Store
-from floodway.spark.session.spark_errors import explain
+from floodway.spark.session.session import explain
 
 POLL_SECONDS = 1.0
 
@@ -66,6 +66,9 @@ class DroppedSource(Protocol):
     @property
     def store(self) -> Store:
         """The state of the job."""
+
+    def check(self, name: str, since_us: int | None) -> None:
+        """InputError where it is not known what of the drops since then was made good at this place."""
 
     def facts(self, since_us: int | None = None, until_us: int | None = None) -> list[BatchFacts]:
         """The batches of which something may be missing, oldest first."""
@@ -101,6 +104,7 @@ class Backfill:
     pace: BackfillPace = field(default_factory=BackfillPace)
 
     def __post_init__(self) -> None:
+        self.recovery.check(self.name, self.since_us)
         self._store = self.recovery.store
         self._ledger = Ledger(self._store)
         self._tail = LedgerTail(self._store)

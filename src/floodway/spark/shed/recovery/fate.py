@@ -1,6 +1,6 @@
 """Which tuples a finished batch kept, as one expression: for reading its dropped tuples again.
 
-What the user chose once is the `Rule` (`rule.py`); the decision is that of one finished batch, as literals.
+What the user chose once is the `Rule` (`job/ledger/facts.py`); the decision is that of one finished batch, as literals.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
-from floodway.job.ledger.facts import BatchFacts
+from floodway.job.ledger.facts import BatchFacts, Rule
 from floodway.job.ledger.ledger_line import Reason
 from floodway.spark.query.drops import hash_ppm, time_us
-from floodway.spark.shed.keys.group_columns import group_hash
-from floodway.spark.shed.keys.key_columns import keep_of_key, key_hash
+from floodway.spark.shed.keys.key_columns import group_hash, keep_of_key, key_hash
 from floodway.spark.shed.keys.rare import FIRST, NOBODY, first_of_key
-from floodway.spark.shed.recovery.rule import Rule
 from floodway.spark.shed.utility import utility_column
 from floodway.spark.shed.window_drop import KeepAt, missing_windows, passes
 

@@ -19,15 +19,15 @@ from pyspark.sql import functions as fn
 
 from floodway.errors import InputError
 from floodway.job.ledger.backfill import Recount
-from floodway.job.ledger.facts import BatchFacts, FactsLog, between
+from floodway.job.ledger.facts import BatchFacts, FactsLog, Rule, between, read_rule
 from floodway.job.ledger.ledger_line import Reason
 from floodway.job.options.values import moment_us
 from floodway.job.places import ShedFiles
 from floodway.job.store.store import Store
-from floodway.spark.session.stores import place_files
+from floodway.spark.session.stores import open_store, place_files
 from floodway.spark.shed.recovery.fate import fate, missing, reasons
-from floodway.spark.shed.recovery.rule import Rule, read_rule
 from floodway.spark.shed.recovery.streams import stream_recovery
+from floodway.spark.shed.state_copies import check_restored
 from floodway.spark.source import register
 from floodway.spark.source.offsets import BatchOffset
 
@@ -65,6 +65,10 @@ class Recovery:
     def shown(self, frame: DataFrame) -> DataFrame:
         """What a user's function is given; with Window Drop also the tuples that were kept for another window."""
         return frame.drop("_query", "_batch", DROPPED)
+
+    def check(self, name: str, since_us: int | None) -> None:
+        """Refuse a state that was restored from a copy: it does not know what was made good since."""
+        check_restored(self.files, name, since_us, lambda place: open_store(place, self.spark))
 
     def facts(self, since_us: int | None = None, until_us: int | None = None) -> list[BatchFacts]:
         """The batches of which something may be missing, oldest first; InputError where none can be read again."""

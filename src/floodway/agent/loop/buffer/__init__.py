@@ -1,1 +1,0 @@
-"""The buffer in the loop: queues, managers and deadlines of streams on Spark."""

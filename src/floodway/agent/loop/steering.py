@@ -291,6 +291,7 @@ class Steering:
         plans for windows are made for what is offered in the long run, at g.
         """
         share = sum(demand.values()) / (sum(offered.values()) or 1.0) or 1.0
+        rates: Rates
         if self._windowed:
             share, rates = 1.0, {name: max(rate, offered[name]) for name, rate in demand.items()}
         else:

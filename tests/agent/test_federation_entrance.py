@@ -246,3 +246,12 @@ def test_partners_are_answered_once_it_is_known_what_is_held(tmp_path: Path) -> 
         assert refused_by(starting.agent) == {"busy": 1}
     finally:
         starting.agent.close()
+
+
+def test_a_fragment_that_came_back_before_its_loss_was_told_is_counted(table: Table) -> None:
+    """A member was held up while it took a fragment: its loss is known only when the fragment has come again."""
+    table.offer()
+    table.say("/v1/move", api.move_body(MOVE, {"fb": 1}, {"fb": table.federation.fragments["fb"]}))
+    table.agent._lost.put("fb")
+    table.agent.tick()
+    assert "fb" in table.agent.moving.held and "fb" in table.agent.machine.holdings

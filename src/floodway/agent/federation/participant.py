@@ -203,7 +203,8 @@ class ParticipantAgent:
 
     def _lose(self, now: float) -> None:
         while not self._lost.empty():
-            self._negotiating.remove(self._lost.get())
+            if (fragment := self._lost.get()) not in self.moving.held:  # else it has come back
+                self._negotiating.remove(fragment)
 
     def _restart(self, now: float) -> None:
         for fragment, reason in self.engine.failures().items():
@@ -304,9 +305,8 @@ class ParticipantAgent:
         process = ProcessPart(
             os.getpid(), "running" if self.ready else "starting", self.server.url, refused=dict(self.server.refused)
         )
-        mode = self.mode
-        warnings = self._operator.warnings
-        return self._record.status(part, now=time.time(), process=process, mode=mode, warnings=warnings)
+        mode = self.mode  # looking at it finds the warnings
+        return self._record.status(part, now=time.time(), process=process, mode=mode, warnings=self._operator.warnings)
 
     def latencies(self) -> Sketch:
         """Of all results of the fragments that run here."""

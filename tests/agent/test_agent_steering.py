@@ -309,3 +309,46 @@ def test_of_equal_streams_with_overlapping_windows_one_is_dropped() -> None:
     assert late[dropped] == 1.0 > late[kept]
     tuples = Steering(make_planner(network, "exact"), parts, Target(1.5)).decide(rates, rates, "enforce", 0)
     assert tuples.plan.keeps == {"s": pytest.approx(0.5), "t": pytest.approx(0.5)}
+
+
+def test_short_batches_of_one_stream_leave_the_windows_of_another_alone() -> None:
+    """A window outlasts many batches: one that holds little does not raise a keep, and a lull changes no choice."""
+    network = parse_network(EQUAL_WINDOWS.format(first="A", second="A"))
+    parts = {f"A.{f.name}": f for f in fragments(network, "A")}
+    shapes = dict.fromkeys(("s", "t"), WindowShape(10_000_000, 5_000_000))
+    steer = Steering(make_planner(network, "exact"), parts, Target(1.5), windowed=shapes)
+    offered = {"s": 500.0, "t": 500.0}
+
+    def keeps(demand: dict[str, float], rates: dict[str, float], seconds: int) -> dict[str, float]:
+        return dict(steer.decide(rates, demand, "enforce", seconds * 1_000_000, rates).plan.keeps)
+
+    first = keeps(offered, offered, 0)
+    assert sorted(first.values()) == [0.0, 1.0]
+    for demand in ({"s": 40.0, "t": 40.0}, {"s": 20.0, "t": 90.0}, {"s": 90.0, "t": 20.0}):
+        assert keeps(demand, offered, 1) == first
+    little = {"s": 100.0, "t": 100.0}
+    assert set(keeps(little, little, 20).values()) == {1.0}
+    assert keeps(offered, offered, 40) == first
+
+
+def test_a_link_carries_the_mix_that_arrives_and_not_that_of_one_batch() -> None:
+    text = """
+version: 1
+name: link
+streams: {s1: {max_rate: 400, bytes: 100}, s2: {max_rate: 400, bytes: 100}}
+nodes: {A: {}, B: {}}
+operators:
+  wide: {node: A, from: s1, cost: 0.0001, bytes: 500}
+  thin: {node: A, from: s2, cost: 0.0001, bytes: 50}
+  b1: {node: B, from: wide, cost: 0.0001}
+  b2: {node: B, from: thin, cost: 0.0001}
+outputs: {q1: {from: b1}, q2: {from: b2}}
+links: {A->B: {bandwidth: 120000}}
+"""
+    network = parse_network(text)
+    parts = {f"{node}.{f.name}": f for node in network.nodes for f in fragments(network, node)}
+    offered = {"s1": 400.0, "s2": 400.0}
+    for demand in ({"s1": 26.0, "s2": 4.0}, {"s1": 4.0, "s2": 15.0}, offered):
+        steer = Steering(make_planner(network, "exact"), parts, Target(8.0))
+        kept = steer.decide(offered, demand, "enforce", 0, offered).plan.keeps
+        assert kept["s1"] == pytest.approx((120_000 - 400 * 50) / (400 * 500), rel=0.03) and kept["s2"] == 1.0

@@ -80,3 +80,25 @@ def test_streams_without_an_event_time_and_jobs_with_a_buffer_drop_at_random() -
     assert timeless_streams(good, JobOptions()) == {}
     assert "buffer" in timeless_streams(good, JobOptions(buffer="cwb"))["s"]
     assert "skip" in timeless_streams(good, JobOptions(on_loss="skip"))["s"]
+
+
+def test_links_over_kafka_leave_windows_to_the_streams_that_are_counted_where_they_are_read() -> None:
+    """What is put out there may go over a link too, where nothing below counts it again."""
+    text = """
+version: 1
+name: n
+streams: {s: {max_rate: 10}, t: {max_rate: 10}}
+nodes: {A: {}, B: {}}
+operators:
+  parse: {node: A, from: s, cost: 0.1}
+  far: {node: B, from: parse, kind: aggregate, window: 10s, slide: 5s, cost: 0}
+  near: {node: A, from: t, kind: aggregate, window: 10s, slide: 5s, cost: 0}
+  show: {node: B, from: near, cost: 0.1}
+outputs: {q: {from: far}, p: {from: show}}
+"""
+    network = parse_network(text)
+    timeless = timeless_streams(network, JobOptions(), over_kafka=True)
+    assert set(timeless) == {"s"} and "Kafka" in timeless["s"]
+    shapes = {at: kind.shape for at, kind in drop_kinds(network, timeless).items()}
+    assert shapes == {"s": None, "t": SHAPE}
+    assert timeless_streams(network, JobOptions()) == {}

@@ -283,15 +283,27 @@ class Steering:
         """The plan for a demand, made for what is offered: at rates d/φ and capacity g/φ, φ = Σ demand / Σ offered.
 
         The demand counts the tuples of a batch over P*, and more come in a second where batches are shorter. For the
-        CPU of this node that is the same plan; a link, a memory and the nodes below have to carry the rates.
+        CPU of this node that is the same plan; a link, a memory and the nodes below have to carry the rates. Queries
+        side by side have batches of different lengths: where nothing has piled up, links and memory carry the streams
+        in the mix that is offered.
+
+        A window outlasts many batches. One that holds little must not raise a keep that the next one lowers again, so
+        plans for windows are made for what is offered in the long run, at g.
         """
         share = sum(demand.values()) / (sum(offered.values()) or 1.0) or 1.0
+        rates: Rates
+        if self._windowed:
+            share, rates = 1.0, {name: max(rate, offered[name]) for name, rate in demand.items()}
+        else:
+            is_fresh = share < 1.0 and self._planner.program.has_fixed_resources
+            rates = offered if is_fresh else {name: rate / share for name, rate in demand.items()}
+        capacity = scale / share
 
-        def ask(rates: Rates) -> Plan:
-            return self._planner.plan({name: rate / share for name, rate in rates.items()}, scale / share)
+        def ask(asked: Rates) -> Plan:
+            return self._planner.plan(asked, capacity)
 
         program = self._planner.program
-        plan = self._window_plans(ask, program.network, demand, scale * program.headroom, now_us)
+        plan = self._window_plans(ask, program.network, rates, capacity * program.headroom, now_us)
         flow = flows(self._planner.network, demand, plan.keeps)
         return replace(plan, rates=dict(demand), score=flow.score, load=flow.load, throughput=flow.throughput)
 

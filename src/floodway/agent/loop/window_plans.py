@@ -42,14 +42,13 @@ class WindowPlans:
         chooser = replace(self._chooser, network=network, capacity=scale)
         if self._choice is None or (now_us >= self._due_us and _moved(self._searched, here)):
             found = chooser.choose(ask, rates, self._choice)
-            self._choice, self._searched = (found, here) if found.plan.drops else (None, {})
-            self._due_us = now_us + SEARCH_US
+            # Where all fits for a while the last choice is not forgotten: its windows go on where they were dropped.
+            if found.plan.drops or self._choice is None:
+                self._choice = found if found.plan.drops else None
+            self._searched, self._due_us = here, now_us + SEARCH_US
             return found.plan
         whole = ask(rates)
-        if not whole.drops:
-            self._choice = None
-            return whole
-        return chooser.again(ask, rates, self._choice).plan
+        return chooser.again(ask, rates, self._choice).plan if whole.drops else whole
 
 
 def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> bool:

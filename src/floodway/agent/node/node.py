@@ -80,10 +80,7 @@ class NodeAgent:
             options,
         )
         self.plane.keep_mode = partial(write_mode, self.layout.store)
-        timeless = timeless_streams(network, options)
-        if self.files.links() is not None:
-            # Nodes may share no folder then, and nobody could tell which windows the nodes before have dropped.
-            timeless = dict.fromkeys(network.streams, "links over Kafka do not carry the keeps of windows")
+        timeless = timeless_streams(network, options, over_kafka=self.files.links() is not None)
         parts = fragments_of(self.part)
         self._windows = fragment_windows(network, self.part, parts, self.files.shared.windows, timeless)
         self._keys = key_drops(network, options, self._windows)
@@ -289,8 +286,7 @@ def run_coordinator(
 ) -> None:
     """Coordinate until the process is asked to end (SIGTERM, SIGINT), or its `parent` is gone."""
     files = NodeLayout(root)
-    # Nodes with links over Kafka drop single tuples.
-    kinds = {} if files.links() is not None else drop_kinds(network, timeless_streams(network, options))
+    kinds = drop_kinds(network, timeless_streams(network, options, over_kafka=files.links() is not None))
     shapes = {at: kind.shape for at, kind in kinds.items() if kind.shape is not None}
     plane = make_coordinator(network, security, urls, files.control(COORDINATOR), options, shapes)
     ended = threading.Event()

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodway.agent.loop.record import RunReport
-from floodway.experiments.on_spark.examples import LONG_PAPER, kept, offered
+from floodway.experiments.on_spark.example_operators import ms_10
+from floodway.experiments.on_spark.examples import LONG_PAPER, kept, named, offered
 from floodway.experiments.on_spark.runs import NetworkRun
 from floodway.experiments.result import Claim, Criterion
 from floodway.network.model import Network
@@ -122,19 +123,19 @@ CHOICE = NetworkRun(
     CLAIM=Claim(
         LONG_PAPER, "Section 2", "Window Drop discards in units of whole windows; the paper's program counts tuples"
     ),
-    text="""
+    text=f"""
 version: 1
 name: spark-window-choice
-streams: {s: {max_rate: 400}, t: {max_rate: 400}}
-nodes: {A: {cpu: 1.0}}
+streams: {{s: {{max_rate: 400}}, t: {{max_rate: 400}}}}
+nodes: {{A: {{cpu: 1.0}}}}
 operators:
-  os: {node: A, from: s, kind: delay, cost: 0.004}
-  ot: {node: A, from: t, kind: delay, cost: 0.004}
-  ws: {node: A, from: os, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}
-  wt: {node: A, from: ot, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}
-outputs: {q: {from: ws}, p: {from: wt}}
+  os: {{node: A, from: s, run: '{named(ms_10)}', cost: 0.010}}
+  ot: {{node: A, from: t, run: '{named(ms_10)}', cost: 0.010}}
+  ws: {{node: A, from: os, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}}
+  wt: {{node: A, from: ot, kind: aggregate, window: 10s, slide: 5s, group_by: key, cost: 0}}
+outputs: {{q: {{from: ws}}, p: {{from: wt}}}}
 """,
-    rates={"s": 300.0, "t": 300.0},
+    rates={"s": 72.0, "t": 72.0},
     check=_one_kept_whole,
     seconds=120.0,
     target_seconds=6.0,
@@ -144,6 +145,6 @@ outputs: {q: {from: ws}, p: {from: wt}}
     notes=(
         "Half of the tuples of both hold 29% of their windows, all of one hold 50%: the paper's program does not see "
         "that, the choice among its plans is ours.",
-        "The two streams are queries of their own, side by side on two cores: together they ask for 2.4 of them.",
+        "Operators wait their costs. Each stream is a query of its own, and asks for 72% of the node.",
     ),
 )

@@ -19,6 +19,7 @@ from floodway.errors import InputError
 from floodway.job.options.options import JobOptions
 from floodway.job.store.store import make_folder, write_atomically
 from floodway.json_text import load_json
+from floodway.network.flow import link_of
 from floodway.network.model import Arc, Network
 from floodway.network.part import whole_location
 from floodway.planning.windows.window_drop import WindowShape
@@ -207,10 +208,11 @@ def _read(path: Path) -> list[PlacedKeeps]:
         raise InputError(f"{path} does not hold the keeps of windows: {error}", hint="Restore it") from None
 
 
-def timeless_streams(network: Network, job: JobOptions) -> dict[str, str]:
+def timeless_streams(network: Network, job: JobOptions, *, over_kafka: bool = False) -> dict[str, str]:
     """Streams whose tuples must be dropped one by one, with the reason.
 
-    A log that is not there yet is taken to have an event time; its source refuses it if it has none.
+    A log that is not there yet is taken to have an event time; its source refuses it if it has none. Nodes whose links
+    go `over_kafka` may share no folder, and nobody could tell which windows the nodes before have dropped.
     """
     if job.buffering is not None:
         return dict.fromkeys(network.streams, "the buffer drops single tuples")
@@ -221,6 +223,11 @@ def timeless_streams(network: Network, job: JobOptions) -> dict[str, str]:
         columns = stream_columns(network, name)
         if columns is not None and not has_event_time(columns):
             found[name] = f"streams.{name} has no column {EVENT_TIME!r} of type timestamp"
+    if over_kafka:
+        some = aggregated(network)
+        crossed = [arc for arc in network.arcs if arc.consumer in some and link_of(network, arc) is not None]
+        above = {name for arc in crossed for name in _ancestors(network, arc.consumer) if name in network.streams}
+        found |= dict.fromkeys(above, "links over Kafka do not carry the keeps of windows")
     return found
 
 
